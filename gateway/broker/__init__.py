@@ -1,0 +1,10 @@
+"""The meaning of frames: sessions, subscriptions, queues, topics, acknowledgement, transactions.
+
+Plain synchronous Python on one thread: no sockets, no tasks, no clock.
+"""
+
+from .broker import Broker
+from .quotas import Quotas
+from .session import Session
+
+__all__ = ["Broker", "Quotas", "Session"]

@@ -1,0 +1,197 @@
+"""The broker: who is connected, which destinations there are, and the way of a message between them.
+
+One thread, no I/O, no clock.  All methods return at once; whatever they cause to be written lies in outboxes, and those
+are listed in `dirty` until the transports flush them.
+
+Memory.  `stored_octets` is what all kept messages cost: waiting, unacknowledged, in transactions.  From 3/4 of the
+limit on, `pressed` tells the connections to stop reading those who publish; a SEND at the limit itself, which only a
+session that must go on reading its ACKs can reach, is refused.  Nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable
+
+from gateway.codec import Frame, Version
+
+from .counters import Counters
+from .destinations import canonical, is_topic
+from .errors import NotAllowed, SessionEnded, SlowConsumer
+from .message import Message
+from .outbound import Outbound
+from .ports import Carrier
+from .queue import Queue
+from .quotas import Quotas
+from .session import Session
+from .subscription import Subscription
+from .topic import Topic
+
+
+class Broker:
+    """The one core that all connections share.
+
+    Attributes:
+        quotas: the limits in force.
+        counters: totals since the start.
+        sessions: by id.
+        destinations: canonical name -> queue or topic.
+        dirty: outboxes with something to flush.  Always the same object.
+        strained: outboxes over their high mark that a publisher just wrote to; the connection loop empties it.
+        stored_octets: what kept messages cost.
+        on_relief: called when `pressed` ends.
+    """
+
+    def __init__(self, quotas: Quotas | None = None, *, on_relief: Callable[[], None] = lambda: None) -> None:
+        self.quotas = quotas or Quotas()
+        self.counters = Counters()
+        self.sessions: dict[str, Session] = {}
+        self.destinations: dict[str, Queue | Topic] = {}
+        self.dirty: deque[Outbound] = deque()
+        self.strained: list[Outbound] = []
+        self.stored_octets = 0
+        self.pressed = False
+        self.on_relief = on_relief
+        self._memory_high = self.quotas.memory_high
+        self._number = 0
+
+    # sessions
+
+    def open_session(
+        self, version: Version, login: str, *, peer: str, transport: str, connected_at: float, carrier: Carrier
+    ) -> Session:
+        """A client has logged in."""
+        session = Session(
+            self,
+            secrets.token_hex(8),
+            version,
+            login,
+            peer=peer,
+            transport=transport,
+            connected_at=connected_at,
+            carrier=carrier,
+        )
+        self.sessions[session.id] = session
+        self.counters.sessions += 1
+        return session
+
+    def forget_session(self, session: Session) -> None:
+        """A session has closed."""
+        self.sessions.pop(session.id, None)
+
+    def end_session(self, session_id: str, reason: str) -> bool:
+        """End a session on an operator's word; False when there is none of that id."""
+        session = self.sessions.get(session_id)
+        if session is None:
+            return False
+        session.end(SessionEnded("session ended", reason))
+        return True
+
+    # messages
+
+    def publish(self, frame: Frame, destination: str) -> None:
+        """Route a message.
+
+        Raises:
+            NotAllowed: no such kind of destination, or a limit is reached.
+        """
+        if self.pressed:
+            self.check_memory()
+        target = self.destinations.get(destination)
+        if target is None:
+            target = self._find(destination)
+        self._number += 1
+        self.counters.published += 1
+        if target is None:
+            self.counters.unroutable += 1
+            return
+        target.accept(Message(self._number, frame.head, frame.body))
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Add a subscription to its destination, which comes into being with it.
+
+        Raises:
+            NotAllowed: no such kind of destination, or a limit is reached.
+        """
+        name = canonical(subscription.destination)
+        target = self.destinations.get(name) or self._create(name)
+        target.join(subscription)
+
+    def _find(self, destination: str) -> Queue | Topic | None:
+        """The destination of that name; a queue is made, a topic that nobody subscribed stays None."""
+        name = canonical(destination)
+        target = self.destinations.get(name)
+        if target is None and not is_topic(name):
+            target = self._create(name)
+        return target
+
+    def _create(self, name: str) -> Queue | Topic:
+        limit = self.quotas.max_destinations
+        if len(self.destinations) >= limit:
+            raise NotAllowed("too many destinations", f"the server has its {limit} (max_destinations)")
+        target = Topic(self, name) if is_topic(name) else Queue(self, name)
+        self.destinations[name] = target
+        return target
+
+    def forget_if_idle(self, target: Queue | Topic) -> None:
+        """Drop a destination that nobody subscribes and where nothing waits."""
+        if not target.subscriptions and not (isinstance(target, Queue) and target.waiting):
+            self.destinations.pop(target.name, None)
+
+    # pressure
+
+    def keep(self, octets: int) -> None:
+        """Kept messages cost so much more."""
+        self.stored_octets += octets
+        if self.stored_octets > self._memory_high:
+            self.pressed = True
+
+    def release(self, octets: int) -> None:
+        """Kept messages cost so much less."""
+        self.stored_octets -= octets
+        if self.pressed and self.stored_octets <= self._memory_high:
+            self.pressed = False
+            self.on_relief()
+
+    def check_memory(self) -> None:
+        """Refuse a SEND at the limit.
+
+        Raises:
+            NotAllowed: the limit is reached.
+        """
+        limit = self.quotas.memory_limit
+        if self.stored_octets >= limit:
+            raise NotAllowed("memory limit reached", f"kept messages cost {limit} octets (memory_limit)")
+
+    def strain(self, outbound: Outbound) -> None:
+        """An outbox is over its high mark: who fills it waits, or it is closed if it was waited for long enough."""
+        if not outbound.excused:
+            self.strained.append(outbound)
+        elif outbound.size > outbound.limit:
+            outbound.session.end(
+                SlowConsumer("slow consumer", f"more than {outbound.limit} octets (max_outbound) wait to be read")
+            )
+
+    # lists for operators
+
+    def session_rows(self) -> list[dict[str, object]]:
+        """All sessions, oldest first."""
+        return [session.row() for session in self.sessions.values()]
+
+    def destination_rows(self) -> list[dict[str, object]]:
+        """All destinations that are in use."""
+        rows: list[dict[str, object]] = []
+        for target in self.destinations.values():
+            queue = target if isinstance(target, Queue) else None
+            rows.append(
+                {
+                    "name": target.name,
+                    "kind": "topic" if queue is None else "queue",
+                    "subscriptions": len(target.subscriptions),
+                    "waiting": 0 if queue is None else len(queue.waiting),
+                    "unacknowledged": sum([len(each.ledger) for each in target.subscriptions if each.ledger]),
+                    "octets": 0 if queue is None else queue.octets,
+                }
+            )
+        return rows

@@ -1,0 +1,69 @@
+"""What the broker counts: plain integers, raised in passing and read by the metrics collector.
+
+Nothing here costs more than an addition; whatever needs a clock or a label is somebody else's.
+"""
+
+from __future__ import annotations
+
+
+class Counters:
+    """Totals since the start.
+
+    Attributes:
+        connections: transport connections accepted.
+        sessions: sessions that reached CONNECTED.
+        refused: connections that ended before CONNECTED with an ERROR or at the connect timeout.
+        frames_in: frames of clients.
+        octets_in: octets received, as STOMP.
+        octets_out: octets handed to sockets, as STOMP.
+        published: messages accepted from SEND (at COMMIT inside a transaction).
+        delivered: messages put into outboxes.
+        redelivered: those of them that were a further delivery.
+        unroutable: messages to a topic that nobody subscribed.
+        acknowledged: messages settled by ACK.
+        rejected: messages settled by NACK.
+        errors: ERROR frames.
+        heartbeat_timeouts: sessions ended because the client was silent.
+        slow_consumers: sessions ended because the client did not read.
+        held_publishers: times a connection was not read because a receiver or the memory was over its mark.
+    """
+
+    __slots__ = (
+        "acknowledged",
+        "connections",
+        "delivered",
+        "errors",
+        "frames_in",
+        "heartbeat_timeouts",
+        "held_publishers",
+        "octets_in",
+        "octets_out",
+        "published",
+        "redelivered",
+        "refused",
+        "rejected",
+        "sessions",
+        "slow_consumers",
+        "unroutable",
+    )
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, 0)
+
+    acknowledged: int
+    connections: int
+    delivered: int
+    errors: int
+    frames_in: int
+    heartbeat_timeouts: int
+    held_publishers: int
+    octets_in: int
+    octets_out: int
+    published: int
+    redelivered: int
+    refused: int
+    rejected: int
+    sessions: int
+    slow_consumers: int
+    unroutable: int

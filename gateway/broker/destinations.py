@@ -1,0 +1,42 @@
+"""Destination names: which kind one is, and which names are one destination.
+
+    /queue/NAME    a queue: kept until consumed, each message to one consumer
+    /topic/NAME    a topic: every current subscriber gets a copy, nothing is kept
+    NAME           the queue /queue/NAME
+
+A name is opaque beyond that: nothing in it is trimmed, decoded or split.  The prefixes that other brokers give a
+meaning we do not have are refused, because a queue of that name is not what the sender wants.
+"""
+
+from __future__ import annotations
+
+from .errors import NotAllowed
+
+QUEUE = "/queue/"
+TOPIC = "/topic/"
+_RESERVED = ("/temp-queue/", "/temp-topic/", "/reply-queue/", "/user/", "/exchange/", "/amq/queue/", "/dsub/")
+
+
+def canonical(destination: str) -> str:
+    """The one name of a destination, which starts with `/queue/` or `/topic/`.
+
+    Raises:
+        NotAllowed: an empty name, or a kind of destination that the gateway does not have.
+    """
+    if destination.startswith((QUEUE, TOPIC)):
+        if len(destination) == len(QUEUE):
+            raise NotAllowed("destination without a name", f"{destination!r} needs a name behind the last slash")
+        return destination
+    if destination.startswith(_RESERVED):
+        raise NotAllowed(
+            "unsupported kind of destination",
+            f"{destination[:80]!r} names a kind this server does not have; it has /queue/NAME and /topic/NAME",
+        )
+    if not destination:
+        raise NotAllowed("destination without a name", "the destination header is empty")
+    return QUEUE + destination
+
+
+def is_topic(name: str) -> bool:
+    """Whether a canonical name is a topic's."""
+    return name.startswith(TOPIC)

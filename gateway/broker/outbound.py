@@ -1,0 +1,108 @@
+"""What waits to be written to one client.
+
+The broker appends, the transport takes.  A frame is two parts, a prefix of the receiver's own and a part it shares with
+others, so that appending costs two list entries and no copy; the parts of one frame stay neighbours, because over
+WebSocket each frame is a message of its own.
+
+    append -> parts -> take() -> the transport's hands -> written(n)
+              |<------------------- size ----------------->|
+
+Three marks, in octets of `size`:
+
+    window   a queue stops dispatching to a consumer; its messages wait in the queue, where others can get them
+    high     those who publish to a topic are held back until it falls again, for a bounded time
+    limit    a client that did not take anything in that time is closed
+
+The first time something is appended after a flush, the outbox reports itself to the broker's list of those to flush.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .message import Message
+    from .session import Session
+    from .subscription import Subscription
+
+
+class Outbound:
+    """The outbox of a session.
+
+    Attributes:
+        parts: prefix, shared, prefix, shared, ... of the frames that the transport did not take yet.
+        size: octets in `parts` and in the transport's hands.
+        unsent: queue messages in `parts` that nobody will acknowledge (mode auto); should the connection end before
+            the transport takes them, they go back to their queue.
+        starved: queue subscriptions that got nothing because the window was full.
+        excused: the client was too slow for too long: it no longer holds back publishers.
+        closed: the connection is gone; what is appended is thrown away.
+    """
+
+    __slots__ = (
+        "closed",
+        "dirty",
+        "excused",
+        "high",
+        "limit",
+        "parts",
+        "session",
+        "size",
+        "starved",
+        "unsent",
+        "window",
+    )
+
+    def __init__(self, session: Session, limit: int, dirty: deque[Outbound]) -> None:
+        self.session = session
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.limit = limit
+        self.high = limit * 3 // 4
+        self.window = limit // 8
+        self.unsent: list[tuple[Subscription, Message]] = []
+        self.starved: list[Subscription] = []
+        self.excused = False
+        self.closed = False
+        self.dirty = dirty
+
+    def append(self, prefix: bytes, shared: bytes = b"") -> None:
+        """Add one frame.  The topic's fan-out has this inlined."""
+        if self.closed:
+            return
+        if not self.parts:
+            self.dirty.append(self)
+        self.parts.append(prefix)
+        self.parts.append(shared)
+        self.size += len(prefix) + len(shared)
+
+    def take(self) -> list[bytes]:
+        """Hand everything to the transport, which reports by `written` what left it."""
+        parts = self.parts
+        self.parts = []
+        if self.unsent:
+            self.unsent.clear()
+        return parts
+
+    def written(self, octets: int) -> None:
+        """So many octets, of what was taken, are with the operating system."""
+        self.size -= octets
+        if self.starved and self.size < self.window:
+            self.feed_starved()
+        if self.excused and self.size < self.high // 2:
+            self.excused = False
+
+    def feed_starved(self) -> None:
+        """Let the queues go on that had to leave this client out."""
+        starved = self.starved
+        self.starved = []
+        for subscription in starved:
+            subscription.offer()
+
+    def close(self) -> None:
+        """Throw away what was not written, and all that still comes."""
+        self.closed = True
+        self.parts = []
+        self.size = 0
+        self.starved = []

@@ -1,0 +1,25 @@
+"""How much of everything a session and the broker may hold.  The settings of the same names explain each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """Limits in numbers and octets; an ERROR that follows from one names it as the setting is called."""
+
+    max_subscriptions: int = 20_000
+    max_transactions: int = 64
+    max_transaction_octets: int = 16 * MIB
+    max_unacknowledged: int = 1_000
+    max_outbound: int = 8 * MIB
+    memory_limit: int = 1024 * MIB
+    max_destinations: int = 1_000_000
+
+    @property
+    def memory_high(self) -> int:
+        """From so many octets on publishers are held back."""
+        return self.memory_limit * 3 // 4

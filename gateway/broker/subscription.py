@@ -1,0 +1,126 @@
+"""One SUBSCRIBE: where its messages go, and which of them are not settled.
+
+A subscription takes messages from one queue: the destination's, or, where a topic's messages must be acknowledged, a
+private one that the topic fills.  (A topic's subscription in mode auto has no queue; the topic writes into its outbox.)
+
+The ledger holds the deliveries that the client has not settled, in order, so that a cumulative ACK is a walk from its
+start.  Its keys are what the client's ACK will name: in 1.2 the value of the `ack` header, before that the message-id.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from gateway.codec import encoder
+
+from .message import Delivery, Message
+
+if TYPE_CHECKING:
+    from .queue import Queue
+    from .session import Session
+    from .topic import Topic
+
+
+class AckMode(Enum):
+    """The `ack` header of SUBSCRIBE."""
+
+    AUTO = "auto"
+    CLIENT = "client"
+    INDIVIDUAL = "client-individual"
+
+
+class Subscription:
+    """A session's subscription.
+
+    Attributes:
+        id: as the client named it; None where a 1.0 client gave none.
+        key: starts the `ack` handles of its deliveries; unique in the session.
+        destination: as the client wrote it.
+        ledger: handle -> delivery, oldest first; None in mode auto.
+        listed: it stands in its queue's rotation.
+        ended: it left its queue; `queue` still tells where a transaction's deliveries go back to.
+    """
+
+    __slots__ = (
+        "_count",
+        "_window",
+        "destination",
+        "ended",
+        "id",
+        "key",
+        "ledger",
+        "listed",
+        "mode",
+        "outbound",
+        "prefix",
+        "queue",
+        "session",
+        "topic",
+        "version",
+    )
+
+    def __init__(
+        self, session: Session, subscription_id: str | None, key: str, destination: str, mode: AckMode, window: int
+    ) -> None:
+        self.session = session
+        self.id = subscription_id
+        self.key = key
+        self.destination = destination
+        self.mode = mode
+        self.version = session.version
+        self.outbound = session.outbound
+        self.prefix = encoder.message_prefix(subscription_id, session.version)
+        self.ledger: dict[str, Delivery] | None = None if mode is AckMode.AUTO else {}
+        self.queue: Queue | None = None
+        self.topic: Topic | None = None
+        self.listed = False
+        self.ended = False
+        self._window = window
+        self._count = 0
+
+    def has_room(self) -> bool:
+        """Whether a message can be sent now.  If not, the subscription comes back to its queue when it can."""
+        outbound = self.outbound
+        if outbound.size >= outbound.window or outbound.closed:
+            outbound.starved.append(self)
+            return False
+        return self.ledger is None or len(self.ledger) < self._window
+
+    def offer(self) -> None:
+        """Back into the queue's rotation: there may be room again."""
+        if self.queue is not None and not self.listed and not self.ended:
+            self.queue.enlist(self)
+
+    def deliver(self, message: Message) -> None:
+        """Put a message of the queue into the outbox."""
+        prefix = self.prefix
+        if self.ledger is None:
+            self.outbound.unsent.append((self, message))
+        elif self.version.ack_id:
+            self._count += 1
+            handle = f"{self.key}-{self._count}"
+            self.ledger[handle] = Delivery(message, self, handle)
+            prefix = b"%back:%b\n" % (prefix, handle.encode())
+        else:
+            handle = message.id.decode()
+            self.ledger[handle] = Delivery(message, self, handle)
+        if message.attempts:
+            prefix = b"%bredelivered:true\ndelivery-count:%d\n" % (prefix, message.attempts + 1)
+        message.attempts += 1
+        self.outbound.append(prefix, encoder.message(message.head, message.id, message.body, self.version))
+
+    def covered(self, delivery: Delivery) -> list[Delivery]:
+        """What an ACK or NACK of that delivery settles: it, and in mode client all before it (ACK-04, NAK-02).
+
+        Deliveries that a transaction holds are not touched by anything outside it.
+        """
+        if self.mode is AckMode.INDIVIDUAL or self.ledger is None:
+            return [delivery]
+        found = []
+        for earlier in self.ledger.values():
+            if earlier.transaction is None:
+                found.append(earlier)
+            if earlier is delivery:
+                break
+        return found

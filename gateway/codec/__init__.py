@@ -1,0 +1,25 @@
+"""STOMP on the wire: octets to frames and back, for all versions.  No I/O, standard library only."""
+
+from .decoder import CLIENT_COMMANDS, Decoder, Limits
+from .encoder import Binary
+from .errors import LimitExceeded, MalformedFrame, ProtocolError
+from .frame import Frame, Head
+from .versions import V10, V11, V12, VERSIONS, Version, negotiate
+
+__all__ = [
+    "CLIENT_COMMANDS",
+    "V10",
+    "V11",
+    "V12",
+    "VERSIONS",
+    "Binary",
+    "Decoder",
+    "Frame",
+    "Head",
+    "LimitExceeded",
+    "Limits",
+    "MalformedFrame",
+    "ProtocolError",
+    "Version",
+    "negotiate",
+]

@@ -1,0 +1,339 @@
+r"""Octets of a client to frames.
+
+The grammar, with `EOL` as the version has it (see `versions`):
+
+    stream  = *( *EOL frame )
+    frame   = command EOL *( name ":" value EOL ) EOL body NUL
+    body    = content-length octets, or everything up to the first NUL where that header is missing
+
+What we do beside the grammar, one by one:
+
+* CR and LF between frames are skipped in every version, not only where the version calls them EOL.
+* The first frame has no version yet.  Its command is matched in any case, one CR before LF is cut, nothing is
+  unescaped; when its `accept-version` leaves only 1.0, it is read again as the lenient dialect has it.
+* A raw colon in a 1.1 or 1.2 value is accepted: the first colon of a line splits it.
+* In 1.1 a CR in front of LF is data of a value, and an error behind a command.
+
+How it is fast.  Blocks are found by `bytes.find`, bodies by their length; nothing loops over octets.  Equal header
+blocks of SEND frames are parsed once: the raw block is the key of a small cache of `Head`s.  A block found there was
+checked when it came in, so the checks are skipped with the parsing.
+
+How it stays bounded.  Before a block is complete, at most `header_block` octets are looked at again per chunk.  An
+incomplete body is a list of chunks, joined once: with content-length when the last octet is there, without it when a
+chunk holds a NUL.
+
+The known weakness: a client whose every block is unique (a receipt on each SEND) pays the parse each time, 2.5 us.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .errors import LimitExceeded, MalformedFrame
+from .frame import Frame, Head
+from .headers import parse_lines, parse_opening
+from .versions import Version, negotiate
+
+CLIENT_COMMANDS = frozenset(
+    "CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT".split()
+)
+
+_NUL = 0
+_SPACE = 32
+_LF_LF = b"\n\n"
+_LF_CR_LF = b"\n\r\n"
+_EOLS = re.compile(rb"[\r\n]*")
+_LENIENT_EOLS = re.compile(rb"(?:[\r\n]+| +(?=[ \r\n]))*")
+_LENIENT_BLANK = re.compile(rb"\n[ \r]*\n")
+# Longer than any command with its CR and some spaces: without an LF by then, it is no STOMP.
+_LONGEST_COMMAND_LINE = 64
+# A block longer than this is not worth keeping: the cache is per connection and bounded by entries times this.
+_LONGEST_CACHED_BLOCK = 1024
+_CACHED_BLOCKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a frame may measure.
+
+    Attributes:
+        headers: header lines.
+        header_line: octets of one header line.
+        body: octets of the body.
+        origin: how the limits are called in the settings, for the ERROR: a prefix like `max_`.
+    """
+
+    headers: int = 1_000
+    header_line: int = 64 * 1024
+    body: int = 16 * 1024 * 1024
+    origin: str = "max_"
+
+    @property
+    def header_block(self) -> int:
+        """Octets of all header lines together: four of the longest."""
+        return 4 * self.header_line
+
+
+class Decoder:
+    """Turns chunks into frames, lazily: `feed` a chunk, then exhaust `frames()`.
+
+    It starts without a version and reads one CONNECT or STOMP frame; set `version` and `limits` (`begin`) before the
+    next frame is asked for.
+
+    Raises, from `frames()`:
+        MalformedFrame: the octets are no frame.
+        LimitExceeded: a limit is exceeded; the message names it.
+
+    After an error the decoder is of no further use.
+    """
+
+    __slots__ = (
+        "_blank",
+        "_buffer",
+        "_cache",
+        "_head",
+        "_later",
+        "_later_size",
+        "_limits",
+        "_position",
+        "_searched",
+        "_version",
+    )
+
+    def __init__(self, limits: Limits) -> None:
+        self._version: Version | None = None
+        self._limits = limits
+        self._blank = _LF_LF
+        self._buffer = b""
+        self._position = 0
+        self._head: Head | None = None  # of the frame whose body is incomplete
+        self._later: list[bytes] = []  # chunks behind an incomplete frame
+        self._later_size = 0
+        self._searched = 0  # octets of the incomplete frame in which no end was found
+        self._cache: dict[bytes, Head] = {}
+
+    def begin(self, version: Version, limits: Limits) -> None:
+        """Read all further frames by this version and these limits."""
+        self._version = version
+        self._limits = limits
+
+    @property
+    def wanted(self) -> int:
+        """Octets still missing of a body whose length is known; 0 otherwise.  A hint for the size of the next read."""
+        if self._head is None or self._head.content_length < 0:
+            return 0
+        have = len(self._buffer) - self._position + self._later_size
+        return max(0, self._head.content_length + 1 - have)
+
+    @property
+    def first_octets(self) -> bytes:
+        """The first octets not yet understood, for a log line about a peer that speaks something else."""
+        return self._buffer[self._position : self._position + 16]
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next octets of the stream."""
+        if self._position >= len(self._buffer):
+            self._buffer = chunk
+            self._position = 0
+        else:
+            self._later.append(chunk)
+            self._later_size += len(chunk)
+
+    def frames(self) -> Iterator[Frame]:
+        """All frames that are complete by now."""
+        if self._later and not self._gather():
+            return
+        buffer, position, end = self._buffer, self._position, len(self._buffer)
+        cache, blank = self._cache, self._blank
+        head = self._head
+        while position < end:
+            if head is None:
+                cut = buffer.find(blank, position)
+                if cut >= 0 and (head := cache.get(buffer[position:cut])) is not None:
+                    position = cut + len(blank)
+                else:
+                    head, position = self._read_head(buffer, position, cut)
+                    blank = self._blank
+                    if head is None:
+                        break
+            stop = self._find_end_of_body(buffer, position, end, head)
+            if stop < 0:
+                break
+            frame = Frame(head, buffer[position:stop])
+            head = self._head = None
+            # The state is whole at each yield: the handshake takes one frame and comes back later for the rest.
+            position = self._position = stop + 1
+            self._searched = 0
+            yield frame
+        self._head = head
+        self._position = position
+
+    def _gather(self) -> bool:
+        """Join what came behind an incomplete frame, if that can complete it."""
+        head = self._head
+        if head is not None:
+            if head.content_length >= 0:
+                if self.wanted:
+                    return False
+            elif _NUL not in self._later[-1]:
+                self._check_body(len(self._buffer) - self._position + self._later_size)
+                return False
+        self._buffer = b"".join([self._buffer[self._position :], *self._later])
+        self._position = 0
+        self._later = []
+        self._later_size = 0
+        return True
+
+    def _find_end_of_body(self, buffer: bytes, start: int, end: int, head: Head) -> int:
+        """Where the frame's NUL stands, or -1 when it is not there yet."""
+        if head.content_length >= 0:
+            stop = start + head.content_length
+            if stop >= end:
+                return -1
+            if buffer[stop] != _NUL:
+                raise MalformedFrame(
+                    "no NUL behind the body",
+                    f"content-length says {head.content_length}, and the octet behind that body is not NUL",
+                )
+            return stop
+        stop = buffer.find(b"\0", start + self._searched)
+        self._check_body((end if stop < 0 else stop) - start)
+        if stop < 0:
+            self._searched = end - start
+        return stop
+
+    def _check_body(self, size: int) -> None:
+        if size > self._limits.body:
+            raise LimitExceeded(
+                "body too large", f"the body exceeds {self._limits.body} octets ({self._limits.origin}body)"
+            )
+
+    # Header blocks, off the fast path.
+
+    def _read_head(self, buffer: bytes, position: int, cut: int) -> tuple[Head | None, int]:
+        """Parse one block, whose end may be at `cut` (-1: unknown): its head, or None, and where to go on."""
+        if buffer[position] <= _SPACE:
+            skip = _LENIENT_EOLS if self._version is None or self._version.lenient else _EOLS
+            found = skip.match(buffer, position)
+            assert found is not None  # both patterns match the empty string
+            position = found.end()
+            if position >= len(buffer):
+                return None, position
+            cut = -1
+        cut, behind = self._find_blank_line(buffer, position, cut)
+        if cut < 0:
+            self._check_incomplete(buffer, position)
+            return None, position
+        block = buffer[position:cut]
+        head = self._parse(block)
+        if head.command == "SEND" and len(block) <= _LONGEST_CACHED_BLOCK:
+            if len(self._cache) >= _CACHED_BLOCKS:
+                self._cache.clear()
+            self._cache[block] = head
+        return head, behind
+
+    def _find_blank_line(self, buffer: bytes, position: int, cut: int) -> tuple[int, int]:
+        """Start and end of the empty line that ends the block, or (-1, -1).
+
+        A client keeps to one EOL; the one it used last is searched first, the other only in front of that hit (else a
+        CRLF client would have every chunk searched to its end for each frame).
+        """
+        limit = position + self._limits.header_block + 4
+        version = self._version
+        if version is None or version.lenient:
+            found = _LENIENT_BLANK.search(buffer, position, limit)
+            if found is None:
+                return -1, -1
+            self._blank = _LF_CR_LF if found.group() == _LF_CR_LF else _LF_LF
+            return found.span()
+        if not version.strips_cr and self._blank != _LF_LF:  # left over from the CONNECT
+            self._blank, cut = _LF_LF, -1
+        blank = self._blank
+        if cut < 0 or cut > limit:
+            cut = buffer.find(blank, position, limit)
+        if version.strips_cr:
+            other = _LF_CR_LF if blank is _LF_LF else _LF_LF
+            earlier = buffer.find(other, position, cut + 1 if cut >= 0 else limit)
+            if earlier >= 0:
+                self._blank = other
+                return earlier, earlier + len(other)
+        return (cut, cut + len(blank)) if cut >= 0 else (-1, -1)
+
+    def _check_incomplete(self, buffer: bytes, position: int) -> None:
+        """Refuse early what can never become a frame, instead of waiting for more of it."""
+        size = len(buffer) - position
+        if size > self._limits.header_block:
+            raise LimitExceeded(
+                "headers too large",
+                f"the header lines exceed {self._limits.header_block} octets, "
+                f"four times {self._limits.origin}header_line",
+            )
+        if buffer.find(b"\0", position) >= 0:
+            raise MalformedFrame("NUL octet among the headers", "an empty line must stand between headers and body")
+        line_end = buffer.find(b"\n", position, position + _LONGEST_COMMAND_LINE)
+        if line_end < 0:
+            if size >= _LONGEST_COMMAND_LINE:
+                raise _no_command(buffer[position : position + 20])
+            return
+        line = buffer[position:line_end]
+        if self._version is None:
+            if line.rstrip(b" \r").upper().decode("latin-1") not in CLIENT_COMMANDS:
+                raise _no_command(line)
+        elif not self._version.strips_cr and line.endswith(b"\r"):
+            raise _cr_behind_command()
+
+    def _parse(self, block: bytes) -> Head:
+        limits, version = self._limits, self._version
+        if len(block) > limits.header_line and max(map(len, block.split(b"\n"))) > limits.header_line:
+            raise LimitExceeded(
+                "header line too long",
+                f"a header line exceeds {limits.header_line} octets ({limits.origin}header_line)",
+            )
+        if block.count(b"\n") > limits.headers:
+            raise LimitExceeded(
+                "too many headers", f"the frame has more than {limits.headers} header lines ({limits.origin}headers)"
+            )
+        if _NUL in block:
+            raise MalformedFrame("NUL octet among the headers", "an empty line must stand between headers and body")
+        try:
+            text = block.decode()
+        except UnicodeDecodeError as error:
+            raise MalformedFrame("headers are not UTF-8", f"octet {error.start} of the frame is not UTF-8") from None
+        if version is None:
+            command, headers = parse_opening(text)
+            chosen = negotiate(headers.get("accept-version"))
+            if chosen is not None and chosen.lenient:
+                command, headers = parse_lines(text, chosen)
+        else:
+            command, headers = parse_lines(text, version)
+            if not version.strips_cr and command.endswith("\r"):
+                raise _cr_behind_command()
+        length = headers.get("content-length")
+        return Head(command, headers, -1 if length is None else self._content_length(length), len(block))
+
+    def _content_length(self, value: str) -> int:
+        # `isdigit` alone would let through digits that int() reads but nobody means.
+        if not (value.isascii() and value.isdigit()):
+            raise MalformedFrame("content-length is no number", f"{value[:40]!r} is not a number of octets")
+        # Compared as text first: int() of a megabyte of digits takes seconds.
+        if len(value.lstrip("0")) > 15 or int(value) > self._limits.body:
+            raise LimitExceeded(
+                "body too large",
+                f"content-length exceeds the limit of {self._limits.body} octets ({self._limits.origin}body)",
+            )
+        return int(value)
+
+
+def _no_command(line: bytes) -> MalformedFrame:
+    shown = line[:40].decode("latin-1")
+    return MalformedFrame(
+        "this is not STOMP", f"{shown!r} is not a STOMP command; a session opens with CONNECT or STOMP"
+    )
+
+
+def _cr_behind_command() -> MalformedFrame:
+    return MalformedFrame(
+        "CR behind the command", "lines of STOMP 1.1 end in LF alone; offer accept-version 1.2 for CR LF"
+    )

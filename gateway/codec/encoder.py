@@ -1,0 +1,92 @@
+"""Frames of the server to octets.
+
+A MESSAGE is written in two parts, so that one message to many receivers is encoded once per version:
+
+    MESSAGE                    \\
+    subscription:0              | `message_prefix`: per subscription (and, with `ack`, per delivery)
+    ack:0.7                    /
+    destination:/topic/a       \\
+    (headers of the SEND)       |
+    message-id:...              | `message`: shared by all receivers of one version
+    content-length:5            |
+                                |
+    hello NUL                  /
+
+Header order is free, and the first entry of a name counts: what the server says stands before, or replaces, what a
+sender may have put there (MSG-06).
+"""
+
+from __future__ import annotations
+
+from .frame import Head
+from .headers import format_lines
+from .versions import VERSIONS, Version
+
+# Headers of a SEND that end with it: they steer the sender's session, or the server sets them itself on MESSAGE.
+_NOT_PASSED_ON = frozenset(
+    "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
+)
+
+
+class Binary(bytes):
+    """Octets of a frame that is not valid UTF-8: over WebSocket it travels in a binary message (WST-06)."""
+
+    __slots__ = ()
+
+
+def frame(command: str, headers: dict[str, str], body: bytes = b"", *, version: Version) -> bytes:
+    """One whole frame: RECEIPT and ERROR.  CONNECTED has a function of its own because it is never escaped."""
+    text = f"{command}\n{format_lines(headers, version)}"
+    if body:
+        text += f"content-length:{len(body)}\n"
+    return b"%b\n%b\0" % (text.encode(), body)
+
+
+def connected(headers: dict[str, str]) -> bytes:
+    """A CONNECTED frame, unescaped (ENC-06).
+
+    The values are the server's own; it is the caller's duty that none holds a line break.
+    """
+    lines = "".join([f"{name}:{value}\n" for name, value in headers.items()])
+    return f"CONNECTED\n{lines}\n\0".encode()
+
+
+def receipt(receipt_id: str, version: Version) -> bytes:
+    """A RECEIPT frame (RCP-01)."""
+    return frame("RECEIPT", {"receipt-id": receipt_id}, version=version)
+
+
+def message_prefix(subscription: str | None, version: Version) -> bytes:
+    """The start of each MESSAGE of a subscription; without the header where a 1.0 client gave no id (MSG-03)."""
+    lines = "" if subscription is None else format_lines({"subscription": subscription}, version)
+    return f"MESSAGE\n{lines}".encode()
+
+
+def message(head: Head, message_id: bytes, body: bytes, version: Version) -> bytes:
+    """What all receivers of one version share of a MESSAGE: headers of the SEND, message-id, body and NUL.
+
+    Returns:
+        The octets, as `Binary` where they are not UTF-8.
+    """
+    encoded = head.encoded
+    lines = encoded[version.index] if encoded is not None else None
+    if lines is None:
+        lines = _passed_on(head, version)
+    octets = b"%bmessage-id:%b\ncontent-length:%d\n\n%b\0" % (lines, message_id, len(body), body)
+    if body.isascii():
+        return octets
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return Binary(octets)
+    return octets
+
+
+def _passed_on(head: Head, version: Version) -> bytes:
+    """The header lines of a SEND that its MESSAGE repeats; kept in the head, because equal SENDs share it."""
+    headers = {name: value for name, value in head.headers.items() if name not in _NOT_PASSED_ON}
+    lines = format_lines(headers, version).encode()
+    if head.encoded is None:
+        head.encoded = [None] * len(VERSIONS)
+    head.encoded[version.index] = lines
+    return lines

@@ -1,0 +1,54 @@
+"""A frame, in two halves.
+
+`Head` is what stands before the body: equal header blocks of one connection share one `Head` (see the decoder's
+cache), so whoever derives something costly from a head may keep it in `Head.encoded` and pay once per block instead
+of once per frame.  Shared means read-only: nobody changes `headers`.
+
+Header names are unique here: of repeated entries the first counts (HDR-01), the others are gone.
+"""
+
+from __future__ import annotations
+
+
+class Head:
+    """Command and headers of a frame.
+
+    Attributes:
+        command: as the peer wrote it; in upper case in 1.0.
+        headers: name -> value, unescaped, first entry of each name.  Do not change.
+        content_length: octets of the body, or -1 where the header is missing.
+        size: octets of the block on the wire.
+        encoded: by version index, what `encoder.message` keeps here.
+    """
+
+    __slots__ = ("command", "content_length", "encoded", "headers", "size")
+
+    def __init__(self, command: str, headers: dict[str, str], content_length: int = -1, size: int = 0) -> None:
+        self.command = command
+        self.headers = headers
+        self.content_length = content_length
+        self.size = size
+        self.encoded: list[bytes | None] | None = None
+
+
+class Frame:
+    """One frame of a client: its head and its body."""
+
+    __slots__ = ("body", "head")
+
+    def __init__(self, head: Head, body: bytes) -> None:
+        self.head = head
+        self.body = body
+
+    @property
+    def command(self) -> str:
+        """The command, like `SEND`."""
+        return self.head.command
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Name -> value.  Shared by equal frames: do not change."""
+        return self.head.headers
+
+    def __repr__(self) -> str:
+        return f"<{self.command} {self.headers!r} {len(self.body)} octets>"

@@ -1,0 +1,176 @@
+"""The gateway without HTTP: listeners, wheel and connections in one nursery, and the way it all ends.
+
+    open_gateway
+      |- wheel                      heart-beats of all connections
+      |- a listener per address     each connection a task, with a nursery of its own
+      '- (the caller's block)
+
+Draining.  Listeners close, so that nobody new comes; every session gets an ERROR that says when to come back, and over
+WebSocket the close code 1012; what was routed before is written; all of it within `drain_timeout`, after which the
+connections are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+
+import structlog
+import trio
+
+from gateway import __version__
+from gateway.broker import Broker, Quotas
+from gateway.broker.errors import SessionEnded
+from gateway.broker.ports import Authenticator
+from gateway.codec import Limits
+from gateway.settings import Address, Settings
+from gateway.transports import (
+    AddressError,
+    Hub,
+    Listening,
+    Options,
+    open_listeners,
+    serve_tcp,
+    serve_websocket,
+    unlinking,
+)
+
+log = structlog.get_logger("gateway")
+
+_Serve = Callable[[trio.SocketStream], Awaitable[None]]
+
+# A body before login is a mistake, or an attack; this much of one is read and ignored.
+_CONNECT_BODY = 1024
+
+
+class StartError(Exception):
+    """The gateway cannot start; `str()` is one sentence that names the setting."""
+
+
+class Gateway:
+    """A running gateway.
+
+    Attributes:
+        broker: the core.
+        addresses: kind of listener -> where it listens, with real ports.
+    """
+
+    def __init__(self, settings: Settings, hub: Hub, addresses: dict[str, list[str]]) -> None:
+        self.broker: Broker = hub.broker
+        self.addresses = addresses
+        self._settings = settings
+        self._hub = hub
+        self._listening = trio.CancelScope()
+
+    def not_ready(self) -> str | None:
+        """Why no new session should be sent here, or None."""
+        if self._hub.draining:
+            return "the gateway is shutting down"
+        if self.broker.pressed:
+            return "kept messages cost more than 3/4 of memory_limit; publishers are held back"
+        return None
+
+    async def drain(self) -> None:
+        """End all sessions as described at the top; returns when they are gone or the time is up."""
+        self._hub.draining = True
+        self._listening.cancel()
+        retry = self._settings.drain_retry
+        error = SessionEnded("server is shutting down", f"connect again in {retry} ms", retry_after=retry)
+        for connection in list(self._hub.open_connections):
+            connection.end(error)
+        with trio.move_on_after(self._settings.drain_timeout):
+            await self._hub.wait_empty()
+
+    async def _listen(self, kinds: Sequence[tuple[_Serve, Listening]], connections: trio.Nursery) -> None:
+        with self._listening:
+            async with trio.open_nursery() as nursery:
+                for serve, listening in kinds:
+                    nursery.start_soon(
+                        partial(trio.serve_listeners, serve, listening.listeners, handler_nursery=connections)
+                    )
+
+
+@asynccontextmanager
+async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> AsyncIterator[Gateway]:
+    """Open all listeners, serve while the block runs, drain at its end.
+
+    Raises:
+        StartError: an address cannot be opened.
+    """
+    hub = Hub(authenticator, quotas_of(settings), options_of(settings))
+    opened: dict[str, Listening] = {}
+    try:
+        opened["tcp"] = await _open_all("tcp", settings.tcp)
+        opened["websocket"] = await _open_all("websocket", settings.websocket)
+        addresses = {kind: listening.addresses for kind, listening in opened.items()}
+        with ExitStack() as stack:
+            stack.enter_context(unlinking([each for names in addresses.values() for each in names]))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(hub.wheel.run)
+                gateway = Gateway(settings, hub, addresses)
+                kinds = [(partial(serve_tcp, hub), opened["tcp"]), (partial(serve_websocket, hub), opened["websocket"])]
+                nursery.start_soon(gateway._listen, kinds, nursery)
+                log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
+                try:
+                    yield gateway
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await gateway.drain()
+                    log.info("stopped")
+                    nursery.cancel_scope.cancel()
+    finally:
+        for listening in opened.values():
+            for listener in listening.listeners:
+                with trio.CancelScope(shield=True):
+                    await listener.aclose()
+
+
+async def _open_all(setting: str, texts: list[str]) -> Listening:
+    """Open the addresses of one setting; if one fails, close the others again."""
+    all_of_them = Listening([], [])
+    for text in texts:
+        address = Address.parse(text)
+        try:
+            listening = await open_listeners(address.host, address.port, address.path)
+        except AddressError as error:
+            for listener in all_of_them.listeners:
+                await listener.aclose()
+            variable = f"GATEWAY_{setting.upper()}"
+            raise StartError(f"cannot listen on {error}; change the setting {setting} ({variable})") from None
+        all_of_them.listeners.extend(listening.listeners)
+        all_of_them.addresses.extend(listening.addresses)
+    return all_of_them
+
+
+def quotas_of(settings: Settings) -> Quotas:
+    """The broker's part of the settings."""
+    return Quotas(
+        max_subscriptions=settings.max_subscriptions,
+        max_transactions=settings.max_transactions,
+        max_transaction_octets=settings.max_transaction_octets,
+        max_unacknowledged=settings.max_unacknowledged,
+        max_outbound=settings.max_outbound,
+        memory_limit=settings.memory_limit,
+        max_destinations=settings.max_destinations,
+    )
+
+
+def options_of(settings: Settings) -> Options:
+    """The transports' part of the settings."""
+    return Options(
+        server=f"{settings.server_name}/{__version__}",
+        limits=Limits(settings.max_headers, settings.max_header_line, settings.max_body),
+        connect_limits=Limits(
+            settings.max_connect_headers, settings.max_connect_header_line, _CONNECT_BODY, "max_connect_"
+        ),
+        connect_timeout=settings.connect_timeout,
+        heartbeat_send=settings.heartbeat_send,
+        heartbeat_receive=settings.heartbeat_receive,
+        heartbeat_margin=settings.heartbeat_margin,
+        websocket_path=settings.websocket_path,
+        websocket_ping=settings.websocket_ping,
+        allowed_origins=tuple(settings.allowed_origins),
+        close_linger=settings.close_linger,
+        slow_consumer_timeout=settings.slow_consumer_timeout,
+    )

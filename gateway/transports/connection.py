@@ -1,0 +1,463 @@
+"""One connection, from its first octet to its last: the one loop for TCP and WebSocket.
+
+    handshake     one frame, under the connect timeout and small limits; may wait for the authenticator
+    conversation  read a chunk, handle its frames, settle (flush what they caused, wait if we must): one await a chunk
+    farewell      what is left is written, then we say that nothing more comes and read on for a little while, so that
+                  what we wrote is not lost to a reset (STOMP 1.2, Connection Lingering)
+
+Tasks.  The reader is the connection's own task.  A writer exists only while the socket does not take what we have; it
+lives in the connection's nursery and ends when all is written.  Timers are the wheel's.
+
+Nothing that happens here may leave: an exception in a handler would end the whole listener, so `serve` catches all,
+logs it and closes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+import trio
+
+from gateway.broker import Session, heartbeat
+from gateway.broker.errors import LoginRefused, NotAllowed, SessionEnded, SlowConsumer
+from gateway.broker.negotiate import Opening, read_opening
+from gateway.broker.session import error_frame
+from gateway.codec import Decoder, Frame, ProtocolError, encoder
+
+from .hub import Hub
+from .link import BrokenLink, Link
+from .websocket_frames import CloseCode
+
+log = structlog.get_logger("gateway.connection")
+
+# One read; as much as a socket usually has.  A body known to be larger is read in larger pieces.
+_READ = 64 * 1024
+_LARGEST_READ = 1024 * 1024
+# Deliveries after which a reader lets others have a turn in the middle of its chunk: about 2 ms.
+_DELIVERIES_PER_TURN = 4096
+# Browsers throttle timers of hidden tabs to one a minute but answer pings; asking more often than this is of no use.
+_SHORTEST_PING = 5.0
+_TLS_HELLO = b"\x16\x03"
+
+
+class HeartbeatMissing(ProtocolError):
+    """The client was silent for longer than it promised."""
+
+
+class Connection:
+    """A client's connection.
+
+    Attributes:
+        session: None before CONNECTED is due.
+        must_read: it holds unacknowledged messages, so that its ACKs must be read even when memory is short.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_decoder",
+        "_failure",
+        "_held",
+        "_hub",
+        "_in_flight",
+        "_last_ping",
+        "_last_read",
+        "_last_write",
+        "_link",
+        "_nursery",
+        "_ping_every",
+        "_receive_within",
+        "_relief",
+        "_rest",
+        "_send_every",
+        "_writing",
+        "session",
+    )
+
+    def __init__(self, hub: Hub, link: Link) -> None:
+        self.session: Session | None = None
+        self._hub = hub
+        self._link = link
+        self._decoder = Decoder(hub.options.connect_limits)
+        self._nursery: trio.Nursery | None = None
+        self._failure: ProtocolError | None = None
+        self._closing = False
+        self._held = 0
+        # Writing: octets that left the outbox and not yet us, and how many of the outbox's they stand for.
+        self._rest: bytes | memoryview = b""
+        self._in_flight = 0
+        self._writing = False
+        self._relief: trio.Event | None = None
+        # Times in seconds of trio's clock; intervals are 0 where nothing is due.
+        self._last_read = self._last_write = self._last_ping = 0.0
+        self._send_every = self._receive_within = self._ping_every = 0.0
+
+    # the life of a connection
+
+    async def serve(self) -> None:
+        """Talk until one side ends it."""
+        self._hub.broker.counters.connections += 1
+        self._hub.enter(self)
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                await self._converse()
+                nursery.cancel_scope.cancel()
+            self._nursery = None
+            await self._farewell()
+        except Exception:
+            log.exception("connection failed", peer=self._link.peer, session=self.session and self.session.id)
+        finally:
+            self._forget()
+            with trio.CancelScope(shield=True):
+                await self._link.pipe.aclose()
+            self._hub.leave(self)
+
+    async def _converse(self) -> None:
+        frame: Frame | None = None
+        try:
+            with trio.move_on_after(self._hub.options.connect_timeout) as patience:
+                frame = await self._read_first_frame()
+                if frame is None:
+                    return
+                await self._open_session(frame)
+            if patience.cancelled_caught:
+                raise NotAllowed(
+                    "connect timeout",
+                    f"no login within {self._hub.options.connect_timeout:g} s (connect_timeout)",
+                )
+        except ProtocolError as error:
+            self._refuse(error, frame)
+        else:
+            await self._read_frames()
+
+    async def _read_first_frame(self) -> Frame | None:
+        decoder = self._decoder
+        while True:
+            octets = await self._link.receive(_READ)
+            if octets is None:
+                return None
+            self._send_replies()
+            decoder.feed(octets)
+            for frame in decoder.frames():
+                return frame
+
+    async def _open_session(self, frame: Frame) -> None:
+        hub = self._hub
+        opening = read_opening(frame)
+        if hub.draining:
+            raise SessionEnded("server is shutting down", "connect again in a moment")
+        user = await hub.authenticator.authenticate(opening.login, opening.passcode)
+        if user is None:
+            raise LoginRefused
+        session = hub.broker.open_session(
+            opening.version,
+            user,
+            peer=self._link.peer,
+            transport=self._link.transport,
+            connected_at=time.time(),
+            carrier=self,
+        )
+        self.session = session
+        hub.connections[session] = self
+        self._decoder.begin(opening.version, hub.options.limits)
+        self._start_timers(opening)
+        session.outbound.append(encoder.connected(self._greeting(session)))
+
+    def _greeting(self, session: Session) -> dict[str, str]:
+        """The headers of CONNECTED (CON-06 to CON-08)."""
+        options = self._hub.options
+        headers = {"version": session.version.name, "session": session.id, "server": options.server}
+        if session.version.heartbeats:
+            headers["heart-beat"] = f"{options.heartbeat_send},{options.heartbeat_receive}"
+        return headers
+
+    async def _read_frames(self) -> None:
+        """The loop: frames of the chunk at hand, settle, next chunk."""
+        session, hub, link, decoder = self.session, self._hub, self._link, self._decoder
+        assert session is not None  # _open_session has returned
+        counters = hub.broker.counters
+        frame: Frame | None = None
+        try:
+            while True:
+                mark = counters.delivered
+                frame = None
+                for frame in decoder.frames():
+                    session.frames_in += 1
+                    session.handle(frame)
+                    if session.ended:
+                        return
+                    if counters.delivered - mark > _DELIVERIES_PER_TURN:
+                        await hub.settle(self)
+                        mark = counters.delivered
+                frame = None
+                await hub.settle(self)
+                octets = await link.receive(min(max(_READ, decoder.wanted), _LARGEST_READ))
+                if octets is None:
+                    return
+                self._last_read = hub.now = trio.current_time()
+                counters.octets_in += len(octets)
+                self._send_replies()
+                decoder.feed(octets)
+        except ProtocolError as error:
+            self._fail(error, frame)
+
+    # errors and the end
+
+    def _refuse(self, error: ProtocolError, frame: Frame | None) -> None:
+        """End a connection that has no session."""
+        hub = self._hub
+        hub.broker.counters.refused += 1
+        hub.broker.counters.errors += 1
+        first = self._decoder.first_octets
+        if first.startswith(_TLS_HELLO):
+            log.warning("TLS hello on a plain port", peer=self._link.peer, hint="the client dials with TLS")
+        else:
+            log.info("connection refused", peer=self._link.peer, reason=str(error), detail=error.detail)
+        self._failure = error
+        self._rest = self._link.pack([error_frame(error, frame), b""])
+
+    def _fail(self, error: ProtocolError, frame: Frame | None) -> None:
+        """End a session that broke the protocol."""
+        assert self.session is not None
+        self._failure = error
+        self.session.fail(error, frame)
+        log.info("session failed", session=self.session.id, reason=str(error), detail=error.detail)
+
+    def end(self, error: ProtocolError) -> None:
+        """End the session from outside (`Carrier`): the reader stops where it waits."""
+        if self._failure is None and not self._closing:
+            if self.session is None:
+                self._refuse(error, None)
+            else:
+                self._fail(error, None)
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    def _forget(self) -> None:
+        """Leave the broker: what this client had goes back to where others can get it."""
+        session = self.session
+        if session is None or self._closing:
+            return
+        self._closing = True
+        session.close()
+        self._hub.connections.pop(session, None)
+        self._release_waiters()
+
+    async def _farewell(self) -> None:
+        """Write what is left, say that nothing more comes, and read on until the peer has closed, too."""
+        link = self._link
+        session = self.session
+        left = [self._rest]
+        if session is not None:
+            if self._failure is not None or session.ended:
+                left.append(link.pack(session.outbound.take()))
+            self._forget()
+            await self._hub.flush()
+        if isinstance(self._failure, SlowConsumer):
+            return
+        left += [link.replies(), link.goodbye(*self._close_code())]
+        with trio.move_on_after(self._hub.options.close_linger):
+            try:
+                for data in left:
+                    await self._write_all(data)
+            except BrokenLink:
+                return
+            await link.pipe.send_eof()
+            while await link.pipe.receive(_READ):
+                pass
+
+    def _close_code(self) -> tuple[CloseCode, str]:
+        failure = self._failure
+        if failure is None:
+            return CloseCode.NORMAL, ""
+        if isinstance(failure, SessionEnded):
+            code = CloseCode.POLICY_VIOLATION if failure.retry_after is None else CloseCode.SERVICE_RESTART
+            return code, str(failure)
+        return CloseCode.PROTOCOL_ERROR, str(failure)
+
+    async def _write_all(self, data: bytes | memoryview) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[await self._link.pipe.send_some(left) :]
+
+    # writing
+
+    def flush(self) -> None:
+        """Write the outbox, as far as the socket takes it; a writer does the rest."""
+        session = self.session
+        if self._writing or session is None:
+            return
+        outbound = session.outbound
+        parts = outbound.take()
+        if not parts:
+            return
+        in_flight = outbound.size
+        data = self._link.pack(parts)
+        try:
+            sent = self._link.pipe.send_nowait(data)
+        except BrokenLink:
+            # The reader will see the end of the stream; until then frames that came before it still count.
+            outbound.close()
+            return
+        self._hub.broker.counters.octets_out += sent
+        self._last_write = self._hub.now
+        if sent == len(data):
+            outbound.written(in_flight)
+            return
+        self._in_flight = in_flight
+        self._rest = memoryview(data)
+        self._advance(sent)
+        self._start_writer()
+
+    def _start_writer(self) -> None:
+        if self._nursery is not None:
+            self._writing = True
+            self._nursery.start_soon(self._write)
+
+    def _advance(self, sent: int) -> None:
+        """So many octets of `_rest` are with the operating system."""
+        assert self.session is not None
+        self._rest = self._rest[sent:]
+        # Octets of WebSocket headers are not the outbox's; what is left of the account is settled at the end.
+        credit = min(sent, self._in_flight) if self._rest else self._in_flight
+        self._in_flight -= credit
+        outbound = self.session.outbound
+        if not outbound.closed:
+            outbound.written(credit)
+            if outbound.size <= outbound.high // 2:
+                self._release_waiters()
+
+    async def _write(self) -> None:
+        """Write the rest, and what gathered meanwhile, until nothing is left."""
+        assert self.session is not None
+        hub, pipe = self._hub, self._link.pipe
+        outbound = self.session.outbound
+        try:
+            while True:
+                while self._rest:
+                    sent = await pipe.send_some(self._rest)
+                    hub.broker.counters.octets_out += sent
+                    self._last_write = trio.current_time()
+                    self._advance(sent)
+                    if hub.broker.dirty:
+                        await hub.flush()
+                parts = outbound.take()
+                if not parts:
+                    break
+                self._in_flight = outbound.size
+                self._rest = memoryview(self._link.pack(parts))
+        except BrokenLink:
+            outbound.close()
+            self._rest = b""
+            self._release_waiters()
+        self._writing = False
+
+    def _send_replies(self) -> None:
+        """Pong and the like, at once; while the writer is busy the next read brings the next Ping."""
+        replies = self._link.replies()
+        if replies and not self._writing:
+            self._send_control(replies)
+
+    def _send_control(self, data: bytes) -> None:
+        try:
+            sent = self._link.pipe.send_nowait(data)
+        except BrokenLink:
+            return
+        if sent < len(data):
+            self._rest = memoryview(data)[sent:]
+            self._in_flight = 0
+            if self.session is not None:
+                self._start_writer()
+
+    # back-pressure
+
+    @property
+    def must_read(self) -> bool:
+        """See the class."""
+        return self.session is not None and any(
+            each.ledger for each in self.session.subscriptions.values()
+        )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """We do not read this client, so its silence is our doing: its heart-beat clock stands still."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+            self._last_read = trio.current_time()
+
+    async def wait_relief(self) -> None:
+        """Wait until this client has read most of its outbox, or is gone."""
+        if self._relief is None:
+            self._relief = trio.Event()
+        await self._relief.wait()
+
+    def _release_waiters(self) -> None:
+        if self._relief is not None:
+            self._relief.set()
+            self._relief = None
+
+    # time
+
+    def _start_timers(self, opening: Opening) -> None:
+        options, hub = self._hub.options, self._hub
+        cx, cy = opening.heart_beat
+        self._send_every = heartbeat.send_early(heartbeat.interval(options.heartbeat_send, cy))
+        receive_every = heartbeat.interval(cx, options.heartbeat_receive)
+        self._receive_within = receive_every * options.heartbeat_margin
+        if self._link.ping and options.websocket_ping:
+            self._ping_every = options.websocket_ping
+            if receive_every:
+                # The Pongs keep a hidden tab alive, whose own timers are throttled: ask within its margin.
+                self._ping_every = min(self._ping_every, max(receive_every, _SHORTEST_PING))
+        now = hub.now = trio.current_time()
+        self._last_read = self._last_write = now
+        hub.wheel.add(self, now + self._nearest())
+
+    def _nearest(self) -> float:
+        return min(
+            [each for each in (self._send_every, self._receive_within, self._ping_every) if each], default=math.inf
+        )
+
+    def tick(self, now: float) -> float:
+        """The wheel looks in: send what is due, end a session whose client is silent."""
+        session = self.session
+        if session is None or self._closing or self._failure is not None:
+            return math.inf
+        due = math.inf
+        if self._receive_within and not self._held:
+            due = self._last_read + self._receive_within
+            if due <= now:
+                self._hub.broker.counters.heartbeat_timeouts += 1
+                silent = now - self._last_read
+                self.end(
+                    HeartbeatMissing(
+                        "heart-beat missing", f"no octet for {silent:.1f} s, allowed are {self._receive_within:.1f} s"
+                    )
+                )
+                return math.inf
+        if self._send_every:
+            if self._last_write + self._send_every <= now:
+                self._hub.now = now
+                session.outbound.append(b"\n")
+                self.flush()
+                self._last_write = now
+            due = min(due, self._last_write + self._send_every)
+        if self._ping_every:
+            due = min(due, self._ping(now))
+        return due if due < math.inf else now + self._nearest()
+
+    def _ping(self, now: float) -> float:
+        """Ping a peer that was silent for the ping's interval; returns when to look again."""
+        silent_since = max(self._last_read, self._last_ping)
+        if silent_since + self._ping_every <= now:
+            if not self._writing:
+                self._send_control(self._link.ping)
+            self._last_ping = silent_since = now
+        return silent_since + self._ping_every

@@ -1,0 +1,142 @@
+"""What all connections share: the broker, the clock's wheel, the options, and the flush of outboxes.
+
+`settle` is the end of each turn.  A turn is what one reader does between two waits: it handles frames, and all that
+they caused lies in outboxes.  Flushing those costs one non-blocking write each, whoever they belong to; then the reader
+itself is held back if it filled somebody's outbox, or the memory, over the mark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+from gateway.broker import Broker, Quotas, Session
+from gateway.broker.outbound import Outbound
+from gateway.broker.ports import Authenticator
+from gateway.codec import Limits
+
+from .wheel import Wheel
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+# Writes after which others get a turn: 256 of them are about 1 ms.
+_FLUSHES_PER_TURN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a connection needs to know of the settings; the settings of the same names explain each.  Times in seconds,
+    heart-beats in milliseconds."""
+
+    server: str = "stomp-gateway"
+    limits: Limits = field(default_factory=Limits)
+    connect_limits: Limits = field(default_factory=lambda: Limits(64, 8 * 1024, 1024, "max_connect_"))
+    connect_timeout: float = 10.0
+    heartbeat_send: int = 250
+    heartbeat_receive: int = 250
+    heartbeat_margin: float = 2.0
+    websocket_path: str = "/ws"
+    websocket_ping: float = 25.0
+    allowed_origins: tuple[str, ...] = ()
+    close_linger: float = 1.0
+    slow_consumer_timeout: float = 2.0
+
+
+class Hub:
+    """The shared part of all connections.
+
+    Attributes:
+        now: trio's clock at the start of the current turn, good enough for heart-beats and cheaper than asking.
+        connections: by session, the connection below it.
+        open_connections: all, also those in their handshake or farewell.
+        draining: no new session is opened.
+    """
+
+    def __init__(
+        self, authenticator: Authenticator, quotas: Quotas | None = None, options: Options | None = None
+    ) -> None:
+        self.broker = Broker(quotas, on_relief=self._on_relief)
+        self.authenticator = authenticator
+        self.options = options or Options()
+        self.wheel = Wheel()
+        self.now = 0.0
+        self.connections: dict[Session, Connection] = {}
+        self.open_connections: set[Connection] = set()
+        self.draining = False
+        self._relief = trio.lowlevel.ParkingLot()
+        self._emptied = trio.Event()
+
+    def enter(self, connection: Connection) -> None:
+        """A connection begins."""
+        self.open_connections.add(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self.open_connections.discard(connection)
+        if not self.open_connections:
+            self._emptied.set()
+
+    async def wait_empty(self) -> None:
+        """Wait until all connections have ended."""
+        while self.open_connections:
+            self._emptied = trio.Event()
+            await self._emptied.wait()
+
+    def _on_relief(self) -> None:
+        self._relief.unpark_all()
+
+    async def settle(self, connection: Connection | None = None) -> None:
+        """End a turn: flush, and hold `connection`, which published, back as long as it must be."""
+        await self.flush()
+        if connection is None:
+            return
+        broker = self.broker
+        if broker.strained:
+            strained, broker.strained = broker.strained, []
+            for outbound in strained:
+                await self._wait_for(outbound, connection)
+        if broker.pressed and not connection.must_read:
+            await self._wait_for_memory(connection)
+
+    async def flush(self) -> None:
+        """Write what lies in outboxes, as far as their sockets take it."""
+        dirty = self.broker.dirty
+        count = 0
+        try:
+            while dirty:
+                self._flush_one(dirty.popleft())
+                count += 1
+                if count % _FLUSHES_PER_TURN == 0:
+                    await trio.lowlevel.checkpoint()
+        finally:
+            # Cancelled in between: what lies here belongs to others.
+            for _ in range(len(dirty)):
+                self._flush_one(dirty.popleft())
+
+    def _flush_one(self, outbound: Outbound) -> None:
+        connection = self.connections.get(outbound.session)
+        if connection is not None:
+            connection.flush()
+
+    async def _wait_for(self, outbound: Outbound, publisher: Connection) -> None:
+        """Hold a publisher back until a receiver has read; not longer than `slow_consumer_timeout`."""
+        if outbound.excused or outbound.size <= outbound.high or outbound.closed:
+            return
+        receiver = self.connections.get(outbound.session)
+        if receiver is None:
+            return
+        self.broker.counters.held_publishers += 1
+        with publisher.held(), trio.move_on_after(self.options.slow_consumer_timeout) as scope:
+            await receiver.wait_relief()
+        if scope.cancelled_caught:
+            outbound.excused = True
+
+    async def _wait_for_memory(self, connection: Connection) -> None:
+        """Hold a publisher back until kept messages have gone."""
+        self.broker.counters.held_publishers += 1
+        with connection.held():
+            while self.broker.pressed:
+                await self._relief.park()

@@ -1,0 +1,198 @@
+"""What the connection loop asks of a transport, and the two ways to move octets.
+
+A `Pipe` moves octets: `SocketPipe` on a socket of the operating system, with the non-blocking write that makes a
+broadcast cheap; `StreamPipe` on any trio stream (TLS, memory), where every write awaits.  A `Link` is a pipe as STOMP
+sees it: plain for TCP, in WebSocket frames for browsers.  The connection loop is written once, against `Link`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+import trio
+
+from .websocket_frames import CloseCode
+
+
+class BrokenLink(Exception):
+    """The peer is gone: reset, or closed while we wrote."""
+
+
+class Pipe(Protocol):
+    """Octets in both directions."""
+
+    async def receive(self, size: int) -> bytes:
+        """The next octets, at most `size`; empty at the end of the stream, also at its violent end."""
+        ...
+
+    def send_nowait(self, data: bytes | memoryview) -> int:
+        """Write what can be written now; returns how many octets that was.
+
+        Raises:
+            BrokenLink: the peer is gone.
+        """
+        ...
+
+    async def send_some(self, data: bytes | memoryview) -> int:
+        """Wait until something can be written, and write; returns how many octets that was.
+
+        Raises:
+            BrokenLink: the peer is gone.
+        """
+        ...
+
+    async def send_eof(self) -> None:
+        """Say that nothing more comes; reading goes on."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close at once."""
+        ...
+
+
+class Link(Protocol):
+    """A pipe as STOMP sees it.
+
+    Attributes:
+        transport: `tcp` or `websocket`, for lists and logs.
+        peer: address of the other end.
+        pipe: the octets below.
+        ping: a control frame that the peer answers by itself; empty where there is no such thing.
+    """
+
+    transport: str
+    peer: str
+    pipe: Pipe
+    ping: bytes
+
+    async def receive(self, size: int) -> bytes | None:
+        """The next octets of the STOMP stream, none when the peer just gave a sign of life; None at the end."""
+        ...
+
+    def pack(self, parts: list[bytes]) -> bytes:
+        """Frames, each a pair of parts, as octets for the pipe."""
+        ...
+
+    def replies(self) -> bytes:
+        """Control frames that the last `receive` made due."""
+        ...
+
+    def goodbye(self, code: CloseCode, reason: str) -> bytes:
+        """What the pipe carries last."""
+        ...
+
+
+class SocketPipe:
+    """A socket, by its file descriptor: trio waits for it, the system calls are made directly."""
+
+    __slots__ = ("_fd", "_stream")
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._fd = stream.socket.fileno()
+
+    async def receive(self, size: int) -> bytes:
+        """See `Pipe`.  Waits first: when a peer sends in bulk that lets the others have their turn."""
+        while True:
+            await trio.lowlevel.wait_readable(self._fd)
+            try:
+                return os.read(self._fd, size)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""
+
+    def send_nowait(self, data: bytes | memoryview) -> int:
+        """See `Pipe`."""
+        try:
+            return os.write(self._fd, data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise BrokenLink(str(error)) from None
+
+    async def send_some(self, data: bytes | memoryview) -> int:
+        """See `Pipe`."""
+        await trio.lowlevel.wait_writable(self._fd)
+        return self.send_nowait(data)
+
+    async def send_eof(self) -> None:
+        """See `Pipe`."""
+        try:
+            await self._stream.send_eof()
+        except trio.BrokenResourceError:
+            return
+
+    async def aclose(self) -> None:
+        """See `Pipe`."""
+        await trio.aclose_forcefully(self._stream)
+
+
+class StreamPipe:
+    """Any trio stream."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def receive(self, size: int) -> bytes:
+        """See `Pipe`."""
+        try:
+            return bytes(await self._stream.receive_some(size))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""
+
+    def send_nowait(self, data: bytes | memoryview) -> int:
+        """A stream can only await: nothing is written now."""
+        return 0
+
+    async def send_some(self, data: bytes | memoryview) -> int:
+        """See `Pipe`."""
+        try:
+            await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise BrokenLink(str(error)) from None
+        return len(data)
+
+    async def send_eof(self) -> None:
+        """Half-close where the stream can; else the end is the close."""
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):
+            try:
+                await self._stream.send_eof()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+
+    async def aclose(self) -> None:
+        """See `Pipe`."""
+        await trio.aclose_forcefully(self._stream)
+
+
+class TcpLink:
+    """STOMP straight on the pipe."""
+
+    __slots__ = ("peer", "pipe")
+
+    transport = "tcp"
+    ping = b""
+
+    def __init__(self, pipe: Pipe, peer: str) -> None:
+        self.pipe = pipe
+        self.peer = peer
+
+    async def receive(self, size: int) -> bytes | None:
+        """See `Link`."""
+        return await self.pipe.receive(size) or None
+
+    def pack(self, parts: list[bytes]) -> bytes:
+        """See `Link`."""
+        return b"".join(parts)
+
+    def replies(self) -> bytes:
+        """None on TCP."""
+        return b""
+
+    def goodbye(self, code: CloseCode, reason: str) -> bytes:
+        """None on TCP."""
+        return b""

@@ -1,0 +1,157 @@
+"""Listening: addresses to open sockets, open sockets to connections.
+
+All addresses are opened before the first connection is taken, so that a start that fails half way leaves nothing
+behind.  A unix socket's file is replaced when nobody listens on it any more, and removed at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from .connection import Connection
+from .hub import Hub
+from .link import SocketPipe, TcpLink
+from .websocket import Refusal, WebSocketLink, accept
+
+log = structlog.get_logger("gateway.listen")
+
+# Connections that may wait to be accepted: a whole fleet that reconnects at once (the kernel cuts it to somaxconn).
+_BACKLOG = 4096
+
+
+class AddressError(OSError):
+    """An address cannot be listened on; `str()` says which and why, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Open listeners of one kind and where they are."""
+
+    listeners: list[trio.SocketListener]
+    addresses: list[str]
+
+
+async def open_listeners(host: str, port: int, path: str) -> Listening:
+    """Open one address: a host name may stand for several.
+
+    Raises:
+        AddressError: it cannot be opened.
+    """
+    shown = f"unix:{path}" if path else f"{host}:{port}"
+    try:
+        if path:
+            return Listening([_open_unix(path)], [shown])
+        listeners = await trio.open_tcp_listeners(port, host=host, backlog=_BACKLOG)
+    except OSError as error:
+        raise AddressError(f"{shown}: {_reason(error)}") from None
+    return Listening(listeners, [_name(each.socket.getsockname()) for each in listeners])
+
+
+def _reason(error: OSError) -> str:
+    known = {
+        errno.EADDRINUSE: "the address is in use by another program",
+        errno.EACCES: "not permitted to this user",
+        errno.EADDRNOTAVAIL: "this machine has no such address",
+        errno.ENOENT: "the folder does not exist",
+    }
+    if isinstance(error, socket.gaierror):
+        return "the host name cannot be resolved"
+    return known.get(error.errno or 0) or (error.strerror or str(error)).lower()
+
+
+def _open_unix(path: str) -> trio.SocketListener:
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(os.stat(path).st_mode) and not _is_listening(path):
+            os.unlink(path)
+    sock = trio.socket.from_stdlib_socket(_bound_unix(path))
+    return trio.SocketListener(sock)
+
+
+def _bound_unix(path: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(path)
+        sock.listen(_BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _is_listening(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def unlinking(addresses: list[str]) -> Iterator[None]:
+    """Remove the files of unix sockets afterwards."""
+    try:
+        yield
+    finally:
+        for address in addresses:
+            if address.startswith("unix:"):
+                with contextlib.suppress(OSError):
+                    os.unlink(address[5:])
+
+
+def _name(address: object) -> str:
+    """An address of the socket module as host:port; empty for a unix socket's nameless other end."""
+    if not isinstance(address, tuple):
+        return "unix"
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _peer(stream: trio.SocketStream) -> str | None:
+    """Who is there; None when it has gone already."""
+    try:
+        return _name(stream.socket.getpeername())
+    except OSError:
+        return None
+
+
+async def serve_tcp(hub: Hub, stream: trio.SocketStream) -> None:
+    """One accepted TCP connection, to its end."""
+    peer = _peer(stream)
+    if peer is None:
+        await trio.aclose_forcefully(stream)
+        return
+    await Connection(hub, TcpLink(SocketPipe(stream), peer)).serve()
+
+
+async def serve_websocket(hub: Hub, stream: trio.SocketStream) -> None:
+    """One connection to the WebSocket port: upgrade, then STOMP, to its end."""
+    peer = _peer(stream)
+    options = hub.options
+    pipe = SocketPipe(stream)
+    result: WebSocketLink | Refusal | None = None
+    try:
+        if peer is not None:
+            with trio.move_on_after(options.connect_timeout):
+                result = await accept(
+                    pipe, peer, wanted_path=options.websocket_path, allowed_origins=options.allowed_origins
+                )
+    except Exception:
+        log.exception("WebSocket handshake failed", peer=peer)
+    if result is None or isinstance(result, Refusal):
+        hub.broker.counters.refused += 1
+        if isinstance(result, Refusal):
+            log.info("WebSocket refused", peer=peer, status=result.status, reason=result.reason)
+        with trio.CancelScope(shield=True):
+            await pipe.aclose()
+        return
+    await Connection(hub, result).serve()
