@@ -101,8 +101,8 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     hub = Hub(authenticator, quotas_of(settings), options_of(settings))
     opened: dict[str, Listening] = {}
     try:
-        opened["tcp"] = await _open_all("tcp", settings.tcp)
-        opened["websocket"] = await _open_all("websocket", settings.websocket)
+        opened["tcp"] = await open_all("tcp", settings.tcp)
+        opened["websocket"] = await open_all("websocket", settings.websocket)
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
         with ExitStack() as stack:
             stack.enter_context(unlinking([each for names in addresses.values() for each in names]))
@@ -126,7 +126,7 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
                     await listener.aclose()
 
 
-async def _open_all(setting: str, texts: list[str]) -> Listening:
+async def open_all(setting: str, texts: list[str]) -> Listening:
     """Open the addresses of one setting; if one fails, close the others again."""
     all_of_them = Listening([], [])
     for text in texts:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from gateway.codec import Frame, Version
 
@@ -40,6 +41,8 @@ class Broker:
         dirty: outboxes with something to flush.  Always the same object.
         strained: outboxes over their high mark that a publisher just wrote to; the connection loop empties it.
         stored_octets: what kept messages cost.
+        waiting: messages in queues that nobody has.
+        subscriptions: how many there are.
         on_relief: called when `pressed` ends.
     """
 
@@ -51,6 +54,8 @@ class Broker:
         self.dirty: deque[Outbound] = deque()
         self.strained: list[Outbound] = []
         self.stored_octets = 0
+        self.waiting = 0
+        self.subscriptions = 0
         self.pressed = False
         self.on_relief = on_relief
         self._memory_high = self.quotas.memory_high
@@ -116,6 +121,7 @@ class Broker:
         """
         name = canonical(subscription.destination)
         target = self.destinations.get(name) or self._create(name)
+        self.subscriptions += 1
         target.join(subscription)
 
     def _find(self, destination: str) -> Queue | Topic | None:
@@ -175,14 +181,14 @@ class Broker:
 
     # lists for operators
 
-    def session_rows(self) -> list[dict[str, object]]:
-        """All sessions, oldest first."""
-        return [session.row() for session in self.sessions.values()]
+    def session_rows(self, offset: int = 0, limit: int | None = None) -> list[dict[str, object]]:
+        """Sessions, oldest first."""
+        return [session.row() for session in islice(self.sessions.values(), offset, _end(offset, limit))]
 
-    def destination_rows(self) -> list[dict[str, object]]:
-        """All destinations that are in use."""
+    def destination_rows(self, offset: int = 0, limit: int | None = None) -> list[dict[str, object]]:
+        """Destinations that are in use, oldest first."""
         rows: list[dict[str, object]] = []
-        for target in self.destinations.values():
+        for target in islice(self.destinations.values(), offset, _end(offset, limit)):
             queue = target if isinstance(target, Queue) else None
             rows.append(
                 {
@@ -195,3 +201,7 @@ class Broker:
                 }
             )
         return rows
+
+
+def _end(offset: int, limit: int | None) -> int | None:
+    return None if limit is None else offset + limit

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .message import Message
+    from .ports import Carrier
     from .session import Session
     from .subscription import Subscription
 
@@ -31,6 +32,7 @@ class Outbound:
     """The outbox of a session.
 
     Attributes:
+        carrier: the connection, which flushes.
         parts: prefix, shared, prefix, shared, ... of the frames that the transport did not take yet.
         size: octets in `parts` and in the transport's hands.
         unsent: queue messages in `parts` that nobody will acknowledge (mode auto); should the connection end before
@@ -41,6 +43,7 @@ class Outbound:
     """
 
     __slots__ = (
+        "carrier",
         "closed",
         "dirty",
         "excused",
@@ -54,8 +57,9 @@ class Outbound:
         "window",
     )
 
-    def __init__(self, session: Session, limit: int, dirty: deque[Outbound]) -> None:
+    def __init__(self, session: Session, carrier: Carrier, limit: int, dirty: deque[Outbound]) -> None:
         self.session = session
+        self.carrier = carrier
         self.parts: list[bytes] = []
         self.size = 0
         self.limit = limit

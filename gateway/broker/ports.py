@@ -19,6 +19,10 @@ class Authenticator(Protocol):
 class Carrier(Protocol):
     """The connection below a session, as far as the broker knows it."""
 
+    def flush(self) -> None:
+        """Write what lies in the session's outbox, as far as that needs no waiting."""
+        ...
+
     def end(self, error: ProtocolError) -> None:
         """End the connection from outside its own reader: an operator, a shutdown.  Returns at once."""
         ...

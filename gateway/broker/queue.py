@@ -62,6 +62,7 @@ class Queue:
         size = message.size
         self.waiting.append(message)
         self.octets += size
+        self._broker.waiting += 1
         self._broker.keep(size)
 
     def _next(self, message: Message) -> Subscription | None:
@@ -91,6 +92,7 @@ class Queue:
             message = waiting.popleft()
             size = message.size
             self.octets -= size
+            broker.waiting -= 1
             broker.counters.delivered += 1
             if message.attempts:
                 broker.counters.redelivered += 1
@@ -169,6 +171,7 @@ class Queue:
         if self.private and gone:
             for message in [*messages, *self.waiting]:
                 self._broker.release(message.size)
+            self._broker.waiting -= len(self.waiting)
             self.waiting.clear()
             return
         self._give_back(messages)
@@ -182,6 +185,7 @@ class Queue:
         messages.sort(key=_number)
         self.octets += sum([message.size for message in messages])
         waiting = self.waiting
+        self._broker.waiting += len(messages)
         last = messages[-1].number
         # Only those returned before can be older than these; all else in front is younger.
         older: list[Message] = []

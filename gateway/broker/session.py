@@ -44,7 +44,6 @@ class Session:
 
     __slots__ = (
         "_acknowledging",
-        "_carrier",
         "_keys",
         "broker",
         "connected_at",
@@ -80,13 +79,12 @@ class Session:
         self.peer = peer
         self.transport = transport
         self.connected_at = connected_at
-        self.outbound = Outbound(self, broker.quotas.max_outbound, broker.dirty)
+        self.outbound = Outbound(self, carrier, broker.quotas.max_outbound, broker.dirty)
         self.subscriptions: dict[str | tuple[str], Subscription] = {}
         self.transactions: dict[str, Transaction] = {}
         self.table = _TABLES[version.index]
         self.frames_in = 0
         self.ended = False
-        self._carrier = carrier
         self._keys = 0
         self._acknowledging: dict[str, Subscription] = {}  # by key: what `ack` handles start with
 
@@ -115,7 +113,7 @@ class Session:
 
     def end(self, error: ProtocolError) -> None:
         """End the session from outside: the connection does the rest, soon."""
-        self._carrier.end(error)
+        self.outbound.carrier.end(error)
 
     def close(self) -> None:
         """The connection is gone: open transactions are aborted, unacknowledged messages given back."""
@@ -183,10 +181,10 @@ class Session:
         subscription = Subscription(
             self, subscription_id, str(self._keys), destination, mode, self.broker.quotas.max_unacknowledged
         )
+        self.broker.subscribe(subscription)
         self.subscriptions[name] = subscription
         if subscription.ledger is not None:
             self._acknowledging[subscription.key] = subscription
-        self.broker.subscribe(subscription)
 
     def _individual_if_known(self) -> str:
         return ", client-individual" if self.version.nack else ""
@@ -215,6 +213,7 @@ class Session:
 
     def _leave(self, subscription: Subscription, unsent: list[Message] | tuple[()] = ()) -> None:
         self._acknowledging.pop(subscription.key, None)
+        self.broker.subscriptions -= 1
         if subscription.topic is not None:
             subscription.topic.leave(subscription)
         elif subscription.queue is not None:

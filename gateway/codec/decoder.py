@@ -42,6 +42,7 @@ CLIENT_COMMANDS = frozenset(
 
 _NUL = 0
 _SPACE = 32
+_S = ord("S")  # only blocks of SEND frames are kept
 _LF_LF = b"\n\n"
 _LF_CR_LF = b"\n\r\n"
 _EOLS = re.compile(rb"[\r\n]*")
@@ -151,16 +152,24 @@ class Decoder:
         while position < end:
             if head is None:
                 cut = buffer.find(blank, position)
-                if cut >= 0 and (head := cache.get(buffer[position:cut])) is not None:
+                if cut >= 0 and buffer[position] == _S and (head := cache.get(buffer[position:cut])) is not None:
                     position = cut + len(blank)
                 else:
                     head, position = self._read_head(buffer, position, cut)
                     blank = self._blank
                     if head is None:
                         break
-            stop = self._find_end_of_body(buffer, position, end, head)
-            if stop < 0:
-                break
+            length = head.content_length
+            if length < 0:
+                stop = self._find_nul(buffer, position, end)
+                if stop < 0:
+                    break
+            else:
+                stop = position + length
+                if stop >= end:
+                    break
+                if buffer[stop] != _NUL:
+                    raise _no_nul(length)
             frame = Frame(head, buffer[position:stop])
             head = self._head = None
             # The state is whole at each yield: the handshake takes one frame and comes back later for the rest.
@@ -186,18 +195,8 @@ class Decoder:
         self._later_size = 0
         return True
 
-    def _find_end_of_body(self, buffer: bytes, start: int, end: int, head: Head) -> int:
-        """Where the frame's NUL stands, or -1 when it is not there yet."""
-        if head.content_length >= 0:
-            stop = start + head.content_length
-            if stop >= end:
-                return -1
-            if buffer[stop] != _NUL:
-                raise MalformedFrame(
-                    "no NUL behind the body",
-                    f"content-length says {head.content_length}, and the octet behind that body is not NUL",
-                )
-            return stop
+    def _find_nul(self, buffer: bytes, start: int, end: int) -> int:
+        """Where a body of unknown length ends, or -1 when its NUL is not there yet."""
         stop = buffer.find(b"\0", start + self._searched)
         self._check_body((end if stop < 0 else stop) - start)
         if stop < 0:
@@ -222,11 +221,15 @@ class Decoder:
             if position >= len(buffer):
                 return None, position
             cut = -1
-        cut, behind = self._find_blank_line(buffer, position, cut)
-        if cut < 0:
-            self._check_incomplete(buffer, position)
-            return None, position
-        block = buffer[position:cut]
+        block = buffer[position:cut] if cut >= 0 else b"\r"
+        if self._blank is _LF_LF and b"\r" not in block and self._version is not None and not self._version.lenient:
+            behind = cut + 2  # no CR in it, so nothing in front of this empty line can be one
+        else:
+            cut, behind = self._find_blank_line(buffer, position, cut)
+            if cut < 0:
+                self._check_incomplete(buffer, position)
+                return None, position
+            block = buffer[position:cut]
         head = self._parse(block)
         if head.command == "SEND" and len(block) <= _LONGEST_CACHED_BLOCK:
             if len(self._cache) >= _CACHED_BLOCKS:
@@ -265,11 +268,7 @@ class Decoder:
         """Refuse early what can never become a frame, instead of waiting for more of it."""
         size = len(buffer) - position
         if size > self._limits.header_block:
-            raise LimitExceeded(
-                "headers too large",
-                f"the header lines exceed {self._limits.header_block} octets, "
-                f"four times {self._limits.origin}header_line",
-            )
+            raise self._headers_too_large()
         if buffer.find(b"\0", position) >= 0:
             raise MalformedFrame("NUL octet among the headers", "an empty line must stand between headers and body")
         line_end = buffer.find(b"\n", position, position + _LONGEST_COMMAND_LINE)
@@ -286,11 +285,8 @@ class Decoder:
 
     def _parse(self, block: bytes) -> Head:
         limits, version = self._limits, self._version
-        if len(block) > limits.header_line and max(map(len, block.split(b"\n"))) > limits.header_line:
-            raise LimitExceeded(
-                "header line too long",
-                f"a header line exceeds {limits.header_line} octets ({limits.origin}header_line)",
-            )
+        if len(block) > limits.header_line:
+            self._check_block(block)
         if block.count(b"\n") > limits.headers:
             raise LimitExceeded(
                 "too many headers", f"the frame has more than {limits.headers} header lines ({limits.origin}headers)"
@@ -313,6 +309,22 @@ class Decoder:
         length = headers.get("content-length")
         return Head(command, headers, -1 if length is None else self._content_length(length), len(block))
 
+    def _check_block(self, block: bytes) -> None:
+        limits = self._limits
+        if max(map(len, block.split(b"\n"))) > limits.header_line:
+            raise LimitExceeded(
+                "header line too long",
+                f"a header line exceeds {limits.header_line} octets ({limits.origin}header_line)",
+            )
+        if len(block) > limits.header_block:
+            raise self._headers_too_large()
+
+    def _headers_too_large(self) -> LimitExceeded:
+        return LimitExceeded(
+            "headers too large",
+            f"the header lines exceed {self._limits.header_block} octets, four times {self._limits.origin}header_line",
+        )
+
     def _content_length(self, value: str) -> int:
         # `isdigit` alone would let through digits that int() reads but nobody means.
         if not (value.isascii() and value.isdigit()):
@@ -324,6 +336,12 @@ class Decoder:
                 f"content-length exceeds the limit of {self._limits.body} octets ({self._limits.origin}body)",
             )
         return int(value)
+
+
+def _no_nul(length: int) -> MalformedFrame:
+    return MalformedFrame(
+        "no NUL behind the body", f"content-length says {length}, and the octet behind that body is not NUL"
+    )
 
 
 def _no_command(line: bytes) -> MalformedFrame:

@@ -112,23 +112,16 @@ class Connection:
             log.exception("connection failed", peer=self._link.peer, session=self.session and self.session.id)
         finally:
             self._forget()
-            with trio.CancelScope(shield=True):
-                await self._link.pipe.aclose()
             self._hub.leave(self)
+            await self._link.pipe.aclose()
 
     async def _converse(self) -> None:
         frame: Frame | None = None
         try:
-            with trio.move_on_after(self._hub.options.connect_timeout) as patience:
-                frame = await self._read_first_frame()
-                if frame is None:
-                    return
-                await self._open_session(frame)
-            if patience.cancelled_caught:
-                raise NotAllowed(
-                    "connect timeout",
-                    f"no login within {self._hub.options.connect_timeout:g} s (connect_timeout)",
-                )
+            frame = await self._read_first_frame()
+            if frame is None:
+                return
+            await self._open_session(frame)
         except ProtocolError as error:
             self._refuse(error, frame)
         else:
@@ -162,7 +155,7 @@ class Connection:
             carrier=self,
         )
         self.session = session
-        hub.connections[session] = self
+        hub.welcome(self, session)
         self._decoder.begin(opening.version, hub.options.limits)
         self._start_timers(opening)
         session.outbound.append(encoder.connected(self._greeting(session)))
@@ -281,6 +274,7 @@ class Connection:
 
     async def _write_all(self, data: bytes | memoryview) -> None:
         left = memoryview(data)
+        left = left[self._link.pipe.send_nowait(left) :]
         while left:
             left = left[await self._link.pipe.send_some(left) :]
 
@@ -424,6 +418,11 @@ class Connection:
         return min(
             [each for each in (self._send_every, self._receive_within, self._ping_every) if each], default=math.inf
         )
+
+    def give_up_handshake(self) -> None:
+        """The connect timeout is over."""
+        timeout = self._hub.options.connect_timeout
+        self.end(NotAllowed("connect timeout", f"no login within {timeout:g} s (connect_timeout)"))
 
     def tick(self, now: float) -> float:
         """The wheel looks in: send what is due, end a session whose client is silent."""

@@ -7,6 +7,7 @@ itself is held back if it filled somebody's outbox, or the memory, over the mark
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -66,16 +67,37 @@ class Hub:
         self.connections: dict[Session, Connection] = {}
         self.open_connections: set[Connection] = set()
         self.draining = False
+        self._handshakes: dict[Connection, float] = {}
         self._relief = trio.lowlevel.ParkingLot()
         self._emptied = trio.Event()
 
     def enter(self, connection: Connection) -> None:
-        """A connection begins."""
+        """A connection begins; it has `connect_timeout` to become a session."""
         self.open_connections.add(connection)
+        deadline = trio.current_time() + self.options.connect_timeout
+        if not self._handshakes:
+            self.wheel.add(self, deadline)
+        self._handshakes[connection] = deadline
+
+    def welcome(self, connection: Connection, session: Session) -> None:
+        """A connection has become a session."""
+        self._handshakes.pop(connection, None)
+        self.connections[session] = connection
+
+    def tick(self, now: float) -> float:
+        """End the handshakes that take too long.  All have the same time, so the oldest stands first."""
+        while self._handshakes:
+            connection, deadline = next(iter(self._handshakes.items()))
+            if deadline > now:
+                return deadline
+            del self._handshakes[connection]
+            connection.give_up_handshake()
+        return math.inf
 
     def leave(self, connection: Connection) -> None:
         """A connection has ended."""
         self.open_connections.discard(connection)
+        self._handshakes.pop(connection, None)
         if not self.open_connections:
             self._emptied.set()
 
@@ -107,19 +129,14 @@ class Hub:
         count = 0
         try:
             while dirty:
-                self._flush_one(dirty.popleft())
+                dirty.popleft().carrier.flush()
                 count += 1
                 if count % _FLUSHES_PER_TURN == 0:
                     await trio.lowlevel.checkpoint()
         finally:
             # Cancelled in between: what lies here belongs to others.
             for _ in range(len(dirty)):
-                self._flush_one(dirty.popleft())
-
-    def _flush_one(self, outbound: Outbound) -> None:
-        connection = self.connections.get(outbound.session)
-        if connection is not None:
-            connection.flush()
+                dirty.popleft().carrier.flush()
 
     async def _wait_for(self, outbound: Outbound, publisher: Connection) -> None:
         """Hold a publisher back until a receiver has read; not longer than `slow_consumer_timeout`."""
