@@ -39,7 +39,7 @@ class Broker:
         sessions: by id.
         destinations: canonical name -> queue or topic.
         dirty: outboxes with something to flush.  Always the same object.
-        strained: outboxes over their high mark that a publisher just wrote to; the connection loop empties it.
+        strained: outboxes over their high mark that the reader at work just filled; it empties the set.
         stored_octets: what kept messages cost.
         waiting: messages in queues that nobody has.
         subscriptions: how many there are.
@@ -52,7 +52,7 @@ class Broker:
         self.sessions: dict[str, Session] = {}
         self.destinations: dict[str, Queue | Topic] = {}
         self.dirty: deque[Outbound] = deque()
-        self.strained: list[Outbound] = []
+        self.strained: set[Outbound] = set()
         self.stored_octets = 0
         self.waiting = 0
         self.subscriptions = 0
@@ -103,6 +103,12 @@ class Broker:
         """
         if self.pressed:
             self.check_memory()
+        if destination not in self.destinations:
+            self._check_destinations(canonical(destination))
+        self.route(frame, destination)
+
+    def route(self, frame: Frame, destination: str) -> None:
+        """Route a message that was checked before: COMMIT must not fail half way."""
         target = self.destinations.get(destination)
         if target is None:
             target = self._find(destination)
@@ -120,6 +126,7 @@ class Broker:
             NotAllowed: no such kind of destination, or a limit is reached.
         """
         name = canonical(subscription.destination)
+        self._check_destinations(name)
         target = self.destinations.get(name) or self._create(name)
         self.subscriptions += 1
         target.join(subscription)
@@ -133,12 +140,14 @@ class Broker:
         return target
 
     def _create(self, name: str) -> Queue | Topic:
-        limit = self.quotas.max_destinations
-        if len(self.destinations) >= limit:
-            raise NotAllowed("too many destinations", f"the server has its {limit} (max_destinations)")
         target = Topic(self, name) if is_topic(name) else Queue(self, name)
         self.destinations[name] = target
         return target
+
+    def _check_destinations(self, name: str) -> None:
+        limit = self.quotas.max_destinations
+        if len(self.destinations) >= limit and name not in self.destinations:
+            raise NotAllowed("too many destinations", f"the server has its {limit} (max_destinations)")
 
     def forget_if_idle(self, target: Queue | Topic) -> None:
         """Drop a destination that nobody subscribes and where nothing waits."""
@@ -173,7 +182,7 @@ class Broker:
     def strain(self, outbound: Outbound) -> None:
         """An outbox is over its high mark: who fills it waits, or it is closed if it was waited for long enough."""
         if not outbound.excused:
-            self.strained.append(outbound)
+            self.strained.add(outbound)
         elif outbound.size > outbound.limit:
             outbound.session.end(
                 SlowConsumer("slow consumer", f"more than {outbound.limit} octets (max_outbound) wait to be read")

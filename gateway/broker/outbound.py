@@ -10,8 +10,9 @@ WebSocket each frame is a message of its own.
 Three marks, in octets of `size`:
 
     window   a queue stops dispatching to a consumer; its messages wait in the queue, where others can get them
-    high     those who publish to a topic are held back until it falls again, for a bounded time
-    limit    a client that did not take anything in that time is closed
+    high     who filled it is held back until it falls again, for a bounded time: a publisher, or the client itself
+             that sends without reading its receipts
+    limit    a client that was waited for in vain, and is no longer, is closed
 
 The first time something is appended after a flush, the outbox reports itself to the broker's list of those to flush.
 """
@@ -80,6 +81,8 @@ class Outbound:
         self.parts.append(prefix)
         self.parts.append(shared)
         self.size += len(prefix) + len(shared)
+        if self.size > self.high:
+            self.session.broker.strain(self)
 
     def take(self) -> list[bytes]:
         """Hand everything to the transport, which reports by `written` what left it."""

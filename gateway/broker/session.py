@@ -300,7 +300,7 @@ class Session:
         transaction.let_go()
         self.broker.release(transaction.octets)
         for send in transaction.sends:
-            self.broker.publish(send, send.headers["destination"])
+            self.broker.route(send, send.headers["destination"])
         for deliveries, acknowledged in transaction.settlements:
             queue = deliveries[0].subscription.queue
             assert queue is not None  # a ledger never stands without a queue

@@ -272,16 +272,21 @@ class Decoder:
         if buffer.find(b"\0", position) >= 0:
             raise MalformedFrame("NUL octet among the headers", "an empty line must stand between headers and body")
         line_end = buffer.find(b"\n", position, position + _LONGEST_COMMAND_LINE)
-        if line_end < 0:
-            if size >= _LONGEST_COMMAND_LINE:
-                raise _no_command(buffer[position : position + 20])
-            return
-        line = buffer[position:line_end]
+        line = buffer[position : line_end if line_end >= 0 else position + _LONGEST_COMMAND_LINE]
         if self._version is None:
-            if line.rstrip(b" \r").upper().decode("latin-1") not in CLIENT_COMMANDS:
-                raise _no_command(line)
-        elif not self._version.strips_cr and line.endswith(b"\r"):
+            self._check_opening(line, complete=line_end >= 0)
+        elif line_end < 0 and size >= _LONGEST_COMMAND_LINE:
+            raise _no_command(line)
+        elif line_end >= 0 and not self._version.strips_cr and line.endswith(b"\r"):
             raise _cr_behind_command()
+
+    def _check_opening(self, line: bytes, *, complete: bool) -> None:
+        """Refuse what another protocol says first, at its first octets."""
+        command = line.rstrip(b" \r").upper().decode("latin-1")
+        if command not in CLIENT_COMMANDS and (
+            complete or not any(known.startswith(command) for known in CLIENT_COMMANDS)
+        ):
+            raise _no_command(line)
 
     def _parse(self, block: bytes) -> Head:
         limits, version = self._limits, self._version
@@ -299,6 +304,8 @@ class Decoder:
             raise MalformedFrame("headers are not UTF-8", f"octet {error.start} of the frame is not UTF-8") from None
         if version is None:
             command, headers = parse_opening(text)
+            if command not in CLIENT_COMMANDS:
+                raise _no_command(block.partition(b"\n")[0])
             chosen = negotiate(headers.get("accept-version"))
             if chosen is not None and chosen.lenient:
                 command, headers = parse_lines(text, chosen)

@@ -11,9 +11,9 @@ from .errors import MalformedFrame
 from .versions import Version
 
 # The names that the broker itself reads.  In 1.0 their letter case is free (LEN-06); all other names are the users' and
-# keep their spelling.
+# keep their spelling.  `accept-version` is not among them: only its exact name leads out of 1.0.
 STANDARD_NAMES = frozenset(
-    "accept-version ack content-length content-type destination heart-beat host id login message message-id passcode "
+    "ack content-length content-type destination heart-beat host id login message message-id passcode "
     "receipt receipt-id server session subscription transaction username version".split()
 )
 

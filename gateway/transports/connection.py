@@ -29,7 +29,8 @@ from gateway.broker.session import error_frame
 from gateway.codec import Decoder, Frame, ProtocolError, encoder
 
 from .hub import Hub
-from .link import BrokenLink, Link
+from .link import BrokenLink, Buffers, Link
+from .outgoing import Outgoing, write_all
 from .websocket_frames import CloseCode
 
 log = structlog.get_logger("gateway.connection")
@@ -48,11 +49,17 @@ class HeartbeatMissing(ProtocolError):
     """The client was silent for longer than it promised."""
 
 
+def _our_fault() -> ProtocolError:
+    """What a client reads of an error that is not its own: nothing of the server's inside."""
+    return ProtocolError("internal error", "the server failed on this frame; its log says more")
+
+
 class Connection:
     """A client's connection.
 
     Attributes:
         session: None before CONNECTED is due.
+        outgoing: likewise.
         must_read: it holds unacknowledged messages, so that its ACKs must be read even when memory is short.
     """
 
@@ -60,25 +67,23 @@ class Connection:
         "_closing",
         "_decoder",
         "_failure",
+        "_farewell_frame",
         "_held",
         "_hub",
-        "_in_flight",
         "_last_ping",
         "_last_read",
-        "_last_write",
         "_link",
         "_nursery",
         "_ping_every",
         "_receive_within",
-        "_relief",
-        "_rest",
         "_send_every",
-        "_writing",
+        "outgoing",
         "session",
     )
 
     def __init__(self, hub: Hub, link: Link) -> None:
         self.session: Session | None = None
+        self.outgoing: Outgoing | None = None
         self._hub = hub
         self._link = link
         self._decoder = Decoder(hub.options.connect_limits)
@@ -86,13 +91,9 @@ class Connection:
         self._failure: ProtocolError | None = None
         self._closing = False
         self._held = 0
-        # Writing: octets that left the outbox and not yet us, and how many of the outbox's they stand for.
-        self._rest: bytes | memoryview = b""
-        self._in_flight = 0
-        self._writing = False
-        self._relief: trio.Event | None = None
+        self._farewell_frame: Buffers = []  # the ERROR of a connection that has no session
         # Times in seconds of trio's clock; intervals are 0 where nothing is due.
-        self._last_read = self._last_write = self._last_ping = 0.0
+        self._last_read = self._last_ping = 0.0
         self._send_every = self._receive_within = self._ping_every = 0.0
 
     # the life of a connection
@@ -124,6 +125,9 @@ class Connection:
             await self._open_session(frame)
         except ProtocolError as error:
             self._refuse(error, frame)
+        except Exception:
+            log.exception("handshake failed", peer=self._link.peer)
+            self._refuse(_our_fault(), frame)
         else:
             await self._read_frames()
 
@@ -133,13 +137,13 @@ class Connection:
             octets = await self._link.receive(_READ)
             if octets is None:
                 return None
-            self._send_replies()
             decoder.feed(octets)
             for frame in decoder.frames():
                 return frame
 
     async def _open_session(self, frame: Frame) -> None:
         hub = self._hub
+        hub.now = trio.current_time()
         opening = read_opening(frame)
         if hub.draining:
             raise SessionEnded("server is shutting down", "connect again in a moment")
@@ -155,6 +159,8 @@ class Connection:
             carrier=self,
         )
         self.session = session
+        assert self._nursery is not None  # it is there as long as we read
+        self.outgoing = Outgoing(hub, self._link, self._nursery, session.outbound)
         hub.welcome(self, session)
         self._decoder.begin(opening.version, hub.options.limits)
         self._start_timers(opening)
@@ -170,8 +176,9 @@ class Connection:
 
     async def _read_frames(self) -> None:
         """The loop: frames of the chunk at hand, settle, next chunk."""
-        session, hub, link, decoder = self.session, self._hub, self._link, self._decoder
+        session, outgoing, hub, link, decoder = self.session, self.outgoing, self._hub, self._link, self._decoder
         assert session is not None  # _open_session has returned
+        assert outgoing is not None
         counters = hub.broker.counters
         frame: Frame | None = None
         try:
@@ -193,10 +200,15 @@ class Connection:
                     return
                 self._last_read = hub.now = trio.current_time()
                 counters.octets_in += len(octets)
-                self._send_replies()
+                pong = link.pong()
+                if pong:
+                    outgoing.send_control(pong)
                 decoder.feed(octets)
         except ProtocolError as error:
             self._fail(error, frame)
+        except Exception:
+            log.exception("session broke", session=session.id, command=frame and frame.command)
+            self._fail(_our_fault(), frame)
 
     # errors and the end
 
@@ -211,7 +223,7 @@ class Connection:
         else:
             log.info("connection refused", peer=self._link.peer, reason=str(error), detail=error.detail)
         self._failure = error
-        self._rest = self._link.pack([error_frame(error, frame), b""])
+        self._farewell_frame = self._link.pack([error_frame(error, frame), b""])
 
     def _fail(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a session that broke the protocol."""
@@ -219,6 +231,11 @@ class Connection:
         self._failure = error
         self.session.fail(error, frame)
         log.info("session failed", session=self.session.id, reason=str(error), detail=error.detail)
+
+    def flush(self) -> None:
+        """See `Carrier`."""
+        if self.outgoing is not None:
+            self.outgoing.flush()
 
     def end(self, error: ProtocolError) -> None:
         """End the session from outside (`Carrier`): the reader stops where it waits."""
@@ -238,25 +255,24 @@ class Connection:
         self._closing = True
         session.close()
         self._hub.connections.pop(session, None)
-        self._release_waiters()
+        if self.outgoing is not None:
+            self.outgoing.release_waiters()
 
     async def _farewell(self) -> None:
         """Write what is left, say that nothing more comes, and read on until the peer has closed, too."""
-        link = self._link
-        session = self.session
-        left = [self._rest]
-        if session is not None:
-            if self._failure is not None or session.ended:
-                left.append(link.pack(session.outbound.take()))
+        link, session, outgoing = self._link, self.session, self.outgoing
+        left = self._farewell_frame
+        if session is not None and outgoing is not None:
+            ended_by_frame = self._failure is not None or session.ended
+            left = outgoing.last_words() if ended_by_frame else outgoing.rest
             self._forget()
             await self._hub.flush()
         if isinstance(self._failure, SlowConsumer):
             return
-        left += [link.replies(), link.goodbye(*self._close_code())]
+        goodbye = link.goodbye(*self._close_code())
         with trio.move_on_after(self._hub.options.close_linger):
             try:
-                for data in left:
-                    await self._write_all(data)
+                await write_all(link, [*left, goodbye] if goodbye else left)
             except BrokenLink:
                 return
             await link.pipe.send_eof()
@@ -271,101 +287,6 @@ class Connection:
             code = CloseCode.POLICY_VIOLATION if failure.retry_after is None else CloseCode.SERVICE_RESTART
             return code, str(failure)
         return CloseCode.PROTOCOL_ERROR, str(failure)
-
-    async def _write_all(self, data: bytes | memoryview) -> None:
-        left = memoryview(data)
-        left = left[self._link.pipe.send_nowait(left) :]
-        while left:
-            left = left[await self._link.pipe.send_some(left) :]
-
-    # writing
-
-    def flush(self) -> None:
-        """Write the outbox, as far as the socket takes it; a writer does the rest."""
-        session = self.session
-        if self._writing or session is None:
-            return
-        outbound = session.outbound
-        parts = outbound.take()
-        if not parts:
-            return
-        in_flight = outbound.size
-        data = self._link.pack(parts)
-        try:
-            sent = self._link.pipe.send_nowait(data)
-        except BrokenLink:
-            # The reader will see the end of the stream; until then frames that came before it still count.
-            outbound.close()
-            return
-        self._hub.broker.counters.octets_out += sent
-        self._last_write = self._hub.now
-        if sent == len(data):
-            outbound.written(in_flight)
-            return
-        self._in_flight = in_flight
-        self._rest = memoryview(data)
-        self._advance(sent)
-        self._start_writer()
-
-    def _start_writer(self) -> None:
-        if self._nursery is not None:
-            self._writing = True
-            self._nursery.start_soon(self._write)
-
-    def _advance(self, sent: int) -> None:
-        """So many octets of `_rest` are with the operating system."""
-        assert self.session is not None
-        self._rest = self._rest[sent:]
-        # Octets of WebSocket headers are not the outbox's; what is left of the account is settled at the end.
-        credit = min(sent, self._in_flight) if self._rest else self._in_flight
-        self._in_flight -= credit
-        outbound = self.session.outbound
-        if not outbound.closed:
-            outbound.written(credit)
-            if outbound.size <= outbound.high // 2:
-                self._release_waiters()
-
-    async def _write(self) -> None:
-        """Write the rest, and what gathered meanwhile, until nothing is left."""
-        assert self.session is not None
-        hub, pipe = self._hub, self._link.pipe
-        outbound = self.session.outbound
-        try:
-            while True:
-                while self._rest:
-                    sent = await pipe.send_some(self._rest)
-                    hub.broker.counters.octets_out += sent
-                    self._last_write = trio.current_time()
-                    self._advance(sent)
-                    if hub.broker.dirty:
-                        await hub.flush()
-                parts = outbound.take()
-                if not parts:
-                    break
-                self._in_flight = outbound.size
-                self._rest = memoryview(self._link.pack(parts))
-        except BrokenLink:
-            outbound.close()
-            self._rest = b""
-            self._release_waiters()
-        self._writing = False
-
-    def _send_replies(self) -> None:
-        """Pong and the like, at once; while the writer is busy the next read brings the next Ping."""
-        replies = self._link.replies()
-        if replies and not self._writing:
-            self._send_control(replies)
-
-    def _send_control(self, data: bytes) -> None:
-        try:
-            sent = self._link.pipe.send_nowait(data)
-        except BrokenLink:
-            return
-        if sent < len(data):
-            self._rest = memoryview(data)[sent:]
-            self._in_flight = 0
-            if self.session is not None:
-                self._start_writer()
 
     # back-pressure
 
@@ -386,17 +307,6 @@ class Connection:
             self._held -= 1
             self._last_read = trio.current_time()
 
-    async def wait_relief(self) -> None:
-        """Wait until this client has read most of its outbox, or is gone."""
-        if self._relief is None:
-            self._relief = trio.Event()
-        await self._relief.wait()
-
-    def _release_waiters(self) -> None:
-        if self._relief is not None:
-            self._relief.set()
-            self._relief = None
-
     # time
 
     def _start_timers(self, opening: Opening) -> None:
@@ -410,8 +320,8 @@ class Connection:
             if receive_every:
                 # The Pongs keep a hidden tab alive, whose own timers are throttled: ask within its margin.
                 self._ping_every = min(self._ping_every, max(receive_every, _SHORTEST_PING))
-        now = hub.now = trio.current_time()
-        self._last_read = self._last_write = now
+        now = trio.current_time()
+        self._last_read = now
         hub.wheel.add(self, now + self._nearest())
 
     def _nearest(self) -> float:
@@ -426,8 +336,8 @@ class Connection:
 
     def tick(self, now: float) -> float:
         """The wheel looks in: send what is due, end a session whose client is silent."""
-        session = self.session
-        if session is None or self._closing or self._failure is not None:
+        session, outgoing = self.session, self.outgoing
+        if session is None or outgoing is None or self._closing or self._failure is not None:
             return math.inf
         due = math.inf
         if self._receive_within and not self._held:
@@ -442,21 +352,20 @@ class Connection:
                 )
                 return math.inf
         if self._send_every:
-            if self._last_write + self._send_every <= now:
+            if outgoing.last_write + self._send_every <= now:
                 self._hub.now = now
                 session.outbound.append(b"\n")
-                self.flush()
-                self._last_write = now
-            due = min(due, self._last_write + self._send_every)
+                outgoing.flush()
+                outgoing.last_write = now
+            due = min(due, outgoing.last_write + self._send_every)
         if self._ping_every:
-            due = min(due, self._ping(now))
+            due = min(due, self._ping(outgoing, now))
         return due if due < math.inf else now + self._nearest()
 
-    def _ping(self, now: float) -> float:
+    def _ping(self, outgoing: Outgoing, now: float) -> float:
         """Ping a peer that was silent for the ping's interval; returns when to look again."""
         silent_since = max(self._last_read, self._last_ping)
         if silent_since + self._ping_every <= now:
-            if not self._writing:
-                self._send_control(self._link.ping)
+            outgoing.send_control(self._link.ping)
             self._last_ping = silent_since = now
         return silent_since + self._ping_every

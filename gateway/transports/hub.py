@@ -117,9 +117,8 @@ class Hub:
             return
         broker = self.broker
         if broker.strained:
-            strained, broker.strained = broker.strained, []
-            for outbound in strained:
-                await self._wait_for(outbound, connection)
+            strained, broker.strained = broker.strained, set()
+            await self._wait_for(strained, connection)
         if broker.pressed and not connection.must_read:
             await self._wait_for_memory(connection)
 
@@ -138,18 +137,20 @@ class Hub:
             for _ in range(len(dirty)):
                 dirty.popleft().carrier.flush()
 
-    async def _wait_for(self, outbound: Outbound, publisher: Connection) -> None:
-        """Hold a publisher back until a receiver has read; not longer than `slow_consumer_timeout`."""
-        if outbound.excused or outbound.size <= outbound.high or outbound.closed:
-            return
-        receiver = self.connections.get(outbound.session)
-        if receiver is None:
+    async def _wait_for(self, strained: set[Outbound], publisher: Connection) -> None:
+        """Hold a publisher back until those it writes to have read; not longer than `slow_consumer_timeout`."""
+        late = [each for each in strained if each.size > each.high and not each.closed]
+        if not late:
             return
         self.broker.counters.held_publishers += 1
-        with publisher.held(), trio.move_on_after(self.options.slow_consumer_timeout) as scope:
-            await receiver.wait_relief()
-        if scope.cancelled_caught:
-            outbound.excused = True
+        with publisher.held(), trio.move_on_after(self.options.slow_consumer_timeout):
+            for outbound in late:
+                receiver = self.connections.get(outbound.session)
+                outgoing = receiver.outgoing if receiver is not None else None
+                while outgoing is not None and outbound.size > outbound.high and not outbound.closed:
+                    await outgoing.wait_relief()
+        for outbound in late:
+            outbound.excused = outbound.size > outbound.high and not outbound.closed
 
     async def _wait_for_memory(self, connection: Connection) -> None:
         """Hold a publisher back until kept messages have gone."""

@@ -16,6 +16,39 @@ import trio
 
 from .websocket_frames import CloseCode
 
+# What a pipe writes: one joined buffer as a rule, several where joining would copy large bodies.
+Buffers = list[bytes | memoryview]
+
+# Parts from this size on are not copied into a joined buffer: a large message to many receivers exists once.
+_LARGE = 32 * 1024
+_MOST_BUFFERS = 512  # of one system call; Linux allows 1,024
+
+
+def joined(parts: list[bytes]) -> Buffers:
+    """Join small parts, leave large ones as they are."""
+    if len(max(parts, key=len)) < _LARGE:
+        return [b"".join(parts)]
+    buffers: Buffers = []
+    small: list[bytes] = []
+    for part in parts:
+        if len(part) < _LARGE:
+            small.append(part)
+            continue
+        buffers += [b"".join(small), part] if small else [part]
+        small = []
+    if small:
+        buffers.append(b"".join(small))
+    return buffers
+
+
+def advance(buffers: Buffers, octets: int) -> Buffers:
+    """What is left of the buffers after so many octets were written."""
+    for index, buffer in enumerate(buffers):
+        if octets < len(buffer):
+            return [memoryview(buffer)[octets:], *buffers[index + 1 :]]
+        octets -= len(buffer)
+    return []
+
 
 class BrokenLink(Exception):
     """The peer is gone: reset, or closed while we wrote."""
@@ -28,7 +61,7 @@ class Pipe(Protocol):
         """The next octets, at most `size`; empty at the end of the stream, also at its violent end."""
         ...
 
-    def send_nowait(self, data: bytes | memoryview) -> int:
+    def send_nowait(self, buffers: Buffers) -> int:
         """Write what can be written now; returns how many octets that was.
 
         Raises:
@@ -36,7 +69,7 @@ class Pipe(Protocol):
         """
         ...
 
-    async def send_some(self, data: bytes | memoryview) -> int:
+    async def send_some(self, buffers: Buffers) -> int:
         """Wait until something can be written, and write; returns how many octets that was.
 
         Raises:
@@ -72,12 +105,12 @@ class Link(Protocol):
         """The next octets of the STOMP stream, none when the peer just gave a sign of life; None at the end."""
         ...
 
-    def pack(self, parts: list[bytes]) -> bytes:
+    def pack(self, parts: list[bytes]) -> Buffers:
         """Frames, each a pair of parts, as octets for the pipe."""
         ...
 
-    def replies(self) -> bytes:
-        """Control frames that the last `receive` made due."""
+    def pong(self) -> bytes:
+        """A control frame that the last `receive` made due; empty where there is none."""
         ...
 
     def goodbye(self, code: CloseCode, reason: str) -> bytes:
@@ -105,19 +138,21 @@ class SocketPipe:
             except OSError:
                 return b""
 
-    def send_nowait(self, data: bytes | memoryview) -> int:
+    def send_nowait(self, buffers: Buffers) -> int:
         """See `Pipe`."""
         try:
-            return os.write(self._fd, data)
+            if len(buffers) == 1:
+                return os.write(self._fd, buffers[0])
+            return os.writev(self._fd, buffers[:_MOST_BUFFERS])
         except BlockingIOError:
             return 0
         except OSError as error:
             raise BrokenLink(str(error)) from None
 
-    async def send_some(self, data: bytes | memoryview) -> int:
+    async def send_some(self, buffers: Buffers) -> int:
         """See `Pipe`."""
         await trio.lowlevel.wait_writable(self._fd)
-        return self.send_nowait(data)
+        return self.send_nowait(buffers)
 
     async def send_eof(self) -> None:
         """See `Pipe`."""
@@ -144,17 +179,17 @@ class StreamPipe:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return b""
 
-    def send_nowait(self, data: bytes | memoryview) -> int:
+    def send_nowait(self, buffers: Buffers) -> int:
         """A stream can only await: nothing is written now."""
         return 0
 
-    async def send_some(self, data: bytes | memoryview) -> int:
+    async def send_some(self, buffers: Buffers) -> int:
         """See `Pipe`."""
         try:
-            await self._stream.send_all(data)
+            await self._stream.send_all(buffers[0])
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise BrokenLink(str(error)) from None
-        return len(data)
+        return len(buffers[0])
 
     async def send_eof(self) -> None:
         """Half-close where the stream can; else the end is the close."""
@@ -185,11 +220,11 @@ class TcpLink:
         """See `Link`."""
         return await self.pipe.receive(size) or None
 
-    def pack(self, parts: list[bytes]) -> bytes:
+    def pack(self, parts: list[bytes]) -> Buffers:
         """See `Link`."""
-        return b"".join(parts)
+        return joined(parts)
 
-    def replies(self) -> bytes:
+    def pong(self) -> bytes:
         """None on TCP."""
         return b""
 

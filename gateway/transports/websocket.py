@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import trio
 import trio_websocket
 
-from .link import BrokenLink, Pipe
+from .link import BrokenLink, Buffers, Pipe, advance, joined
 from .websocket_frames import CloseCode, Deframer, Opcode, WebSocketError, close_frame, header, pack
 
 # Best first.
@@ -102,10 +102,10 @@ class _HandshakeStream(trio.abc.Stream):
         return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        left = memoryview(bytes(data))
+        left: Buffers = [bytes(data)]
         while left:
             try:
-                left = left[await self._pipe.send_some(left) :]
+                left = advance(left, await self._pipe.send_some(left))
             except BrokenLink as error:
                 raise trio.BrokenResourceError(str(error)) from None
 
@@ -178,19 +178,19 @@ class WebSocketLink:
             self._failure = error
             return None
 
-    def pack(self, parts: list[bytes]) -> bytes:
+    def pack(self, parts: list[bytes]) -> Buffers:
         """See `Link`."""
-        return pack(parts)
+        return joined(pack(parts))
 
-    def replies(self) -> bytes:
+    def pong(self) -> bytes:
         """See `Link`."""
-        replies, self._deframer.replies = self._deframer.replies, b""
-        return replies
+        pong, self._deframer.pong = self._deframer.pong, b""
+        return pong
 
     def goodbye(self, code: CloseCode, reason: str) -> bytes:
-        """A Close frame, unless the peer's was answered already."""
+        """A Close frame: the answer to the peer's, or our own."""
         if self._deframer.closed:
-            return b""
+            return self._deframer.close_reply
         if self._failure is not None:
             return close_frame(self._failure.code, str(self._failure))
         return close_frame(code, reason)

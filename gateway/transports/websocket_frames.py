@@ -65,8 +65,12 @@ _text_headers: dict[int, bytes] = {}
 _CACHED_HEADERS = 4096  # sizes; above it headers are made anew
 
 
-def pack(parts: list[bytes]) -> bytes:
-    """STOMP frames, each a pair of parts, as one WebSocket message each: text where it is UTF-8 (WST-06, WST-12)."""
+def pack(parts: list[bytes]) -> list[bytes]:
+    """STOMP frames, each a pair of parts, as one WebSocket message each: text where it is UTF-8 (WST-06, WST-12).
+
+    Returns:
+        Header, prefix, shared, header, prefix, shared, ...
+    """
     packed = []
     pairs = iter(parts)
     for prefix, shared in zip(pairs, pairs, strict=True):
@@ -82,7 +86,7 @@ def pack(parts: list[bytes]) -> bytes:
             packed.append(known)
         packed.append(prefix)
         packed.append(shared)
-    return b"".join(packed)
+    return packed
 
 
 def close_frame(code: int, reason: str = "") -> bytes:
@@ -102,16 +106,17 @@ class Deframer:
     """Octets of a client's WebSocket to octets of its STOMP stream.
 
     Attributes:
-        replies: control frames to send back: the Pong of the latest Ping (section 5.5.3 allows only that one), or the
-            Close that answers a Close.
+        pong: the answer to the latest Ping (section 5.5.3 allows to answer only that one).
         closed: a Close frame came; nothing after it counts.
+        close_reply: the Close frame that answers it.
     """
 
-    __slots__ = ("_is_text", "_left", "_mask", "_open", "_pending", "_utf8", "closed", "replies")
+    __slots__ = ("_is_text", "_left", "_mask", "_open", "_pending", "_utf8", "close_reply", "closed", "pong")
 
     def __init__(self) -> None:
-        self.replies = b""
+        self.pong = b""
         self.closed = False
+        self.close_reply = b""
         self._pending = b""  # an incomplete header, or control frame
         self._left = 0  # octets of the current data frame's payload still to come
         self._mask = b""
@@ -227,10 +232,10 @@ class Deframer:
             return -1
         payload = unmask(data[start : start + size], mask)
         if opcode == Opcode.PING:
-            self.replies = header(Opcode.PONG, size) + payload
+            self.pong = header(Opcode.PONG, size) + payload
         elif opcode == Opcode.CLOSE:
             self.closed = True
-            self.replies = close_frame(_code_to_echo(payload))
+            self.close_reply = close_frame(_code_to_echo(payload))
         return start + size
 
 
