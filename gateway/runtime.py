@@ -86,9 +86,10 @@ class Gateway:
         with self._listening:
             async with trio.open_nursery() as nursery:
                 for serve, listening in kinds:
-                    nursery.start_soon(
-                        partial(trio.serve_listeners, serve, listening.listeners, handler_nursery=connections)
-                    )
+                    if listening.listeners:  # a setting may name no address
+                        nursery.start_soon(
+                            partial(trio.serve_listeners, serve, listening.listeners, handler_nursery=connections)
+                        )
 
 
 @asynccontextmanager

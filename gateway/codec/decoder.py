@@ -121,14 +121,6 @@ class Decoder:
         self._limits = limits
 
     @property
-    def wanted(self) -> int:
-        """Octets still missing of a body whose length is known; 0 otherwise.  A hint for the size of the next read."""
-        if self._head is None or self._head.content_length < 0:
-            return 0
-        have = len(self._buffer) - self._position + self._later_size
-        return max(0, self._head.content_length + 1 - have)
-
-    @property
     def first_octets(self) -> bytes:
         """The first octets not yet understood, for a log line about a peer that speaks something else."""
         return self._buffer[self._position : self._position + 16]
@@ -144,8 +136,14 @@ class Decoder:
 
     def frames(self) -> Iterator[Frame]:
         """All frames that are complete by now."""
-        if self._later and not self._gather():
-            return
+        if self._later:
+            if self._head is not None and self._head.content_length >= 0:
+                have = len(self._buffer) - self._position + self._later_size
+                if have <= self._head.content_length:
+                    return
+                yield self._assemble(self._head)
+            elif not self._gather():
+                return
         buffer, position, end = self._buffer, self._position, len(self._buffer)
         cache, blank = self._cache, self._blank
         head = self._head
@@ -179,16 +177,26 @@ class Decoder:
         self._head = head
         self._position = position
 
+    def _assemble(self, head: Head) -> Frame:
+        """The frame whose body of known length the last chunk completes: its pieces are copied once."""
+        last = self._later.pop()
+        behind = len(self._buffer) - self._position + self._later_size - head.content_length
+        stop = len(last) - behind
+        if last[stop] != _NUL:
+            raise _no_nul(head.content_length)
+        body = b"".join([self._buffer[self._position :], *self._later, last[:stop]])
+        self._head = None
+        self._buffer = last
+        self._position = stop + 1
+        self._later = []
+        self._later_size = 0
+        return Frame(head, body)
+
     def _gather(self) -> bool:
         """Join what came behind an incomplete frame, if that can complete it."""
-        head = self._head
-        if head is not None:
-            if head.content_length >= 0:
-                if self.wanted:
-                    return False
-            elif _NUL not in self._later[-1]:
-                self._check_body(len(self._buffer) - self._position + self._later_size)
-                return False
+        if self._head is not None and _NUL not in self._later[-1]:
+            self._check_body(len(self._buffer) - self._position + self._later_size)
+            return False
         self._buffer = b"".join([self._buffer[self._position :], *self._later])
         self._position = 0
         self._later = []

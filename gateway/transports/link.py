@@ -24,9 +24,9 @@ _LARGE = 32 * 1024
 _MOST_BUFFERS = 512  # of one system call; Linux allows 1,024
 
 
-def joined(parts: list[bytes]) -> Buffers:
-    """Join small parts, leave large ones as they are."""
-    if len(max(parts, key=len)) < _LARGE:
+def joined(parts: list[bytes], size: int) -> Buffers:
+    """Join small parts, leave large ones as they are; `size` is about what all have together."""
+    if size < _LARGE or len(max(parts, key=len)) < _LARGE:
         return [b"".join(parts)]
     buffers: Buffers = []
     small: list[bytes] = []
@@ -105,8 +105,8 @@ class Link(Protocol):
         """The next octets of the STOMP stream, none when the peer just gave a sign of life; None at the end."""
         ...
 
-    def pack(self, parts: list[bytes]) -> Buffers:
-        """Frames, each a pair of parts, as octets for the pipe."""
+    def pack(self, parts: list[bytes], size: int) -> Buffers:
+        """Frames, each a pair of parts, with so many octets in all, as octets for the pipe."""
         ...
 
     def pong(self) -> bytes:
@@ -220,9 +220,9 @@ class TcpLink:
         """See `Link`."""
         return await self.pipe.receive(size) or None
 
-    def pack(self, parts: list[bytes]) -> Buffers:
+    def pack(self, parts: list[bytes], size: int) -> Buffers:
         """See `Link`."""
-        return joined(parts)
+        return joined(parts, size)
 
     def pong(self) -> bytes:
         """None on TCP."""

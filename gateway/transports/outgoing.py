@@ -51,7 +51,7 @@ class Outgoing:
         if not parts:
             return
         in_flight = outbound.size
-        buffers = self._link.pack(parts)
+        buffers = self._link.pack(parts, in_flight)
         try:
             sent = self._link.pipe.send_nowait(buffers)
         except BrokenLink:
@@ -113,7 +113,7 @@ class Outgoing:
                 if not parts:
                     break
                 self._in_flight = outbound.size
-                self.rest = self._link.pack(parts)
+                self.rest = self._link.pack(parts, self._in_flight)
         except BrokenLink:
             outbound.close()
             self.rest = []
@@ -123,7 +123,7 @@ class Outgoing:
     def last_words(self) -> Buffers:
         """All that is left to be written at the end: the rest, and what lies in the outbox."""
         parts = self._outbound.take()
-        return [*self.rest, *self._link.pack(parts)] if parts else self.rest
+        return [*self.rest, *self._link.pack(parts, self._outbound.size)] if parts else self.rest
 
     async def wait_relief(self) -> None:
         """Wait until the client has read most of its outbox, or is gone."""

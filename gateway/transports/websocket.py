@@ -178,9 +178,9 @@ class WebSocketLink:
             self._failure = error
             return None
 
-    def pack(self, parts: list[bytes]) -> Buffers:
+    def pack(self, parts: list[bytes], size: int) -> Buffers:
         """See `Link`."""
-        return joined(pack(parts))
+        return joined(pack(parts), size)
 
     def pong(self) -> bytes:
         """See `Link`."""
