@@ -62,6 +62,7 @@ class Gateway:
         self._settings = settings
         self._hub = hub
         self._listening = trio.CancelScope()
+        self._drained_by = 0.0
 
     def not_ready(self) -> str | None:
         """Why no new session should be sent here, or None."""
@@ -73,13 +74,15 @@ class Gateway:
 
     async def drain(self) -> None:
         """End all sessions as described at the top; returns when they are gone or the time is up."""
-        self._hub.draining = True
+        if not self._hub.draining:
+            self._hub.draining = True
+            self._drained_by = trio.current_time() + self._settings.drain_timeout
         self._listening.cancel()
         retry = self._settings.drain_retry
         error = SessionEnded("server is shutting down", f"connect again in {retry} ms", retry_after=retry)
         for connection in list(self._hub.open_connections):
             connection.end(error)
-        with trio.move_on_after(self._settings.drain_timeout):
+        with trio.move_on_at(self._drained_by):
             await self._hub.wait_empty()
 
     async def _listen(self, kinds: Sequence[tuple[_Serve, Listening]], connections: trio.Nursery) -> None:

@@ -50,6 +50,9 @@ _LENIENT_EOLS = re.compile(rb"(?:[\r\n]+| +(?=[ \r\n]))*")
 _LENIENT_BLANK = re.compile(rb"\n[ \r]*\n")
 # Longer than any command with its CR and some spaces: without an LF by then, it is no STOMP.
 _LONGEST_COMMAND_LINE = 64
+# Chunks smaller than this are kept together in pieces of up to that.
+_CRUMB = 4 * 1024
+_CRUMBS = 64 * 1024
 # A block longer than this is not worth keeping: the cache is per connection and bounded by entries times this.
 _LONGEST_CACHED_BLOCK = 1024
 _CACHED_BLOCKS = 64
@@ -110,7 +113,7 @@ class Decoder:
         self._buffer = b""
         self._position = 0
         self._head: Head | None = None  # of the frame whose body is incomplete
-        self._later: list[bytes] = []  # chunks behind an incomplete frame
+        self._later: list[bytes | bytearray] = []  # chunks behind an incomplete frame
         self._later_size = 0
         self._searched = 0  # octets of the incomplete frame in which no end was found
         self._cache: dict[bytes, Head] = {}
@@ -131,8 +134,18 @@ class Decoder:
             self._buffer = chunk
             self._position = 0
         else:
-            self._later.append(chunk)
-            self._later_size += len(chunk)
+            self._keep(chunk)
+
+    def _keep(self, chunk: bytes) -> None:
+        """Keep a chunk of an incomplete frame; crumbs together, for an object each would cost more than they do."""
+        later = self._later
+        self._later_size += len(chunk)
+        if len(chunk) >= _CRUMB:
+            later.append(chunk)
+        elif later and isinstance(later[-1], bytearray) and len(later[-1]) < _CRUMBS:
+            later[-1] += chunk
+        else:
+            later.append(bytearray(chunk))
 
     def frames(self) -> Iterator[Frame]:
         """All frames that are complete by now."""
@@ -149,7 +162,7 @@ class Decoder:
         head = self._head
         while position < end:
             if head is None:
-                cut = buffer.find(blank, position)
+                cut = buffer.find(blank, position, position + _LONGEST_CACHED_BLOCK)
                 if cut >= 0 and buffer[position] == _S and (head := cache.get(buffer[position:cut])) is not None:
                     position = cut + len(blank)
                 else:
@@ -176,10 +189,12 @@ class Decoder:
             yield frame
         self._head = head
         self._position = position
+        if position >= end:
+            self._buffer = b""  # an idle client shall not cost its last chunk
 
     def _assemble(self, head: Head) -> Frame:
         """The frame whose body of known length the last chunk completes: its pieces are copied once."""
-        last = self._later.pop()
+        last = bytes(self._later.pop())
         behind = len(self._buffer) - self._position + self._later_size - head.content_length
         stop = len(last) - behind
         if last[stop] != _NUL:
@@ -275,7 +290,7 @@ class Decoder:
     def _check_incomplete(self, buffer: bytes, position: int) -> None:
         """Refuse early what can never become a frame, instead of waiting for more of it."""
         size = len(buffer) - position
-        if size > self._limits.header_block:
+        if size > self._limits.header_block + 2:  # the start of an empty line may be there
             raise self._headers_too_large()
         if buffer.find(b"\0", position) >= 0:
             raise MalformedFrame("NUL octet among the headers", "an empty line must stand between headers and body")
@@ -290,7 +305,7 @@ class Decoder:
 
     def _check_opening(self, line: bytes, *, complete: bool) -> None:
         """Refuse what another protocol says first, at its first octets."""
-        command = line.rstrip(b" \r").upper().decode("latin-1")
+        command = line.rstrip(b" \r").upper().decode("latin-1")  # octets: upper() leaves all but ASCII
         if command not in CLIENT_COMMANDS and (
             complete or not any(known.startswith(command) for known in CLIENT_COMMANDS)
         ):
@@ -300,6 +315,8 @@ class Decoder:
         limits, version = self._limits, self._version
         if len(block) > limits.header_line:
             self._check_block(block)
+        if len(block) >= _LONGEST_COMMAND_LINE and block.find(b"\n", 0, _LONGEST_COMMAND_LINE) < 0:
+            raise _no_command(block)
         if block.count(b"\n") > limits.headers:
             raise LimitExceeded(
                 "too many headers", f"the frame has more than {limits.headers} header lines ({limits.origin}headers)"

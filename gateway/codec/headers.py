@@ -56,7 +56,7 @@ def parse_opening(text: str) -> tuple[str, dict[str, str]]:
         if not colon or not name:
             raise bad_line(line)
         headers.setdefault(name, value)
-    return lines[0].rstrip(" ").upper(), headers
+    return _upper(lines[0].rstrip(" ")), headers
 
 
 def _parse_lenient(lines: list[str]) -> tuple[str, dict[str, str]]:
@@ -66,9 +66,14 @@ def _parse_lenient(lines: list[str]) -> tuple[str, dict[str, str]]:
         name, colon, value = line.rstrip(" \r").partition(":")
         if not colon or not name:
             raise bad_line(line)
-        lower = name.lower()
+        lower = name.lower() if name.isascii() else name
         headers.setdefault(lower if lower in STANDARD_NAMES else name, value.lstrip(" "))
-    return lines[0].rstrip(" \r").upper(), headers
+    return _upper(lines[0].rstrip(" \r")), headers
+
+
+def _upper(command: str) -> str:
+    """Letter case is free for the letters of commands, not for those that Unicode folds onto them."""
+    return command.upper() if command.isascii() else command
 
 
 def _unescaped(lines: list[str], version: Version) -> dict[str, str]:

@@ -46,6 +46,8 @@ class WebSocketError(Exception):
         self.code = code
 
 
+# Plain integers for the code that sees each frame: an attribute of an Enum costs five times a global.
+_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = (int(opcode) for opcode in Opcode)
 _FIN = 0x80
 _RESERVED_BITS = 0x70
 _MASKED = 0x80
@@ -148,13 +150,19 @@ class Deframer:
 
     def _read_header(self, data: bytes, position: int, end: int, out: list[bytes]) -> int:
         """Read one header, and a control frame whole; returns where its payload starts, -1 while incomplete."""
-        start = position + 6
-        if end < start:
+        if end < position + 2:
             return -1
         first, size = data[position], data[position + 1]
+        # A fault shows in the first two octets: the rest may never come.
         if size < _MASKED:
             raise WebSocketError(CloseCode.PROTOCOL_ERROR, "frames of a client must be masked")
         size -= _MASKED
+        if first & _RESERVED_BITS:
+            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "a reserved bit is set")
+        self._check_opcode(first & 15, size, final=first >= _FIN)
+        start = position + 6
+        if end < start:
+            return -1
         if size > 125:
             wide = 2 if size == 126 else 8
             start += wide
@@ -164,28 +172,33 @@ class Deframer:
             if size >> 63:
                 raise WebSocketError(CloseCode.PROTOCOL_ERROR, "the payload length is out of range")
         mask = data[start - 4 : start]
-        if first & _RESERVED_BITS:
-            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "a reserved bit is set")
-        if first & 8:
-            return self._read_control(first, data, start, size, mask, end)
-        self._begin_message(first & 15, final=first >= _FIN)
+        opcode = first & 15
+        if opcode >= _CLOSE:
+            return self._read_control(opcode, data, start, size, mask, end)
+        if opcode != _CONTINUATION:
+            self._is_text = opcode == _TEXT
+        self._open = first < _FIN
         self._left = size
         self._mask = mask
         if not size:
             self._end_of_frame()
         return start
 
-    def _begin_message(self, opcode: int, *, final: bool) -> None:
-        if opcode == Opcode.CONTINUATION:
+    def _check_opcode(self, opcode: int, size: int, *, final: bool) -> None:
+        """Whether such a frame may come now (sections 5.2, 5.4, 5.5)."""
+        fault = None
+        if _BINARY < opcode < _CLOSE or opcode > _PONG:
+            fault = "a reserved opcode"
+        elif opcode >= _CLOSE:
+            if size > _LONGEST_CONTROL or not final:
+                fault = "a control frame that is fragmented or too long"
+        elif opcode == _CONTINUATION:
             if not self._open:
-                raise WebSocketError(CloseCode.PROTOCOL_ERROR, "a continuation without a start")
-        elif opcode > Opcode.BINARY:
-            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "a reserved opcode")
+                fault = "a continuation without a start"
         elif self._open:
-            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "a new message inside a fragmented one")
-        else:
-            self._is_text = opcode == Opcode.TEXT
-        self._open = not final
+            fault = "a new message inside a fragmented one"
+        if fault is not None:
+            raise WebSocketError(CloseCode.PROTOCOL_ERROR, fault)
 
     def _continue_payload(self, data: bytes, position: int, out: list[bytes]) -> int:
         """Unmask what is there of a data frame's payload."""
@@ -222,25 +235,26 @@ class Deframer:
                 raise WebSocketError(CloseCode.INVALID_DATA, "a text message is not UTF-8") from None
             self._utf8 = None
 
-    def _read_control(self, first: int, data: bytes, start: int, size: int, mask: bytes, end: int) -> int:
-        if size > _LONGEST_CONTROL or first < _FIN:
-            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "a control frame that is fragmented or too long")
-        opcode = first & 15
-        if opcode > Opcode.PONG:
-            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "a reserved opcode")
+    def _read_control(self, opcode: int, data: bytes, start: int, size: int, mask: bytes, end: int) -> int:
         if end < start + size:
             return -1
         payload = unmask(data[start : start + size], mask)
-        if opcode == Opcode.PING:
-            self.pong = header(Opcode.PONG, size) + payload
-        elif opcode == Opcode.CLOSE:
+        if opcode == _PING:
+            self.pong = header(_PONG, size) + payload
+        elif opcode == _CLOSE:
             self.closed = True
             self.close_reply = close_frame(_code_to_echo(payload))
         return start + size
 
 
 def _code_to_echo(payload: bytes) -> int:
-    """The code with which a Close is answered: its own, if it may be sent at all (section 7.4)."""
-    code = int.from_bytes(payload[:2], "big") if len(payload) >= 2 else CloseCode.NORMAL
+    """The code with which a Close is answered: its own, if it may be sent at all (sections 5.5.1, 7.4)."""
+    if not payload:
+        return CloseCode.NORMAL
+    try:
+        payload[2:].decode()
+    except UnicodeDecodeError:
+        return CloseCode.INVALID_DATA
+    code = int.from_bytes(payload[:2], "big")  # half a code is below 256, and refused below
     allowed = 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
     return code if allowed else CloseCode.PROTOCOL_ERROR
