@@ -1,0 +1,70 @@
+# Two commands on a fresh machine: `make run` starts the gateway, `make test` runs every test.
+#
+# Python 3.11, make and Debian's package manager are all that is assumed.  The stamps in .venv say what has been
+# installed there; they age with pyproject.toml.  What comes from elsewhere is brought by tests/install-tools.
+
+PYTHON ?= python3
+BIN := .venv/bin
+export PYTHON
+
+.PHONY: help run test check coverage bench conformance docs static clean
+
+help:
+	@sed -n 's/^# \(make [a-z]* .*\)/\1/p' Makefile
+
+# make run          start the gateway: TCP 61613, WebSocket 15674, HTTP 8000, all on loopback
+run: .venv/runtime
+	@tests/install-tools page || echo "The gateway runs without it; only the demo page needs it." >&2
+	@$(BIN)/gateway check-config --bind > /dev/null
+	@exec $(BIN)/hypercorn gateway.app:app
+
+# make test         install all that the tests need, and run them all; ARGS="-k name" picks some
+test: .venv/dev
+	@tests/install-tools tests
+	$(BIN)/python -m pytest $(ARGS)
+
+# make check        ruff and mypy
+check: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# make coverage     codec and broker by their own tests alone: every line and every branch
+coverage: .venv/dev
+	$(BIN)/coverage run -m pytest -q tests/codec tests/broker
+	$(BIN)/coverage report --include='gateway/codec/*,gateway/broker/*' --fail-under=100
+
+# make bench        microseconds of server CPU per message
+bench: .venv/dev
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# make conformance  the table of the requirements: pass or fail, per version and transport
+conformance: .venv/dev
+	$(BIN)/python -m pytest -q tests/conformance --conformance-table $(ARGS)
+
+# make docs         docs/settings.md out of gateway/settings.py
+docs: .venv/runtime
+	$(BIN)/python -m gateway.settings_reference > docs/settings.md
+
+# make static       the demo page's STOMP client into static/vendor
+static:
+	@tests/install-tools page
+
+# make clean        remove all that these commands made
+clean:
+	rm -rf .venv node_modules static/vendor build dist htmlcov results screenshots
+	rm -rf .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/pip:
+	@tests/install-tools venv
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+.venv/runtime: pyproject.toml .venv/pip
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/dev: pyproject.toml .venv/runtime
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@

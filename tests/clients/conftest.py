@@ -1,0 +1,79 @@
+"""What the tests of real clients share: one gateway, relays to it, one nginx, and the running node programs.
+
+One gateway serves all of them, so each test has destinations of its own (`name`).  Relays are made per test, since
+they break connections on purpose.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.driver import Driver, start_driver, tool
+from tests.clients.forwarder import Forwarder, start_forwarder
+from tests.clients.nginx import start_nginx
+from tests.gateway_process import GatewayProcess, start_gateway
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="package")
+def gateway() -> Iterator[GatewayProcess]:
+    """The gateway that every client here talks to."""
+    with start_gateway() as process:
+        yield process
+
+
+@pytest.fixture
+def name() -> str:
+    """A word that no other test has, for destinations."""
+    return f"clients-{next(_numbers)}"
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Path:
+    """A users file that knows ada, whose passcode is `engine`, written by the command that users use."""
+    file = tmp_path / "users.txt"
+    command = [sys.executable, "-m", "gateway", "passwd", str(file), "ada"]
+    subprocess.run(command, input=b"engine\n", check=True, capture_output=True, timeout=30)
+    return file
+
+
+@pytest.fixture
+def tcp_relay(gateway: GatewayProcess) -> Iterator[Forwarder]:
+    """A breakable way to the gateway's TCP port."""
+    with start_forwarder(gateway.tcp_port) as relay:
+        yield relay
+
+
+@pytest.fixture
+def ws_relay(gateway: GatewayProcess) -> Iterator[Forwarder]:
+    """A breakable way to the gateway's WebSocket port."""
+    with start_forwarder(gateway.ws_port) as relay:
+        yield relay
+
+
+@pytest.fixture
+def nginx(gateway: GatewayProcess, ws_relay: Forwarder) -> Iterator[int]:
+    """The public port of an nginx whose way to the gateway's WebSocket port is breakable."""
+    with start_nginx(ws_relay.port, gateway.http_port) as port:
+        yield port
+
+
+@pytest.fixture(scope="package")
+def node() -> Iterator[Driver]:
+    """@stomp/stompjs in node."""
+    with start_driver("node.mjs") as driver:
+        yield driver
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Driver]:
+    """@stomp/stompjs in headless Chromium."""
+    with start_driver("chromium.mjs", tool("chromium")) as driver:
+        yield driver

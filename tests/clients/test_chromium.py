@@ -1,0 +1,88 @@
+"""@stomp/stompjs in headless Chromium, through a real nginx that runs the project's own deploy/nginx.conf.
+
+The scenarios run in the demo page that the gateway itself serves, under that page's Content-Security-Policy.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.settings import Settings
+from tests.clients.driver import Driver
+from tests.clients.forwarder import Forwarder
+from tests.clients.nginx import CONFIGURATION, start_nginx
+from tests.clients.test_stompjs_node import SCENARIOS
+from tests.gateway_process import HOST, GatewayProcess, start_gateway
+
+WRONG = {"destination": "/queue/", "message": "destination without a name"}
+
+
+@pytest.mark.parametrize("scenario", [*SCENARIOS, "heartbeat"])
+def test_stompjs_in_chromium(
+    scenario: str, chromium: Driver, nginx: int, ws_relay: Forwarder, name: str
+) -> None:
+    chromium.run(
+        scenario,
+        {"cut": ws_relay.cut, "freeze": ws_relay.freeze},
+        origin=f"http://{HOST}:{nginx}/",
+        url=f"ws://{HOST}:{nginx}/ws",
+        version=None,
+        name=name,
+    )
+
+
+def test_the_demo_page_behind_nginx(chromium: Driver) -> None:
+    with start_gateway() as gateway, start_nginx(gateway.ws_port, gateway.http_port) as port:
+        chromium.run(
+            "walk",
+            {"stop": gateway.stop, "start": gateway.start},
+            origin=f"http://{HOST}:{port}/",
+            address=f"ws://{HOST}:{port}/ws",
+            wrong=WRONG,
+        )
+
+
+def test_the_demo_page_straight_from_the_gateway(chromium: Driver) -> None:
+    with start_gateway() as gateway:
+        chromium.run(
+            "walk",
+            {"stop": gateway.stop, "start": gateway.start},
+            origin=f"{gateway.http_url}/",
+            address=gateway.ws_url,
+            wrong=WRONG,
+        )
+
+
+def test_logging_in_on_the_demo_page(chromium: Driver, users: Path) -> None:
+    with start_gateway(users_file=users) as gateway:
+        chromium.run(
+            "login", origin=f"{gateway.http_url}/", login="ada", passcode="engine", refusal="login refused"
+        )
+
+
+def test_the_demo_page_without_its_library(chromium: Driver, gateway: GatewayProcess) -> None:
+    chromium.run("incomplete", origin=f"{gateway.http_url}/")
+
+
+def test_nginx_outwaits_the_pings_of_the_gateway() -> None:
+    found = re.search(r"proxy_read_timeout (\d+)s;", CONFIGURATION.read_text())
+    assert found is not None
+    assert int(found[1]) > 2 * Settings.model_fields["websocket_ping"].default
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/api/v1/sessions"])
+def test_what_came_through_nginx_is_not_taken_for_loopback(path: str, gateway: GatewayProcess, nginx: int) -> None:
+    def status(port: int) -> int:
+        connection = http.client.HTTPConnection(HOST, port, timeout=5)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    assert status(gateway.http_port) == 200
+    assert status(nginx) in (401, 403)

@@ -1,0 +1,348 @@
+"""stomp.py 9 over TCP, in STOMP 1.0, 1.1 and 1.2, and over WebSocket.
+
+stomp.py calls its listener on a thread of its own; `Worker` is that listener and puts what happens into queues, on
+which the tests wait with a bound.  That something does not come is shown by a later message that does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stomp
+from stomp.utils import Frame
+
+from tests.clients.forwarder import Forwarder
+from tests.gateway_process import HOST, GatewayProcess, start_gateway
+
+PATIENCE = 8.0
+CONNECTIONS = {"1.0": stomp.Connection10, "1.1": stomp.Connection11, "1.2": stomp.Connection12}
+VERSIONS = list(CONNECTIONS)
+BEATING = ["1.1", "1.2"]  # STOMP 1.0 has no heart-beating
+
+_receipts = itertools.count(1)
+
+
+class Worker(stomp.ConnectionListener):
+    """One stomp.py connection, and what came to it."""
+
+    def __init__(self, version: str, port: int, **options: Any) -> None:
+        self.version = version
+        self.messages: queue.Queue[Frame] = queue.Queue()
+        self.receipts: queue.Queue[str] = queue.Queue()
+        self.errors: queue.Queue[Frame] = queue.Queue()
+        self.losses: queue.Queue[None] = queue.Queue()
+        self.connection = CONNECTIONS[version]([(HOST, port)], auto_decode=False, **options)
+        self.connection.set_listener("worker", self)
+
+    def on_message(self, frame: Frame) -> None:
+        self.messages.put(frame)
+
+    def on_receipt(self, frame: Frame) -> None:
+        self.receipts.put(frame.headers["receipt-id"])
+
+    def on_error(self, frame: Frame) -> None:
+        self.errors.put(frame)
+
+    def on_disconnected(self) -> None:
+        self.losses.put(None)
+
+    def message(self) -> Frame:
+        """The next message."""
+        return self.messages.get(timeout=PATIENCE)
+
+    def body(self) -> str:
+        """The next message's body as text."""
+        return bytes(self.message().body).decode()
+
+    def confirmed(self, act: Any, *arguments: Any, **headers: Any) -> None:
+        """Do something with a receipt, and wait for it."""
+        receipt = f"receipt-{next(_receipts)}"
+        act(*arguments, receipt=receipt, **headers)
+        assert self.receipts.get(timeout=PATIENCE) == receipt
+
+    def subscribe(self, destination: str, id: str = "1", ack: str = "auto") -> None:
+        self.confirmed(self.connection.subscribe, destination, id=id, ack=ack)
+
+    def send(self, destination: str, body: str | bytes, **headers: Any) -> None:
+        self.confirmed(self.connection.send, destination, body, **headers)
+
+    def ack(self, frame: Frame, **more: Any) -> None:
+        self.connection.ack(*self._handle(frame), **more)
+
+    def nack(self, frame: Frame) -> None:
+        self.connection.nack(*self._handle(frame))
+
+    def _handle(self, frame: Frame) -> list[str]:
+        """What ACK names: each version has its own way."""
+        headers = frame.headers
+        if self.version == "1.2":
+            return [headers["ack"]]
+        return [headers["message-id"], *([headers["subscription"]] if self.version == "1.1" else [])]
+
+
+@contextmanager
+def work(version: str, port: int, login: tuple[str, str] | None = None, **options: Any) -> Iterator[Worker]:
+    """A connected worker, which leaves with DISCONNECT; an ERROR in between fails the test."""
+    worker = Worker(version, port, **options)
+    worker.connection.connect(*(login or ()), wait=True)
+    yield worker
+    if worker.connection.is_connected():
+        worker.connection.disconnect(receipt="farewell")
+        worker.losses.get(timeout=PATIENCE)
+    assert worker.errors.empty(), worker.errors.get().headers
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_pub_sub(version: str, gateway: GatewayProcess, name: str) -> None:
+    topic, line = f"/topic/{name}", f"/queue/{name}"
+    with work(version, gateway.tcp_port) as a, work(version, gateway.tcp_port) as b:
+        a.subscribe(topic)
+        b.subscribe(topic)
+        a.send(topic, "to all", kind="news")
+        for worker in (a, b):
+            frame = worker.message()
+            assert frame.body == b"to all"
+            assert frame.headers["destination"] == topic
+            assert frame.headers["kind"] == "news"
+
+        a.send(line, "kept until somebody subscribes")
+        b.subscribe(line, id="2")
+        assert b.body() == "kept until somebody subscribes"
+        a.subscribe(line, id="2")
+        a.send(line, "1")
+        a.send(line, "2")
+        assert {a.body(), b.body()} == {"1", "2"}
+
+        a.confirmed(a.connection.unsubscribe, id="1")
+        a.send(topic, "after UNSUBSCRIBE")
+        assert b.body() == "after UNSUBSCRIBE"
+        a.send(line, "last")
+        a.send(line, "last")
+        assert a.body() == "last"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_binary_body(version: str, gateway: GatewayProcess, name: str) -> None:
+    octets = bytes(range(256)) * 4
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(f"/topic/{name}")
+        worker.send(f"/topic/{name}", octets, content_type="application/octet-stream")
+        frame = worker.message()
+        assert frame.body == octets
+        assert frame.headers["content-type"] == "application/octet-stream"
+        worker.send(f"/topic/{name}", b"")
+        assert worker.message().body == b""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_utf8_headers(version: str, gateway: GatewayProcess, name: str) -> None:
+    topic = f"/topic/{name}/\u0433\u043e\u0440\u043e\u0434-\U0001f30d"
+    headers = {"\u043a\u043b\u044e\u0447": "\u503c \u20ac \U0001f600"}
+    if version != "1.0":  # which escapes nothing
+        headers["escaped"] = "a:b\nc\\d"
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(topic)
+        worker.send(topic, "gr\u00fc\u00dfe \U0001f44b", headers=headers)
+        frame = worker.message()
+        assert bytes(frame.body).decode() == "gr\u00fc\u00dfe \U0001f44b"
+        assert frame.headers["destination"] == topic
+        assert {key: frame.headers[key] for key in headers} == headers
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_receipts(version: str, gateway: GatewayProcess, name: str) -> None:
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(f"/topic/{name}", ack="client")
+        for receipt in ("plain", "with space", "\u20ac-\U0001f600"):
+            worker.connection.send(f"/topic/{name}", receipt, receipt=receipt)
+            assert worker.receipts.get(timeout=PATIENCE) == receipt
+            worker.confirmed(worker.ack, worker.message())
+        begun = "t1"
+        worker.confirmed(worker.connection.begin, begun)
+        worker.confirmed(worker.connection.commit, begun)
+        worker.confirmed(worker.connection.unsubscribe, id="1")
+        worker.connection.disconnect(receipt="the last")
+        assert worker.receipts.get(timeout=PATIENCE) == "the last"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_redelivery_of_what_a_lost_connection_held(
+    version: str, gateway: GatewayProcess, tcp_relay: Forwarder, name: str
+) -> None:
+    line = f"/queue/{name}"
+    mode = "client" if version == "1.0" else "client-individual"
+    with work(version, gateway.tcp_port) as other, work(version, tcp_relay.port) as broken:
+        broken.subscribe(line, ack=mode)
+        for body in ("one", "two", "three"):
+            other.send(line, body)
+        frames = [broken.message() for _ in range(3)]
+        assert [frame.body for frame in frames] == [b"one", b"two", b"three"]
+        assert all(frame.headers.get("redelivered", "false") == "false" for frame in frames)
+        kept = frames[1:] if version == "1.0" else [frames[0], frames[2]]  # an ACK of 1.0 is cumulative
+        broken.confirmed(broken.ack, frames[0] if version == "1.0" else frames[1])
+
+        other.subscribe(line, ack=mode)
+        tcp_relay.cut()
+        for frame in kept:
+            again = other.message()
+            assert again.body == frame.body
+            assert again.headers["redelivered"] == "true"
+            assert again.headers["message-id"] == frame.headers["message-id"]
+            other.ack(again)
+        other.send(line, "end")
+        assert other.body() == "end"
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_redelivery_of_what_was_refused(version: str, gateway: GatewayProcess, name: str) -> None:
+    line = f"/queue/{name}"
+    with work(version, gateway.tcp_port) as a, work(version, gateway.tcp_port) as b:
+        a.subscribe(line, ack="client-individual")
+        b.send(line, "refused")
+        b.send(line, "taken")
+        refused, taken = a.message(), a.message()
+        b.subscribe(line, ack="client-individual")
+        a.ack(taken)
+        a.nack(refused)
+        again = b.message()
+        assert again.body == b"refused"
+        assert again.headers["redelivered"] == "true"
+        b.ack(again)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_transaction(version: str, gateway: GatewayProcess, name: str) -> None:
+    line = f"/queue/{name}"
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(line, ack="client")
+        aborted = worker.connection.begin()
+        worker.send(line, "never", transaction=aborted)
+        worker.connection.abort(aborted)
+
+        committed = worker.connection.begin()
+        worker.send(line, "first", transaction=committed)
+        worker.send(line, "second", transaction=committed)
+        worker.send(line, "outside")
+        outside = worker.message()
+        assert outside.body == b"outside"
+        worker.ack(outside, transaction=committed)
+        worker.connection.commit(committed)
+        frames = [worker.message(), worker.message()]
+        assert [frame.body for frame in frames] == [b"first", b"second"]
+
+        undone = worker.connection.begin()
+        worker.ack(frames[1], transaction=undone)
+        worker.connection.abort(undone)
+    with work(version, gateway.tcp_port) as later:
+        later.subscribe(line)
+        later.send(line, "end")
+        assert [later.body() for _ in range(3)] == ["first", "second", "end"]
+
+
+@pytest.mark.parametrize("version", BEATING)
+def test_beats_keep_an_idle_session(version: str, gateway: GatewayProcess, name: str) -> None:
+    with work(version, gateway.tcp_port, heartbeats=(400, 400)) as worker:
+        worker.subscribe(f"/topic/{name}")
+        with pytest.raises(queue.Empty):
+            worker.losses.get(timeout=6 * 0.4)
+        worker.send(f"/topic/{name}", "still here")
+        assert worker.body() == "still here"
+
+
+@pytest.mark.parametrize("version", BEATING)
+def test_a_silent_client_is_found(
+    version: str, gateway: GatewayProcess, tcp_relay: Forwarder, name: str
+) -> None:
+    with work(version, gateway.tcp_port) as other, work(version, tcp_relay.port, heartbeats=(400, 400)) as idle:
+        idle.subscribe(f"/queue/{name}", ack="client")
+        idle.send(f"/queue/{name}", "held")
+        assert idle.body() == "held"
+        tcp_relay.freeze()  # its socket stays open, so that only missing beats tell
+        other.subscribe(f"/queue/{name}")
+        again = other.message()
+        assert again.body == b"held"
+        assert again.headers["redelivered"] == "true"
+        idle.losses.get(timeout=PATIENCE)  # stomp.py misses the gateway's beats as well
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_body_of_1_mib(version: str, gateway: GatewayProcess, name: str) -> None:
+    octets = bytes(range(256)) * 4096
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(f"/topic/{name}")
+        worker.send(f"/topic/{name}", octets)
+        assert worker.message().body == octets
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_reconnect(version: str, gateway: GatewayProcess, tcp_relay: Forwarder, name: str) -> None:
+    line = f"/queue/{name}"
+
+    class Persistent(Worker):
+        """Comes back as stomp.py's documentation has it: from on_disconnected."""
+
+        def on_disconnected(self) -> None:
+            if wanted:
+                self.connection.connect(wait=False)
+            super().on_disconnected()
+
+        def on_connected(self, frame: Frame) -> None:
+            self.connection.subscribe(line, id="1", receipt="subscribed")
+
+    wanted = True
+    worker = Persistent(version, tcp_relay.port)
+    worker.connection.connect(wait=True)
+    assert worker.receipts.get(timeout=PATIENCE) == "subscribed"
+    worker.send(line, "before")
+    assert worker.body() == "before"
+
+    tcp_relay.cut()
+    worker.losses.get(timeout=PATIENCE)
+    assert worker.receipts.get(timeout=PATIENCE) == "subscribed"
+    with work(version, gateway.tcp_port) as other:
+        other.send(line, "after")
+    assert worker.body() == "after"
+    wanted = False
+    worker.connection.disconnect(receipt="farewell")
+    worker.losses.get(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_login(version: str, users: Path) -> None:
+    with start_gateway(users_file=users) as gateway:
+        with work(version, gateway.tcp_port, login=("ada", "engine")) as worker:
+            worker.subscribe("/topic/x")
+        stranger = Worker(version, gateway.tcp_port)
+        with pytest.raises(stomp.exception.ConnectFailedException):
+            stranger.connection.connect("ada", "wrong", wait=True)
+        assert stranger.errors.get(timeout=PATIENCE).headers["message"] == "login refused"
+        stranger.losses.get(timeout=PATIENCE)
+
+
+def test_over_websocket(gateway: GatewayProcess, name: str) -> None:
+    """stomp.py's WebSocket connection, which offers no subprotocol and speaks 1.2."""
+    messages: queue.Queue[Frame] = queue.Queue()
+    receipts: queue.Queue[str] = queue.Queue()
+
+    class Listener(stomp.ConnectionListener):
+        def on_message(self, frame: Frame) -> None:
+            messages.put(frame)
+
+        def on_receipt(self, frame: Frame) -> None:
+            receipts.put(frame.headers["receipt-id"])
+
+    connection = stomp.WSConnection([(HOST, gateway.ws_port)], ws_path="/ws")
+    connection.set_listener("worker", Listener())
+    connection.connect(wait=True)
+    connection.subscribe(f"/topic/{name}", id="1", receipt="subscribed")
+    assert receipts.get(timeout=PATIENCE) == "subscribed"
+    connection.send(f"/topic/{name}", "over WebSocket \u20ac")
+    assert messages.get(timeout=PATIENCE).body == "over WebSocket \u20ac"
+    connection.disconnect(receipt="farewell")
+    assert receipts.get(timeout=PATIENCE) == "farewell"

@@ -1,0 +1,166 @@
+"""A real gateway as a process of its own, for every test that looks at it from outside.
+
+It knows how a gateway is started (`python -m gateway serve`, settings in the environment), when it is ready
+(its three ports accept and `/healthz` answers) and how it must end (SIGTERM, status 0, no traceback in the
+log).  It knows nothing of STOMP.  The ports are found by binding: the kernel gives out a free one, and it is
+released just before the gateway takes it; the process keeps them over `restart()`, because clients come back
+to the same place.
+
+Everything that waits is bounded, and a gateway that does not start or stop shows its log.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+HOST = "127.0.0.1"
+START_TIMEOUT = 30.0
+STOP_TIMEOUT = 20.0
+
+
+def free_ports(count: int) -> list[int]:
+    """So many different loopback ports that nobody listens on now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+class GatewayProcess:
+    """One gateway process and the addresses it listens on.
+
+    `settings` are those of `gateway/settings.py`, by name; what is not given has its default, except the
+    three addresses, which are free loopback ports.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, object]) -> None:
+        self.tcp_port, self.ws_port, self.http_port = free_ports(3)
+        self._folder = folder
+        self._settings = {
+            "tcp": f"{HOST}:{self.tcp_port}",
+            "websocket": f"{HOST}:{self.ws_port}",
+            "http": f"{HOST}:{self.http_port}",
+            **settings,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log_path = folder / "gateway.log"
+
+    @property
+    def ws_url(self) -> str:
+        """Address of the WebSocket endpoint."""
+        return f"ws://{HOST}:{self.ws_port}{self._settings.get('websocket_path', '/ws')}"
+
+    @property
+    def http_url(self) -> str:
+        """Address of the HTTP port, without a slash at the end."""
+        return f"http://{HOST}:{self.http_port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the gateway while it runs."""
+        assert self._process is not None, "the gateway does not run"
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """All that the gateway has written so far, over every start."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def start(self) -> None:
+        """Start the process and wait until it is ready.
+
+        Raises:
+            AssertionError: it ended, or was not ready in time; the message carries its log.
+        """
+        assert self._process is None, "the gateway runs already"
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+        variables |= {f"GATEWAY_{name.upper()}": str(value) for name, value in self._settings.items()}
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "gateway", "serve"],
+                cwd=self._folder,  # no gateway.toml of the developer is read
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """End the process by SIGTERM; it must drain in time, with status 0 and without a traceback."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            status = process.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            sentence = f"the gateway did not end {STOP_TIMEOUT} s after SIGTERM; its log:\n{self.log}"
+            raise AssertionError(sentence) from None
+        assert status == 0, f"the gateway ended with status {status}; its log:\n{self.log}"
+        assert "Traceback" not in self.log, f"there is a traceback in the log:\n{self.log}"
+
+    def kill(self) -> None:
+        """End the process by SIGKILL, as a crash would."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def restart(self) -> None:
+        """Stop, and start again on the same ports with the same settings."""
+        self.stop()
+        self.start()
+
+    def _wait_until_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self._is_ready():
+            status = self._process.poll()
+            assert status is None, f"the gateway ended with status {status}; its log:\n{self.log}"
+            assert time.monotonic() < deadline, f"not ready after {START_TIMEOUT} s; its log:\n{self.log}"
+            time.sleep(0.02)
+
+    def _is_ready(self) -> bool:
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=5)
+        try:
+            connection.request("GET", "/healthz")
+            if connection.getresponse().status != 200:
+                return False
+            for port in (self.tcp_port, self.ws_port):
+                socket.create_connection((HOST, port), timeout=5).close()
+        except OSError:
+            return False
+        finally:
+            connection.close()
+        return True
+
+
+@contextmanager
+def start_gateway(**settings: object) -> Iterator[GatewayProcess]:
+    """A running gateway for the time of the block; leaving it stops the process and checks how it ended."""
+    with tempfile.TemporaryDirectory(prefix="gateway-") as folder:
+        gateway = GatewayProcess(Path(folder), settings)
+        try:
+            gateway.start()
+            yield gateway
+        except BaseException:
+            gateway.kill()  # the test has failed already: what it found counts, not how the gateway ends
+            raise
+        gateway.stop()
