@@ -175,7 +175,8 @@ class Settings(BaseSettings):
         10.0,
         gt=0,
         le=600,
-        description="Seconds that a shutdown may take before connections are cut.",
+        description="Seconds that a shutdown may take before connections are cut. hypercorn's own command "
+        "waits 60 s (its shutdown_timeout) and no longer.",
     )
     drain_retry: int = Field(
         2_000,
@@ -216,12 +217,7 @@ class Settings(BaseSettings):
         le=10_000_000,
         description="Subscriptions per session; each costs about 1 KiB.",
     )
-    max_transactions: int = Field(
-        64,
-        ge=1,
-        le=100_000,
-        description="Open transactions per session (RabbitMQ: 16).",
-    )
+    max_transactions: int = Field(64, ge=1, le=100_000, description="Open transactions per session (RabbitMQ: 16).")
     max_transaction_octets: int = Field(
         16 * MIB,
         ge=KIB,
@@ -268,11 +264,7 @@ class Settings(BaseSettings):
         pattern="^(auto|json|human)$",
         description="`json`, `human`, or `auto`: human on a terminal, else JSON.",
     )
-    log_level: str = Field(
-        "info",
-        pattern="^(debug|info|warning|error)$",
-        description="Least level that is logged.",
-    )
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
 
     @field_validator("tcp", "websocket", "http", "allowed_origins", mode="before")
     @classmethod

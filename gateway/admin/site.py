@@ -1,0 +1,101 @@
+"""The Starlette application: the API's routes, the static files, and what holds for every answer.
+
+Static files lie in `static/` of a checkout and in `gateway/static` of an installed wheel.  They are sent with
+`no-cache`, so that a page is asked for again after an upgrade and answered by 304 when it is still the same.
+
+The content security policy lets pages run only scripts of our own and connect to the WebSocket, wherever it
+is: its port is not the page's.  Headers are set by a plain ASGI wrapper, for every answer alike.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+
+import gateway
+from gateway.admin.access import Refused
+from gateway.admin.api import Api, BadQuery, error
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from gateway.runtime import Gateway
+    from gateway.settings import Settings
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+
+
+def build(open_gateway: Gateway, settings: Settings, *, static: Path | None = None) -> ASGIApp:
+    """The HTTP application over an open gateway.
+
+    Args:
+        open_gateway: the gateway that the routes read.
+        settings: its settings.
+        static: folder of static files instead of the one that was installed.
+    """
+    routes: list[BaseRoute] = [*Api(open_gateway, settings).routes()]
+    folder = static or static_folder()
+    if folder is not None:
+        routes.append(Mount("/", StaticFiles(directory=folder, html=True)))
+    handlers = {Refused: _refused, BadQuery: _bad_query, HTTPException: _http_error, Exception: _broken}
+    # Around Starlette, not among its middleware: the answer to a fault of ours leaves that behind.
+    return _Headers(Starlette(routes=routes, exception_handlers=handlers))
+
+
+def static_folder() -> Path | None:
+    """Where the static files are, or None when they were not installed."""
+    package = Path(gateway.__file__).parent
+    return next((folder for folder in (package / "static", package.parent / "static") if folder.is_dir()), None)
+
+
+class _Headers:
+    """Puts HEADERS on every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+async def _refused(request: Request, reason: Exception) -> Response:
+    assert isinstance(reason, Refused)
+    headers = {"www-authenticate": 'Bearer realm="gateway"'} if reason.status == 401 else None
+    return error(reason.status, str(reason), headers)
+
+
+async def _bad_query(request: Request, reason: Exception) -> Response:
+    return error(400, str(reason))
+
+
+async def _http_error(request: Request, reason: Exception) -> Response:
+    """404 and 405 of the router and of the static files."""
+    assert isinstance(reason, HTTPException)
+    return error(reason.status_code, reason.detail.lower(), reason.headers)
+
+
+async def _broken(request: Request, reason: Exception) -> Response:
+    """A fault of ours.  Starlette raises it again after the answer, so the server logs it."""
+    return error(500, "the gateway failed to answer; its log says why")

@@ -1,0 +1,156 @@
+"""`app`: what `hypercorn gateway.app:app` serves, and `gateway serve` too.
+
+A small ASGI object that opens the gateway (`gateway/runtime.py`) for as long as the server's lifespan lasts
+and answers HTTP (`gateway/admin`) over it.  The STOMP listeners are the gateway's own: no STOMP octet passes
+through the server.
+
+    server on trio              app ------------------------> lifespan, HTTP
+    server on asyncio, uvloop   app -> Bridge -> Trio thread -> lifespan, HTTP
+
+Nothing starts at import, and little is imported: a server imports the application in processes that never run
+it.
+
+The lifespan is written out here, and not left to Starlette, because it answers a start that fails with a
+traceback; ours has one sentence.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from gateway import worker
+from gateway.bridge import Bridge
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from gateway.runtime import Gateway
+    from gateway.settings import Settings
+
+NO_LIFESPAN = "the gateway is opened by the ASGI lifespan, so the server must support it and have it switched on"
+
+HINT = "the server runs asyncio, so the gateway runs in a Trio thread beside it; `hypercorn -k trio` saves that thread"
+
+CRASHED = "the gateway failed; its log says why"
+
+log = structlog.get_logger()
+
+
+class App:
+    """The ASGI application.
+
+    Args:
+        settings: settings in force; read when the lifespan starts unless given.
+
+    Attributes:
+        gateway: the open gateway, between start and stop.
+        refusal: why it did not start, as one sentence.
+        crashed: True after it failed while starting or running.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings
+        self._bridge: Bridge | None = None
+        self._site: ASGIApp | None = None
+        self.gateway: Gateway | None = None
+        self.refusal: str | None = None
+        self.crashed = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One ASGI call, on whichever loop the server runs."""
+        is_lifespan = scope["type"] == "lifespan"
+        if is_lifespan:
+            worker.ignore_sigterm()
+        if trio.lowlevel.in_trio_run():
+            await self._on_trio(scope, receive, send)
+        elif is_lifespan:
+            self._bridge = Bridge(self._on_trio)
+            await self._bridge.lifespan(scope, receive, send)
+        elif self._bridge is None:
+            raise RuntimeError(NO_LIFESPAN)
+        else:
+            await self._bridge.call(scope, receive, send)
+
+    async def _on_trio(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif self._site is None:
+            raise RuntimeError(NO_LIFESPAN)
+        else:
+            await self._site(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        from gateway.runtime import StartError
+        from gateway.settings import SettingsError
+
+        await receive()  # lifespan.startup
+        started = False
+        try:
+            async with self._open():
+                started = True
+                await send({"type": "lifespan.startup.complete"})
+                await receive()  # lifespan.shutdown
+        except (SettingsError, StartError, worker.SecondWorker) as reason:
+            self.refusal = str(reason)
+            if worker.is_spawned():
+                worker.refuse(self.refusal)
+            await send({"type": "lifespan.startup.failed", "message": self.refusal})
+        except Exception:
+            self.crashed = True
+            log.exception("the gateway failed")
+            stage = "shutdown" if started else "startup"
+            await send({"type": f"lifespan.{stage}.failed", "message": CRASHED})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
+        from gateway import auth, settings
+        from gateway.admin import site
+        from gateway.observe import logs
+        from gateway.runtime import open_gateway
+
+        chosen = self._settings or settings.load()
+        logs.configure(chosen.log_format, chosen.log_level)
+        if self._bridge is not None:
+            log.info(HINT)
+        with worker.only_one():
+            async with open_gateway(chosen, authenticator=auth.for_settings(chosen)) as gateway:
+                self.gateway, self._site = gateway, site.build(gateway, chosen)
+                try:
+                    with calm_collector():
+                        async with trio.open_nursery() as nursery:
+                            nursery.start_soon(worker.watch_parent)
+                            yield
+                            nursery.cancel_scope.cancel()
+                finally:
+                    self.gateway = self._site = None
+
+
+@contextmanager
+def calm_collector() -> Iterator[None]:
+    """Make the garbage collector fit for a process that keeps a million messages.
+
+    What is there after the start stays: it is never looked at again.  The thresholds are raised because the
+    garbage of normal running is freed by counting references, and a full collection over a million objects
+    stops the loop for 200 ms; cycles (mostly of closed connections) still are found, after some 2 million new
+    objects.
+    """
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+app = App()

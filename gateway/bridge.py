@@ -1,0 +1,219 @@
+"""The bridge from an asyncio server to the gateway, which runs on trio.
+
+hypercorn's default worker, its uvloop worker and uvicorn call ASGI applications on an asyncio loop.  Then the
+whole application runs in ONE Trio thread beside that loop, and this module carries every call (lifespan,
+http, websocket) into it and every `receive` and `send` back out.  So there is one code path: the application
+sees Trio, always.
+
+    asyncio loop, main thread                       Trio thread
+    lifespan(scope, receive, send)  -- starts -->   trio.run: app(scope, receive', send') in a nursery
+    call(scope, receive, send)      -- hands -->    app(scope, receive', send') in a task of that nursery
+        receive(), send(message)    <-- asks --     receive'(), send'(message)
+
+What broke in prototypes, and is a rule here:
+
+* The thread starts with the lifespan, never at import: `--reload` imports the application in the parent too.
+* `startup.failed`, `shutdown.complete` and `shutdown.failed` are held back until the thread has ended, and
+  are sent from here.  Sent earlier, the server goes on without a gateway, or closes its loop under the
+  thread.
+* A gateway that fails after its start takes the process down (status 70): asyncio servers would go on serving
+  HTTP without it.
+* A Trio task that waits for asyncio can be cancelled: the cancellation goes out to the asyncio task, and the
+  Trio task goes on only when that has ended.  Cancelled the other way round, a call waits for its Trio task
+  to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import outcome
+import trio
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CRASHED = 70
+"""Exit status of a gateway that failed: EX_SOFTWARE of sysexits.h."""
+
+SERVER_GONE = "the server has cancelled the call"
+
+LAST = frozenset({"lifespan.startup.failed", "lifespan.shutdown.complete", "lifespan.shutdown.failed"})
+"""Messages after which a server takes the application for gone."""
+
+
+class Bridge:
+    """One Trio thread and the calls into it.  Made on the asyncio loop; serves one lifespan."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._loop = asyncio.get_running_loop()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._nursery: trio.Nursery | None = None
+        self._given_up = False
+        self._last: Message | None = None
+        self._open_calls: set[asyncio.Future[None]] = set()
+
+    # ---- on the asyncio side
+
+    async def lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application's lifespan, and with it the Trio thread, to the end of both."""
+        ended: asyncio.Future[outcome.Outcome[None]] = self._loop.create_future()
+        # A daemon: should a server close its loop without ending the lifespan, the process ends all the same.
+        arguments = (ended, scope, receive, send)
+        thread = threading.Thread(target=self._thread, args=arguments, name="gateway-trio", daemon=True)
+        thread.start()
+        try:
+            result = await _to_the_end(ended, self._cancel)
+        finally:
+            thread.join()
+            self._fail_open_calls()
+        if self._last is None or self._last["type"] == "lifespan.shutdown.failed":
+            self._loop.call_soon(sys.exit, CRASHED)
+        result.unwrap()
+        if self._last is not None:
+            await send(self._last)
+
+    async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one call of the application in the Trio thread."""
+        assert self._token is not None, "a server calls after startup.complete only"
+        done: asyncio.Future[None] = self._loop.create_future()
+        scope_of_call = trio.CancelScope()
+        self._open_calls.add(done)
+        try:
+            self._token.run_sync_soon(self._start_call, scope_of_call, done, scope, receive, send)
+            await _to_the_end(done, lambda: self._in_trio(scope_of_call.cancel))
+        finally:
+            self._open_calls.discard(done)
+
+    def _cancel(self) -> None:
+        """The server gives up on the lifespan: end the Trio thread, or let it end as soon as it has begun."""
+        self._given_up = True
+        if self._nursery is not None:
+            self._in_trio(self._nursery.cancel_scope.cancel)
+
+    def _in_trio(self, function: Callable[[], object]) -> None:
+        assert self._token is not None, "whoever has something to cancel has been in the thread"
+        with suppress(trio.RunFinishedError):  # then there is nothing left to cancel
+            self._token.run_sync_soon(function)
+
+    def _fail_open_calls(self) -> None:
+        """Calls that were handed over in the moment in which the thread ended would wait for ever."""
+        for done in self._open_calls:
+            if not done.done():
+                done.set_exception(ConnectionResetError("the gateway has ended"))
+
+    # ---- in the Trio thread
+
+    def _thread(self, ended: asyncio.Future[outcome.Outcome[None]], *call: Any) -> None:
+        result = outcome.capture(trio.run, self._main, *call)
+        self._loop.call_soon_threadsafe(ended.set_result, result)
+
+    async def _main(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def hold_back_last(message: Message) -> None:
+            if message["type"] in LAST:
+                self._last = message
+            else:
+                await self._in_asyncio(send, message)
+
+        self._token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as self._nursery:
+            if self._given_up:
+                self._nursery.cancel_scope.cancel()
+            await self._app(scope, self._receiver(receive), hold_back_last)
+            self._nursery.cancel_scope.cancel()
+
+    def _start_call(
+        self, cancel_scope: trio.CancelScope, done: asyncio.Future[None], scope: Scope, receive: Receive,
+        send: Send
+    ) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(self._run_call, cancel_scope, done, scope, receive, send)
+
+    async def _run_call(
+        self, cancel_scope: trio.CancelScope, done: asyncio.Future[None], scope: Scope, receive: Receive,
+        send: Send
+    ) -> None:
+        async def send_out(message: Message) -> None:
+            await self._in_asyncio(send, message)
+
+        result: outcome.Outcome[None] = outcome.Value(None)
+        try:
+            with cancel_scope:
+                await self._app(scope, self._receiver(receive), send_out)
+        except Exception as error:  # noqa: BLE001 - it belongs to the server, which logs it
+            result = outcome.Error(error)
+        finally:
+            self._loop.call_soon_threadsafe(_settle, done, result)
+
+    def _receiver(self, receive: Receive) -> Receive:
+        async def receive_from_outside() -> Message:
+            message: Message = await self._in_asyncio(receive)
+            return message
+
+        return receive_from_outside
+
+    async def _in_asyncio(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Await `function(*args)` on the asyncio loop."""
+        waiting = trio.lowlevel.current_task()
+        token = trio.lowlevel.current_trio_token()
+        running: asyncio.Task[Any] | None = None
+        raise_cancel: trio.lowlevel.RaiseCancelT | None = None
+
+        def start() -> None:
+            nonlocal running
+            running = self._loop.create_task(_as_coroutine(function, *args))
+            running.add_done_callback(finish)
+
+        def finish(task: asyncio.Task[Any]) -> None:
+            token.run_sync_soon(wake, _outcome_of(task))
+
+        def wake(result: outcome.Outcome[Any] | None) -> None:
+            if result is None and raise_cancel is not None:
+                result = outcome.capture(raise_cancel)
+            trio.lowlevel.reschedule(waiting, result or outcome.Error(ConnectionResetError(SERVER_GONE)))
+
+        def abort(raise_cancelled: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            nonlocal raise_cancel
+            raise_cancel = raise_cancelled
+            self._loop.call_soon_threadsafe(lambda: running is not None and running.cancel())
+            return trio.lowlevel.Abort.FAILED
+
+        self._loop.call_soon_threadsafe(start)
+        return await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+async def _to_the_end(future: asyncio.Future[Any], cancel: Callable[[], object]) -> Any:
+    """Wait for what runs in the other thread; when cancelled, cancel it, and still wait for its end."""
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        cancel()
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([future])
+        raise
+
+
+async def _as_coroutine(function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    return await function(*args)
+
+
+def _outcome_of(task: asyncio.Task[Any]) -> outcome.Outcome[Any] | None:
+    """None for a task that was cancelled: asyncio's CancelledError must not run through Trio."""
+    if task.cancelled():
+        return None
+    error = task.exception()
+    return outcome.Value(task.result()) if error is None else outcome.Error(error)
+
+
+def _settle(done: asyncio.Future[None], result: outcome.Outcome[None]) -> None:
+    if isinstance(result, outcome.Error):
+        done.set_exception(result.error)
+    else:
+        done.set_result(None)

@@ -1,0 +1,137 @@
+"""The command line: `gateway serve`, `gateway check-config`, `gateway passwd`.
+
+Each command imports what it needs and no more: `gateway passwd` loads no event loop.  An error is one sentence on
+standard error and status 1, never a traceback; statuses of `serve` stand in `gateway/serve.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+import gateway
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(gateway.__version__, prog_name="gateway", message="%(prog)s %(version)s")
+def main() -> None:
+    """A STOMP broker: browsers over WebSocket and workers over TCP meet in one core."""
+
+
+@main.command()
+def serve() -> None:
+    """Run the gateway with its HTTP side until SIGTERM or Ctrl-C, then drain.
+
+    Exit status: 0 after a drain, 1 when it did not start, 70 when it failed.
+    """
+    settings = _load()
+    from gateway.runtime import StartError
+    from gateway.serve import run
+
+    try:
+        status = run(settings)
+    except StartError as reason:
+        raise click.ClickException(str(reason)) from None
+    sys.exit(status)
+
+
+@main.command("check-config")
+@click.option("--bind", is_flag=True, help="Try also whether every port can be had.")
+@click.option("--list", "list_names", is_flag=True, help="List every setting: name, variable, default.")
+def check_config(bind: bool, list_names: bool) -> None:
+    """Print the settings in force, as lines of gateway.toml, each with its source.
+
+    Exit status 1 and one sentence when a setting is wrong.
+    """
+    from gateway import settings_reference
+
+    if list_names:
+        for line in settings_reference.listed():
+            click.echo(line)
+        return
+    settings = _load()
+    _check_users(settings)
+    for line in settings_reference.in_force(settings):
+        click.echo(line)
+    if bind:
+        _check_ports(settings)
+
+
+def _load() -> Settings:
+    from gateway.settings import SettingsError, load
+
+    try:
+        return load()
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _check_users(settings: Settings) -> None:
+    if settings.users_file is None:
+        return
+    from gateway.auth import passwords
+
+    try:
+        passwords.read_users(settings.users_file)
+    except passwords.UsersFileError as error:
+        raise click.ClickException(f"users_file (GATEWAY_USERS_FILE) is wrong: {error}") from None
+
+
+def _check_ports(settings: Settings) -> None:
+    """Open every port at the same time, and close them again: two settings may name the same."""
+    import trio
+
+    from gateway.runtime import StartError, open_all
+    from gateway.transports import unlinking
+
+    async def open_and_close() -> None:
+        async with AsyncExitStack() as stack:
+            for setting in ("tcp", "websocket", "http"):
+                listening = await open_all(setting, getattr(settings, setting))
+                stack.enter_context(unlinking(listening.addresses))
+                for listener in listening.listeners:
+                    await stack.enter_async_context(listener)
+
+    try:
+        trio.run(open_and_close)
+    except StartError as reason:
+        raise click.ClickException(str(reason)) from None
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("user")
+def passwd(file: Path, user: str) -> None:
+    """Write USER with the hash of a passcode into the users file FILE.
+
+    Asks for the passcode twice on a terminal; else reads it from one line of standard input.
+    """
+    from gateway.auth import passwords
+
+    reason = passwords.refuse_user(user)
+    if reason is None:
+        passcode = _ask_passcode()
+        reason = passwords.refuse_passcode(passcode)
+    if reason is not None:
+        raise click.ClickException(reason)
+    try:
+        known = passwords.write_user(file, user, passwords.hash_passcode(passcode))
+    except passwords.UsersFileError as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
+    click.echo(f"{'changed' if known else 'added'} user {user} in {file}")
+
+
+def _ask_passcode() -> str:
+    if sys.stdin.isatty():
+        asked: str = click.prompt("Passcode", hide_input=True, confirmation_prompt="Passcode again")
+        return asked
+    return sys.stdin.readline().removesuffix("\n").removesuffix("\r")

@@ -1,0 +1,101 @@
+"""Metrics: the broker's plain integers, read when Prometheus asks.
+
+The hot path never meets this module: it adds to integers (`gateway/broker/counters.py`), and a scrape reads them.
+The cost of a scrape does not grow with the number of destinations; sessions are counted, one addition each.
+
+The only label is the transport, of which there are two: nothing that a client chooses (destination, login, user agent)
+becomes a label, or clients could make as many time series as they like.
+"""
+
+from __future__ import annotations
+
+import collections
+import platform
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+import gateway
+
+if TYPE_CHECKING:
+    from gateway.broker.broker import Broker
+
+COUNTERS = (
+    ("connections", "gateway_connections", "Transport connections accepted."),
+    ("sessions", "gateway_sessions", "Sessions that reached CONNECTED."),
+    ("refused", "gateway_connections_refused", "Connections that ended before CONNECTED."),
+    ("frames_in", "gateway_frames_received", "Frames received from clients."),
+    ("octets_in", "gateway_received_bytes", "Octets received from clients, as STOMP."),
+    ("octets_out", "gateway_sent_bytes", "Octets handed to sockets, as STOMP."),
+    ("published", "gateway_messages_published", "Messages accepted from SEND; at COMMIT inside a transaction."),
+    ("delivered", "gateway_messages_delivered", "Messages put into outboxes of subscribers."),
+    ("redelivered", "gateway_messages_redelivered", "Deliveries of a message that had been delivered before."),
+    ("unroutable", "gateway_messages_unroutable", "Messages to a topic that nobody subscribed."),
+    ("acknowledged", "gateway_messages_acknowledged", "Messages settled by ACK."),
+    ("rejected", "gateway_messages_rejected", "Messages settled by NACK."),
+    ("errors", "gateway_errors", "ERROR frames sent; each ended a session."),
+    ("heartbeat_timeouts", "gateway_heartbeat_timeouts", "Sessions ended because the client was silent."),
+    ("slow_consumers", "gateway_slow_consumers", "Sessions ended because the client did not read."),
+    ("held_publishers", "gateway_held_publishers", "Times a publisher was not read: a receiver or memory was full."),
+)
+"""Attribute of `Counters`, name of the metric (Prometheus appends `_total`), help."""
+
+TRANSPORTS = ("tcp", "websocket")
+
+
+class Metrics:
+    """All metrics of one gateway, in a registry of their own."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(BrokerCollector(broker))
+        ProcessCollector(registry=self._registry)  # memory, CPU seconds, open descriptors
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """The exposition and its content type, in the form that an Accept header asks for."""
+        encode, media_type = choose_encoder(accept)
+        return encode(self._registry), media_type
+
+
+class BrokerCollector(Collector):
+    """Reads the broker, once per scrape, in one synchronous turn: the figures of one scrape agree."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric of the broker."""
+        yield InfoMetricFamily(
+            "gateway_build",
+            "Version of the gateway and of Python.",
+            value={"version": gateway.__version__, "python": platform.python_version()},
+        )
+        for attribute, name, text in COUNTERS:
+            yield CounterMetricFamily(name, text, value=getattr(self._broker.counters, attribute))
+        yield self._connected()
+        broker = self._broker
+        yield GaugeMetricFamily(
+            "gateway_destinations", "Queues and topics in use.", value=len(broker.destinations)
+        )
+        yield GaugeMetricFamily(
+            "gateway_stored_bytes",
+            "What all kept messages cost: waiting, unacknowledged, in transactions.",
+            value=broker.stored_octets,
+        )
+        yield GaugeMetricFamily(
+            "gateway_memory_limit_bytes",
+            "The setting memory_limit; from 3/4 of it on publishers are held back.",
+            value=broker.quotas.memory_limit,
+        )
+
+    def _connected(self) -> Metric:
+        found = collections.Counter([session.transport for session in self._broker.sessions.values()])
+        family = GaugeMetricFamily("gateway_sessions_connected", "Sessions connected now.", labels=["transport"])
+        for transport in TRANSPORTS:
+            family.add_metric([transport], found[transport])
+        return family

@@ -1,0 +1,107 @@
+"""The settings as text: the reference page, and the lists of `gateway check-config`.
+
+    python -m gateway.settings_reference > docs/settings.md
+
+Everything comes from the one class in `gateway/settings.py`; a test compares the committed page with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from gateway.settings import KIB, MIB, Settings
+
+SECRETS = frozenset({"admin_token"})
+"""Settings whose values are not shown."""
+
+HEAD = """\
+# Settings
+
+Written by `make docs` from `gateway/settings.py`; change them there.
+
+Each setting is read from, strongest first: the environment variable `GATEWAY_<NAME>`; the file `gateway.toml` in the
+working directory, or the file that `GATEWAY_CONFIG` names; the default. A list is comma-separated in a variable and
+an array in the file. A name that does not exist, or a value that is wrong, ends the start with one sentence.
+
+    gateway check-config          # what is in force, and where each value comes from
+    gateway check-config --bind   # and whether the ports can be had
+    gateway check-config --list   # every name
+
+| Setting | Default | Allowed | Meaning |
+| --- | --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """The reference page, in Markdown."""
+    return HEAD + "".join(_row(name, field) for name, field in Settings.model_fields.items())
+
+
+def listed() -> Iterator[str]:
+    """Every setting in one line: name, variable, default."""
+    for name, field in Settings.model_fields.items():
+        yield f"{name:24} {variable(name):32} {_toml(field.default)}"
+
+
+def in_force(settings: Settings) -> Iterator[str]:
+    """Every setting as a line of `gateway.toml`, with its source; secrets hidden."""
+    for name, field in Settings.model_fields.items():
+        value = getattr(settings, name)
+        text = '"(hidden)"' if name in SECRETS and value else _toml(value)
+        line = f"{name} = {text}"
+        # TOML has no null: a setting without a value is a comment.
+        yield f"{'# ' if value is None else ''}{line:48} # {_source(name, field, settings)}"
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"GATEWAY_{name.upper()}"
+
+
+def _source(name: str, field: FieldInfo, settings: Settings) -> str:
+    if variable(name) in os.environ:
+        return variable(name)
+    return "file" if name in settings.model_fields_set else "default"
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    text = (field.description or "").replace("|", "\\|")
+    return f"| `{name}`<br>`{variable(name)}` | {_default(field)} | {_allowed(field)} | {text} |\n"
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if value is None or value in ("", []):
+        return "none"
+    if isinstance(value, int) and value >= 64 * KIB and value % KIB == 0:
+        size = f"{value // MIB} MiB" if value % MIB == 0 else f"{value // KIB} KiB"
+        return f"`{value}` ({size})"
+    return f"`{_toml(value)}`"
+
+
+def _allowed(field: FieldInfo) -> str:
+    """The bounds that the class states, in words."""
+    bounds: dict[str, Any] = {}
+    for constraint in field.metadata:
+        for key in ("ge", "gt", "le", "pattern"):
+            if getattr(constraint, key, None) is not None:
+                bounds[key] = getattr(constraint, key)
+    if "pattern" in bounds:
+        return f"`{bounds['pattern']}`".replace("|", "\\|")
+    least = f"{bounds['ge']}" if "ge" in bounds else f"more than {bounds['gt']}" if "gt" in bounds else ""
+    return f"{least} to {bounds['le']}" if least else ""
+
+
+def _toml(value: object) -> str:
+    """A value as TOML writes it; JSON's strings, numbers and arrays are TOML's too."""
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

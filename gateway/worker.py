@@ -1,0 +1,106 @@
+"""The process that a server (hypercorn, uvicorn) starts the application in.
+
+hypercorn runs the application in a spawned child even with one worker, and treats that child in ways a broker
+must know:
+
+* Its parent sends SIGTERM to all workers as soon as one has ended, and a service manager may send it to the
+  whole group: either kills a worker in mid-drain.  The parent tells workers to stop by an event, so a worker
+  ignores SIGTERM.
+* A worker whose parent was killed hears of no event ever again, so it watches for the parent's end.
+* Each worker would be a broker of its own, with messages that the clients of the other never see.  So there
+  may be one only.
+* A failed start is shown as a traceback of a hundred lines, the reason last.  So a worker that must not start
+  says why in one line, and exits.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import trio
+
+REFUSED = 1
+"""Exit status of a gateway that did not start, because of its settings or its surroundings."""
+
+
+class SecondWorker(Exception):
+    """Another worker of the same server is running; `str()` is one sentence."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "each worker process would be a broker of its own, and its clients would not see those of the others: "
+            "start the server with one worker (hypercorn: -w 1)"
+        )
+
+
+def is_spawned() -> bool:
+    """True in a worker that a server's parent process started."""
+    return multiprocessing.parent_process() is not None
+
+
+def ignore_sigterm() -> None:
+    """Leave the end of a spawned worker to its parent.  Only on the main thread, as signals are."""
+    if is_spawned():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def refuse(sentence: str) -> NoReturn:
+    """Say why the worker does not start, and end the process without a traceback.
+
+    `os._exit`, because an exception would pass through the server, which prints it at length.  Nothing is
+    open yet.
+    """
+    print(f"gateway: {sentence}", file=sys.stderr, flush=True)  # noqa: T201 - for people, whatever the log's form
+    os._exit(REFUSED)
+
+
+@contextmanager
+def only_one() -> Iterator[None]:
+    """Hold the place of the only worker of this server.
+
+    The place is an abstract unix socket: the kernel frees it however the process ends.  Its name comes from
+    the random key that multiprocessing gives all children of one parent; a process id would be the same in
+    every container.
+
+    Raises:
+        SecondWorker: a sibling holds the place.
+    """
+    if not is_spawned():
+        yield
+        return
+    family = hashlib.blake2b(multiprocessing.current_process().authkey, digest_size=16).hexdigest()
+    with socket.socket(socket.AF_UNIX) as place:
+        try:
+            place.bind(f"\0stomp-gateway-{family}")
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise SecondWorker from None
+            raise
+        yield
+
+
+class ParentGone(Exception):
+    """The server's parent process has ended without stopping its worker."""
+
+
+async def watch_parent() -> None:
+    """Wait for the end of the parent; for ever when there is none.
+
+    Raises:
+        ParentGone: the parent has ended.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        await trio.sleep_forever()
+    else:
+        await trio.lowlevel.wait_readable(parent.sentinel)
+        raise ParentGone("the process that started this worker is gone, so nobody could stop it any more")

@@ -1,0 +1,286 @@
+"""The HTTP side as a client sees it: every route, over a real broker and a stand-in for the open gateway."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+import gateway
+from gateway.admin import site
+from gateway.broker import Broker
+from gateway.codec import V12
+from gateway.settings import Settings, load
+from tests.app.asgi import Answer, request
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from gateway.runtime import Gateway
+
+
+@dataclass
+class OpenGateway:
+    """What the routes see of a gateway."""
+
+    broker: Broker = field(default_factory=Broker)
+    addresses: dict[str, list[str]] = field(
+        default_factory=lambda: {"tcp": ["127.0.0.1:1"], "websocket": ["unix:/ws.sock", "127.0.0.1:15674"]}
+    )
+    reason: str | None = None
+
+    def not_ready(self) -> str | None:
+        return self.reason
+
+
+class Ended:
+    """The connection below a session; remembers what ended it."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def end(self, error: Exception) -> None:
+        self.error = error
+
+
+@pytest.fixture
+def opened() -> OpenGateway:
+    return OpenGateway()
+
+
+@pytest.fixture
+def static(tmp_path: Path) -> Path:
+    folder = tmp_path / "static"
+    folder.mkdir()
+    (folder / "index.html").write_text("<!doctype html><title>demo</title>")
+    (folder / "demo.js").write_text("'use strict'")
+    return folder
+
+
+def site_of(opened: OpenGateway, static: Path, settings: Settings | None = None) -> ASGIApp:
+    return site.build(cast("Gateway", opened), settings or load(), static=static)
+
+
+@pytest.fixture
+def app(opened: OpenGateway, static: Path) -> ASGIApp:
+    return site_of(opened, static)
+
+
+def connect(opened: OpenGateway, login: str, transport: str = "tcp") -> tuple[str, Ended]:
+    carrier = Ended()
+    session = opened.broker.open_session(
+        V12, login, peer="127.0.0.1:5", transport=transport, connected_at=1.0, carrier=carrier
+    )
+    return session.id, carrier
+
+
+class TestHealth:
+    async def test_alive(self, app: ASGIApp) -> None:
+        answer = await request(app, "/healthz")
+        assert (answer.status, answer.json) == (200, {"status": "alive"})
+
+    async def test_ready(self, app: ASGIApp) -> None:
+        answer = await request(app, "/readyz")
+        assert (answer.status, answer.json) == (200, {"status": "ready"})
+
+    async def test_not_ready_says_why(self, app: ASGIApp, opened: OpenGateway) -> None:
+        opened.reason = "the gateway is shutting down"
+        answer = await request(app, "/readyz")
+        assert (answer.status, answer.error) == (503, "the gateway is shutting down")
+
+    @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/config.json", "/"])
+    async def test_for_everybody(self, app: ASGIApp, path: str) -> None:
+        answer = await request(app, path, headers={"host": "gateway.example"}, client=("192.0.2.1", 1))
+        assert answer.status == 200
+
+
+class TestConfig:
+    async def test_where_the_websocket_is(self, app: ASGIApp) -> None:
+        answer = await request(app, "/config.json")
+        assert answer.json == {"websocket_path": "/ws", "websocket_port": 15674}
+
+    async def test_behind_a_proxy_it_is_where_the_page_is(self, app: ASGIApp) -> None:
+        answer = await request(app, "/config.json", headers={"x-forwarded-host": "gateway.example"})
+        assert answer.json == {"websocket_path": "/ws", "websocket_port": None}
+
+    @pytest.mark.parametrize("addresses", [{}, {"websocket": []}, {"websocket": ["unix:/ws.sock"]}])
+    async def test_no_port_at_all(self, opened: OpenGateway, static: Path, addresses: dict[str, list[str]]) -> None:
+        opened.addresses = addresses
+        answer = await request(site_of(opened, static), "/config.json")
+        assert answer.json["websocket_port"] is None
+
+
+class TestMetrics:
+    async def test_prometheus_text(self, app: ASGIApp, opened: OpenGateway) -> None:
+        opened.broker.counters.published = 7
+        connect(opened, "alice")
+        answer = await request(app, "/metrics")
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert b"\ngateway_messages_published_total 7.0\n" in answer.body
+        assert b'\ngateway_sessions_connected{transport="tcp"} 1.0\n' in answer.body
+
+    async def test_open_metrics(self, app: ASGIApp) -> None:
+        answer = await request(app, "/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
+        assert answer.headers["content-type"].startswith("application/openmetrics-text")
+        assert answer.body.endswith(b"# EOF\n")
+
+
+class TestLists:
+    async def test_sessions(self, app: ASGIApp, opened: OpenGateway) -> None:
+        ids = [connect(opened, login)[0] for login in ("alice", "bob", "carol")]
+        answer = await request(app, "/api/v1/sessions")
+        assert answer.status == 200
+        assert [row["id"] for row in answer.json["sessions"]] == ids
+        first: dict[str, Any] = answer.json["sessions"][0]
+        assert (first["login"], first["version"], first["transport"]) == ("alice", "1.2", "tcp")
+        assert (answer.json["total"], answer.json["limit"], answer.json["offset"]) == (3, 100, 0)
+
+    async def test_a_page_of_them(self, app: ASGIApp, opened: OpenGateway) -> None:
+        for login in ("alice", "bob", "carol"):
+            connect(opened, login)
+        answer = await request(app, "/api/v1/sessions?limit=1&offset=1")
+        assert [row["login"] for row in answer.json["sessions"]] == ["bob"]
+        assert answer.json["total"] == 3
+        answer = await request(app, "/api/v1/sessions?offset=9")
+        assert answer.json["sessions"] == []
+
+    async def test_destinations(self, app: ASGIApp, opened: OpenGateway) -> None:
+        opened.broker._create("/queue/a")
+        opened.broker._create("/topic/b")
+        answer = await request(app, "/api/v1/destinations?limit=1000")
+        assert [(row["name"], row["kind"]) for row in answer.json["destinations"]] == [
+            ("/queue/a", "queue"),
+            ("/topic/b", "topic"),
+        ]
+        answer = await request(app, "/api/v1/destinations?offset=1")
+        assert [row["name"] for row in answer.json["destinations"]] == ["/topic/b"]
+
+    @pytest.mark.parametrize("path", ["/api/v1/sessions", "/api/v1/destinations"])
+    @pytest.mark.parametrize(
+        ("query", "sentence"),
+        [
+            ("limit=0", "limit must be a number from 1 to 1000"),
+            ("limit=1001", "limit must be a number from 1 to 1000"),
+            ("limit=", "limit must be a number from 1 to 1000"),
+            ("limit=ten", "limit must be a number from 1 to 1000"),
+            ("offset=-1", "offset must be a number from 0 to 1000000000000"),
+            ("offset=%D9%A3", "offset must be a number from 0 to 1000000000000"),
+            (f"offset={'9' * 5000}", "offset must be a number from 0 to 1000000000000"),
+        ],
+    )
+    async def test_nonsense(self, app: ASGIApp, path: str, query: str, sentence: str) -> None:
+        answer = await request(app, f"{path}?{query}")
+        assert (answer.status, answer.error) == (400, sentence)
+
+
+class TestEndSession:
+    async def test_ended(self, app: ASGIApp, opened: OpenGateway) -> None:
+        session_id, carrier = connect(opened, "alice")
+        answer = await request(app, f"/api/v1/sessions/{session_id}", method="DELETE")
+        assert (answer.status, answer.body) == (204, b"")
+        assert carrier.error is not None
+        assert "operator" in f"{carrier.error} {vars(carrier.error)}"
+
+    async def test_unknown(self, app: ASGIApp) -> None:
+        answer = await request(app, "/api/v1/sessions/nobody", method="DELETE")
+        assert (answer.status, answer.error) == (404, "there is no such session")
+
+    async def test_from_another_site(self, app: ASGIApp, opened: OpenGateway) -> None:
+        session_id, carrier = connect(opened, "alice")
+        answer = await request(
+            app, f"/api/v1/sessions/{session_id}", method="DELETE", headers={"origin": "https://evil.example"}
+        )
+        assert answer.status == 403
+        assert carrier.error is None
+
+
+class TestGuard:
+    GUARDED = (
+        ("GET", "/metrics"),
+        ("GET", "/api/v1/sessions"),
+        ("GET", "/api/v1/destinations"),
+        ("DELETE", "/api/v1/sessions/nobody"),
+    )
+
+    @pytest.mark.parametrize(("method", "path"), GUARDED)
+    async def test_strangers_are_refused(self, app: ASGIApp, method: str, path: str) -> None:
+        answer = await request(app, path, method=method, client=("192.0.2.1", 1))
+        assert answer.status == 403
+        assert "admin_token" in answer.error
+
+    @pytest.mark.parametrize(("method", "path"), GUARDED)
+    async def test_token(self, opened: OpenGateway, static: Path, method: str, path: str) -> None:
+        app = site_of(opened, static, load(admin_token="sesame"))
+        answer = await request(app, path, method=method)
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="gateway"')
+        assert "sesame" not in answer.error
+        answer = await request(app, path, method=method, headers={"authorization": "Bearer sesame"})
+        assert answer.status in {200, 404}
+
+
+class TestStatic:
+    async def test_page(self, app: ASGIApp) -> None:
+        answer = await request(app, "/")
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert b"<title>demo" in answer.body
+
+    async def test_not_changed(self, app: ASGIApp) -> None:
+        first = await request(app, "/demo.js")
+        again = await request(app, "/demo.js", headers={"if-none-match": first.headers["etag"]})
+        assert (again.status, again.body) == (304, b"")
+
+    async def test_a_script_that_was_not_installed(self, app: ASGIApp) -> None:
+        answer = await request(app, "/vendor/stomp.umd.min.js")
+        assert (answer.status, answer.error) == (404, "not found")
+
+    @pytest.mark.parametrize("path", ["/../../etc/passwd", "/..%2f..%2fetc/passwd", "//etc/passwd", "/nul\0"])
+    async def test_nothing_outside_the_folder(self, app: ASGIApp, path: str) -> None:
+        assert (await request(app, path)).status == 404
+
+    async def test_other_methods(self, app: ASGIApp) -> None:
+        answer = await request(app, "/", method="POST")
+        assert (answer.status, answer.error) == (405, "method not allowed")
+
+    async def test_no_folder(self, opened: OpenGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(site, "static_folder", lambda: None)
+        app = site.build(cast("Gateway", opened), load())
+        assert (await request(app, "/")).status == 404
+        assert (await request(app, "/healthz")).status == 200
+
+    def test_folder_of_a_checkout_and_of_a_wheel(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        package = tmp_path / "gateway"
+        package.mkdir()
+        monkeypatch.setattr(gateway, "__file__", str(package / "__init__.py"))
+        assert site.static_folder() is None
+        (tmp_path / "static").mkdir()
+        assert site.static_folder() == tmp_path / "static"
+        (package / "static").mkdir()
+        assert site.static_folder() == package / "static"
+
+
+class TestEveryAnswer:
+    @pytest.mark.parametrize("path", ["/", "/healthz", "/nowhere", "/api/v1/sessions?limit=x"])
+    async def test_headers(self, app: ASGIApp, path: str) -> None:
+        self.check(await request(app, path))
+
+    def check(self, answer: Answer) -> None:
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "connect-src 'self' ws: wss:" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-cache"
+
+    async def test_a_fault_of_ours(self, app: ASGIApp, opened: OpenGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(offset: int, limit: int) -> None:
+            raise ZeroDivisionError("secret detail")
+
+        monkeypatch.setattr(opened.broker, "session_rows", fail)
+        answer = Answer()
+        with pytest.raises(ZeroDivisionError):  # for the server's log
+            await request(app, "/api/v1/sessions", answer=answer)
+        assert (answer.status, answer.error) == (500, "the gateway failed to answer; its log says why")
+        self.check(answer)

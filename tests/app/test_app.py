@@ -1,0 +1,241 @@
+"""The application: real gateways on free ports, started and stopped through ASGI, on trio and on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import trio
+from structlog.typing import EventDict
+
+from gateway import runtime, worker
+from gateway.app import CRASHED, HINT, NO_LIFESPAN, App, calm_collector
+from gateway.observe import logs
+from gateway.settings import Settings, load
+from tests.app.asgi import Lifespan, request, scope_of
+from tests.app.process import connect, read_to_end
+
+FREE = {"tcp": ["127.0.0.1:0"], "websocket": ["127.0.0.1:0"]}
+
+
+@pytest.fixture(autouse=True)
+def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EventDict]]:
+    """What the application logs; it does not get to set up logging itself."""
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
+def events(logged: list[EventDict]) -> list[str]:
+    return [line["event"] for line in logged]
+
+
+def port_of(app: App) -> int:
+    assert app.gateway is not None
+    return int(app.gateway.addresses["tcp"][0].rpartition(":")[2])
+
+
+class TestOnTrio:
+    async def test_stomp_and_http_until_the_drain(self, logged: list[EventDict]) -> None:
+        app = App(load(**FREE))
+        clients: list[socket.socket] = []
+
+        async def during() -> None:
+            clients.append(await trio.to_thread.run_sync(connect, port_of(app)))
+            assert (await request(app, "/readyz")).status == 200
+            answer = await request(app, "/api/v1/sessions")
+            assert [row["transport"] for row in answer.json["sessions"]] == ["tcp"]
+
+        lifespan = Lifespan(app, during)
+        with trio.fail_after(20):
+            await lifespan.run()
+        assert lifespan.types == ["startup.complete", "shutdown.complete"]
+        farewell = await trio.to_thread.run_sync(read_to_end, clients[0])
+        assert b"ERROR\n" in farewell
+        assert HINT not in events(logged)
+        assert (app.gateway, app.refusal, app.crashed) == (None, None, False)
+
+    async def test_no_websocket_on_the_http_port(self) -> None:
+        app = App(load(**FREE))
+        sent: list[dict[str, Any]] = []
+
+        async def during() -> None:
+            async def receive() -> dict[str, Any]:
+                return {"type": "websocket.connect"}
+
+            async def send(message: Any) -> None:
+                sent.append(message)
+
+            scope = scope_of("GET", "/ws", {"host": "localhost"}) | {"type": "websocket", "subprotocols": []}
+            await app(scope, receive, send)
+
+        await Lifespan(app, during).run()
+        assert [message["type"] for message in sent] == ["websocket.close"]
+
+    async def test_settings_are_read_at_the_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        app = App()
+        monkeypatch.setenv("GATEWAY_TCP", "127.0.0.1:0")
+        monkeypatch.setenv("GATEWAY_WEBSOCKET", "")
+
+        async def during() -> None:
+            assert app.gateway is not None
+            assert app.gateway.addresses["websocket"] == []
+
+        lifespan = Lifespan(app, during)
+        await lifespan.run()
+        assert lifespan.types == ["startup.complete", "shutdown.complete"]
+
+    async def test_without_a_lifespan(self) -> None:
+        with pytest.raises(RuntimeError, match="lifespan"):
+            await request(App(), "/healthz")
+
+
+class TestOnAsyncio:
+    def test_stomp_and_http_until_the_drain(self, logged: list[EventDict]) -> None:
+        app = App(load(**FREE))
+        clients: list[socket.socket] = []
+
+        async def during() -> None:
+            clients.append(await asyncio.to_thread(connect, port_of(app)))
+            assert (await request(app, "/readyz")).status == 200
+            answer = await request(app, "/api/v1/sessions")
+            assert [row["transport"] for row in answer.json["sessions"]] == ["tcp"]
+
+        lifespan = Lifespan(app, during)
+        asyncio.run(asyncio.wait_for(lifespan.run(), 20))
+        assert lifespan.types == ["startup.complete", "shutdown.complete"]
+        assert b"ERROR\n" in read_to_end(clients[0])
+        assert events(logged).count(HINT) == 1
+
+    def test_a_refusal(self) -> None:
+        app = App(load(**FREE, users_file="/nowhere/users.txt"))
+        lifespan = Lifespan(app, trio.sleep_forever)
+        asyncio.run(asyncio.wait_for(lifespan.run(), 20))
+        assert lifespan.types == ["startup.failed"]
+        assert lifespan.sent[0]["message"].startswith("users_file (GATEWAY_USERS_FILE) is wrong: ")
+
+    def test_without_a_lifespan(self) -> None:
+        with pytest.raises(RuntimeError, match=NO_LIFESPAN):
+            asyncio.run(request(App(), "/healthz"))
+
+
+class TestRefusals:
+    async def refusal(self, app: App) -> str:
+        lifespan = Lifespan(app, trio.sleep_forever)
+        with trio.fail_after(20):
+            await lifespan.run()
+        assert lifespan.types == ["startup.failed"]
+        sentence = lifespan.sent[0]["message"]
+        assert isinstance(sentence, str)
+        assert sentence == app.refusal
+        assert "\n" not in sentence
+        return sentence
+
+    async def test_wrong_setting(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_TCP", "foo")
+        assert (await self.refusal(App())).startswith("tcp (GATEWAY_TCP) is wrong: 'foo' is not an address")
+
+    @pytest.mark.parametrize("setting", ["tcp", "websocket"])
+    async def test_port_taken(self, setting: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            sentence = await self.refusal(App(load(**FREE | {setting: [address]})))
+        assert address in sentence
+        assert f"GATEWAY_{setting.upper()}" in sentence
+
+    async def test_second_worker(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        @asynccontextmanager
+        async def place_taken() -> AsyncIterator[None]:
+            raise worker.SecondWorker
+            yield
+
+        monkeypatch.setattr(App, "_open", lambda _: place_taken())
+        assert "one worker" in await self.refusal(App())
+
+    async def test_in_a_spawned_worker_the_process_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Refused(BaseException):
+            pass
+
+        def refuse(sentence: str) -> None:
+            raise Refused(sentence)
+
+        monkeypatch.setattr(worker, "is_spawned", lambda: True)
+        monkeypatch.setattr(worker, "ignore_sigterm", lambda: None)
+        monkeypatch.setattr(worker, "refuse", refuse)
+        monkeypatch.setenv("GATEWAY_TCP", "foo")
+        with pytest.raises(Refused, match="GATEWAY_TCP"):
+            await Lifespan(App(), trio.sleep_forever).run()
+
+
+class TestCrashes:
+    async def test_while_running(self, monkeypatch: pytest.MonkeyPatch, logged: list[EventDict]) -> None:
+        async def parent_ends() -> None:
+            raise worker.ParentGone("gone")
+
+        monkeypatch.setattr(worker, "watch_parent", parent_ends)
+        app = App(load(**FREE))
+        lifespan = Lifespan(app, trio.sleep_forever)
+        with trio.fail_after(20):
+            await lifespan.run()
+        assert lifespan.types == ["startup.complete", "shutdown.failed"]
+        assert lifespan.sent[-1]["message"] == CRASHED
+        assert (app.crashed, app.refusal, app.gateway) == (True, None, None)
+        assert "the gateway failed" in events(logged)
+
+    async def test_while_starting(self, monkeypatch: pytest.MonkeyPatch, logged: list[EventDict]) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(runtime, "open_gateway", fail)
+        app = App(load(**FREE))
+        lifespan = Lifespan(app, trio.sleep_forever)
+        await lifespan.run()
+        assert lifespan.types == ["startup.failed"]
+        assert (app.crashed, app.refusal) == (True, None)
+        assert "the gateway failed" in events(logged)
+
+    async def test_a_server_that_cancels_the_lifespan(self) -> None:
+        app = App(load(**FREE))
+        lifespan = Lifespan(app, trio.sleep_forever)
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lifespan.run)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                nursery.cancel_scope.cancel()
+        assert (lifespan.types, app.gateway) == (["startup.complete"], None)
+
+
+def test_logging_is_set_up_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, ...]] = []
+    monkeypatch.setattr(logs, "configure", lambda *args: seen.append(args))
+    settings: Settings = load(**FREE, log_format="json", log_level="error")
+    trio.run(Lifespan(App(settings), trio.lowlevel.checkpoint).run)
+    assert seen == [("json", "error")]
+
+
+def test_collector_is_put_back() -> None:
+    before = gc.get_threshold()
+    with calm_collector():
+        assert gc.get_threshold() > before
+        assert gc.get_freeze_count() > 0
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
+
+
+def test_importing_the_application_starts_and_loads_little(tmp_path: Path) -> None:
+    code = (
+        "import sys, threading, gateway.app; assert threading.active_count() == 1;"
+        "heavy = {'pydantic', 'starlette.applications', 'prometheus_client', 'argon2', 'gateway.runtime', 'hypercorn'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert (output.stdout, output.stderr) == ("[]\n", "")

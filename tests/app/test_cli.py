@@ -1,0 +1,215 @@
+"""The command line: what it prints, its statuses, and that no error is a traceback."""
+
+from __future__ import annotations
+
+import os
+import pty
+import runpy
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import gateway
+from gateway import cli, serve
+from gateway.auth import passwords
+from gateway.runtime import StartError
+from gateway.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, and no variables of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("GATEWAY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str, stdin: str | None = None, **variables: str) -> Result:
+    environment = {f"GATEWAY_{name.upper()}": value for name, value in variables.items()}
+    return CliRunner().invoke(cli.main, arguments, input=stdin, env=environment)
+
+
+def refused(result: Result) -> str:
+    """The one sentence of a refusal."""
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr.removeprefix("Error: ").strip()
+
+
+class TestGroup:
+    def test_version(self) -> None:
+        assert run("--version").stdout == f"gateway {gateway.__version__}\n"
+
+    @pytest.mark.parametrize("arguments", [("-h",), ("serve", "-h"), ("check-config", "--help"), ("passwd", "-h")])
+    def test_help(self, arguments: tuple[str, ...]) -> None:
+        result = run(*arguments)
+        assert (result.exit_code, result.stdout[:6]) == (0, "Usage:")
+
+    def test_as_a_module(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.setattr(sys, "argv", ["gateway", "--version"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(Path(gateway.__file__).with_name("__main__.py")), run_name="__main__")
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith("gateway ")
+
+    def test_passwd_loads_no_event_loop(self, tmp_path: Path) -> None:
+        code = (
+            "import sys; from gateway.cli import main\n"
+            "try: main(['passwd', 'users.txt', 'alice'])\n"
+            "finally: print(sorted({'trio', 'pydantic', 'starlette', 'hypercorn'} & set(sys.modules)))"
+        )
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, input="secret\n", capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        assert done.stdout == "added user alice in users.txt\n[]\n"
+
+
+class TestServe:
+    @pytest.mark.parametrize("status", [0, 70])
+    def test_status_is_passed_on(self, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+        seen: list[Settings] = []
+
+        def serve_nothing(settings: Settings) -> int:
+            seen.append(settings)
+            return status
+
+        monkeypatch.setattr(serve, "run", serve_nothing)
+        assert run("serve", max_headers="77").exit_code == status
+        assert seen[0].max_headers == 77
+
+    def test_not_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(_: Settings) -> int:
+            raise StartError("cannot listen on 127.0.0.1:1")
+
+        monkeypatch.setattr(serve, "run", refuse)
+        assert refused(run("serve")) == "cannot listen on 127.0.0.1:1"
+
+    def test_wrong_setting(self) -> None:
+        assert refused(run("serve", tcp="foo")).startswith("tcp (GATEWAY_TCP) is wrong")
+
+
+class TestCheckConfig:
+    def test_what_is_in_force(self, tmp_path: Path) -> None:
+        (tmp_path / "gateway.toml").write_text("max_headers = 20\n")
+        result = run("check-config", admin_token="sesame")
+        assert result.exit_code == 0
+        assert 'tcp = ["127.0.0.1:61613"] ' in result.stdout
+        assert "max_headers = 20 " in result.stdout
+        assert "sesame" not in result.output
+
+    def test_list(self) -> None:
+        result = run("check-config", "--list", tcp="foo")
+        assert (result.exit_code, len(result.stdout.splitlines())) == (0, len(Settings.model_fields))
+
+    def test_wrong_setting(self) -> None:
+        assert refused(run("check-config", max_body="1")).startswith("max_body (GATEWAY_MAX_BODY) is wrong")
+
+    def test_users_file(self, tmp_path: Path) -> None:
+        passwords.write_user(tmp_path / "users.txt", "alice", passwords.hash_passcode("secret"))
+        assert run("check-config", users_file="users.txt").exit_code == 0
+        (tmp_path / "users.txt").write_text("alice:secret\n")
+        sentence = refused(run("check-config", users_file="users.txt"))
+        assert sentence.startswith("users_file (GATEWAY_USERS_FILE) is wrong: line 1 of users.txt")
+        assert "secret" not in sentence
+
+    def test_bind(self, tmp_path: Path) -> None:
+        result = run("check-config", "--bind", tcp="127.0.0.1:0", websocket=f"unix:{tmp_path / 'ws'}", http="[::1]:0")
+        assert (result.exit_code, list(tmp_path.iterdir())) == (0, [])
+
+    @pytest.mark.parametrize("setting", ["tcp", "websocket", "http"])
+    def test_bind_names_what_is_taken(self, setting: str) -> None:
+        free = {"tcp": "127.0.0.1:0", "websocket": "127.0.0.1:0", "http": "127.0.0.1:0"}
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            result = run("check-config", "--bind", **free | {setting: address})
+        assert result.exit_code == 1
+        assert result.stderr.count("\n") == 1
+        assert address in result.stderr
+        assert f"GATEWAY_{setting.upper()}" in result.stderr
+
+    def test_bind_of_the_same_port_twice(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            address = f"127.0.0.1:{found.getsockname()[1]}"
+        result = run("check-config", "--bind", tcp=address, websocket=address, http="127.0.0.1:0")
+        assert (result.exit_code, "GATEWAY_WEBSOCKET" in result.stderr) == (1, True)
+
+
+class TestPasswd:
+    def test_add_and_change(self, tmp_path: Path) -> None:
+        result = run("passwd", "users.txt", "alice", stdin="secret\n")
+        assert (result.exit_code, result.stdout) == (0, "added user alice in users.txt\n")
+        result = run("passwd", "users.txt", "alice", stdin="other")
+        assert (result.exit_code, result.stdout) == (0, "changed user alice in users.txt\n")
+        users = passwords.read_users(tmp_path / "users.txt")
+        assert passwords.verify(users["alice"], "other")
+        assert stat.S_IMODE((tmp_path / "users.txt").stat().st_mode) == 0o600
+
+    def test_one_line_only_and_no_line_end(self, tmp_path: Path) -> None:
+        run("passwd", "users.txt", "alice", stdin=" se cret \r\nmore\n")
+        assert passwords.verify(passwords.read_users(tmp_path / "users.txt")["alice"], " se cret ")
+
+    @pytest.mark.parametrize(
+        ("user", "stdin", "sentence"),
+        [
+            ("a:b", "secret\n", "a user's name holds no colon"),
+            ("", "secret\n", "a user's name is not empty"),
+            ("alice", "", "a passcode has 1 to 1024 octets"),
+            ("alice", "\n", "a passcode has 1 to 1024 octets"),
+            ("alice", "x" * 1025, "a passcode has 1 to 1024 octets"),
+        ],
+    )
+    def test_refusals(self, tmp_path: Path, user: str, stdin: str, sentence: str) -> None:
+        assert refused(run("passwd", "users.txt", user, stdin=stdin)).startswith(sentence)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_damaged_file(self, tmp_path: Path) -> None:
+        (tmp_path / "users.txt").write_text("nonsense\n")
+        assert refused(run("passwd", "users.txt", "alice", stdin="x\n")).startswith("line 1 of ")
+
+    def test_folder_that_does_not_exist(self) -> None:
+        sentence = refused(run("passwd", "nowhere/users.txt", "alice", stdin="x\n"))
+        assert sentence == "nowhere/users.txt cannot be written: No such file or directory"
+
+    def test_a_terminal_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr(cli.click, "prompt", lambda *_, **how: str(how))
+        assert cli._ask_passcode() == "{'hide_input': True, 'confirmation_prompt': 'Passcode again'}"
+
+    @pytest.mark.parametrize("again", ["secret", "secret too"])
+    def test_on_a_terminal_it_asks_twice_and_shows_nothing(self, tmp_path: Path, again: str) -> None:
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "gateway", "passwd", "users.txt", "alice"]
+        process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path, start_new_session=True
+        )
+        os.close(theirs)
+        shown = b""
+        answers = iter([b"secret\n", again.encode() + b"\n", b"secret\n", b"secret\n"])
+        try:
+            while chunk := _read(ours):
+                shown += chunk
+                if chunk.rstrip().endswith(b":"):
+                    os.write(ours, next(answers))
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            process.wait()
+            os.close(ours)
+        assert b"secret" not in shown
+        assert (b"do not match" in shown) is (again != "secret")
+        assert passwords.verify(passwords.read_users(tmp_path / "users.txt")["alice"], "secret")
+
+
+def _read(terminal: int) -> bytes:
+    """What a terminal shows; empty when nobody holds its other end any more."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""

@@ -1,0 +1,204 @@
+"""Authenticators: who is let in, and that slow hashing holds up nobody else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+import trio
+from structlog.typing import EventDict
+
+from gateway import auth
+from gateway.auth import passwords, users
+from gateway.auth.anonymous import Anonymous
+from gateway.auth.users import UsersFile
+from gateway.settings import SettingsError, load
+
+SECRET = passwords.hash_passcode("secret")
+OTHER = passwords.hash_passcode("other")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "users.txt"
+    path.write_text(f"alice:{SECRET}\nbob:{OTHER}\n")
+    return path
+
+
+@pytest.fixture
+def logged() -> Iterator[list[EventDict]]:
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+class Verifications:
+    """Counts, and stands in for, the slow part."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[tuple[str, str]] = []
+        monkeypatch.setattr(passwords, "verify", self._verify)
+
+    def _verify(self, hashed: str, passcode: str) -> bool:
+        self.asked.append((hashed, passcode))
+        return (hashed, passcode) in {(SECRET, "secret"), (OTHER, "other")}
+
+
+class TestUsersFile:
+    @pytest.mark.parametrize(
+        ("login", "passcode", "user"),
+        [
+            ("alice", "secret", "alice"),
+            ("bob", "other", "bob"),
+            ("alice", "other", None),
+            ("alice", "", None),
+            ("Alice", "secret", None),
+            ("", "secret", None),
+            ("carol", "secret", None),
+            ("alice", None, None),
+            (None, "secret", None),
+            (None, None, None),
+            ("alice", "\ud800", None),
+        ],
+    )
+    async def test_who_is_let_in(self, path: Path, login: str | None, passcode: str | None, user: str | None) -> None:
+        assert await UsersFile(path).authenticate(login, passcode) == user
+
+    async def test_what_is_too_long_is_not_hashed(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        verifications = Verifications(monkeypatch)
+        assert await UsersFile(path).authenticate("alice", "x" * 1025) is None
+        assert await UsersFile(path).authenticate("x" * 1025, "secret") is None
+        assert verifications.asked == []
+
+    async def test_an_unknown_user_costs_a_verification_too(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        verifications = Verifications(monkeypatch)
+        # The passcode of the hash that is taken instead: right, and still no entrance.
+        assert await UsersFile(path).authenticate("carol", "secret") is None
+        assert verifications.asked == [(SECRET, "secret")]
+
+    async def test_nobody_in_the_file(self, path: Path) -> None:
+        write(path, "# nobody\n")
+        assert await UsersFile(path).authenticate("alice", "secret") is None
+
+    async def test_who_comes_back_is_known(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        verifications = Verifications(monkeypatch)
+        authenticator = UsersFile(path)
+        for _ in range(3):
+            assert await authenticator.authenticate("alice", "secret") == "alice"
+        assert len(verifications.asked) == 1
+        assert await authenticator.authenticate("alice", "other") is None
+        assert await authenticator.authenticate("alic", "esecret") is None
+        assert len(verifications.asked) == 3
+
+    async def test_memory_of_the_known_is_bounded(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(users, "MAX_REMEMBERED", 1)
+        verifications = Verifications(monkeypatch)
+        authenticator = UsersFile(path)
+        for login, passcode in [("alice", "secret"), ("bob", "other"), ("alice", "secret")]:
+            assert await authenticator.authenticate(login, passcode) == login
+        assert len(verifications.asked) == 3
+
+    async def test_two_verifications_at_a_time(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        running, most = 0, 0
+        both = trio.Event()
+
+        def verify(hashed: str, passcode: str) -> bool:
+            return bool(trio.from_thread.run(wait, passcode))
+
+        async def wait(passcode: str) -> bool:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            if running == 2:
+                both.set()
+            await both.wait()
+            running -= 1
+            return True
+
+        monkeypatch.setattr(passwords, "verify", verify)
+        authenticator = UsersFile(path)
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                for number in range(6):
+                    nursery.start_soon(authenticator.authenticate, "alice", f"guess {number}")
+        assert most == 2
+
+    async def test_who_hangs_up_does_not_wait_for_the_hash(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        begun, release = trio.Event(), trio.Event()
+
+        def verify(hashed: str, passcode: str) -> bool:
+            trio.from_thread.run_sync(begun.set)
+            trio.from_thread.run(release.wait)
+            return True
+
+        monkeypatch.setattr(passwords, "verify", verify)
+        authenticator = UsersFile(path)
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(authenticator.authenticate, "alice", "secret")
+                await begun.wait()
+                nursery.cancel_scope.cancel()
+            assert authenticator._limiter.borrowed_tokens == 1, "the thread still hashes"
+            release.set()
+            for waiting in ("one", "two"):
+                await authenticator._limiter.acquire_on_behalf_of(waiting)
+
+
+class TestChangesOfTheFile:
+    async def test_read_again(self, path: Path, logged: list[EventDict]) -> None:
+        authenticator = UsersFile(path)
+        assert await authenticator.authenticate("alice", "secret") == "alice"
+        passwords.write_user(path, "alice", OTHER)
+        passwords.write_user(path, "carol", SECRET)
+        assert await authenticator.authenticate("alice", "secret") is None, "not even from memory"
+        assert await authenticator.authenticate("alice", "other") == "alice"
+        assert await authenticator.authenticate("carol", "secret") == "carol"
+        assert [(line["event"], line["users"]) for line in logged] == [("users file read again", 3)]
+
+    @pytest.mark.parametrize("damage", ["nonsense\n", None], ids=["damaged", "removed"])
+    async def test_the_last_good_one_stays(self, path: Path, damage: str | None, logged: list[EventDict]) -> None:
+        authenticator = UsersFile(path)
+        if damage is None:
+            os.unlink(path)
+        else:
+            write(path, damage)
+        for _ in range(2):
+            assert await authenticator.authenticate("alice", "secret") == "alice"
+        assert [line["log_level"] for line in logged] == ["error"], "said once"
+        assert str(path) in logged[0]["reason"]
+        write(path, f"dave:{SECRET}\n")
+        os.utime(path, ns=(1, 1))
+        assert await authenticator.authenticate("dave", "secret") == "dave"
+
+    async def test_nothing_logged_holds_a_passcode(self, path: Path, logged: list[EventDict]) -> None:
+        authenticator = UsersFile(path)
+        await authenticator.authenticate("alice", "secret")
+        write(path, "alice:secret\n")
+        await authenticator.authenticate("alice", "secret")
+        assert logged
+        assert "secret" not in str(logged)
+
+
+class TestChoice:
+    async def test_no_users_file(self) -> None:
+        authenticator = auth.for_settings(load(users_file=None))
+        assert isinstance(authenticator, Anonymous)
+        assert await authenticator.authenticate(None, None) == "anonymous"
+        assert await authenticator.authenticate("", "x") == "anonymous"
+        assert await authenticator.authenticate("alice", None) == "alice"
+
+    async def test_users_file(self, path: Path) -> None:
+        authenticator = auth.for_settings(load(users_file=path))
+        assert isinstance(authenticator, UsersFile)
+        assert await authenticator.authenticate("alice", "secret") == "alice"
+
+    async def test_a_damaged_users_file_is_a_wrong_setting(self, path: Path) -> None:
+        write(path, "alice:secret\n")
+        with pytest.raises(SettingsError, match=r"^users_file \(GATEWAY_USERS_FILE\) is wrong: line 1 of .* argon2"):
+            auth.for_settings(load(users_file=path))

@@ -1,0 +1,153 @@
+"""Logs: the form of a line, in JSON and for people."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from gateway.observe import logs
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    """Logging is the whole process's: put it back."""
+    before = structlog.get_config()
+    handlers = {name: logging.getLogger(name).handlers for name in logs.FOREIGN}
+    yield
+    structlog.contextvars.clear_contextvars()
+    structlog.configure(**before)
+    for name, old in handlers.items():
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = old, True
+        logger.setLevel(logging.NOTSET)
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+class TestJson:
+    def test_one_object_a_line_with_time_level_and_event_first(self) -> None:
+        stream = io.StringIO()
+        logs.configure("json", stream=stream)
+        structlog.get_logger().info("session failed", reason="line one\nline two", octets=7)
+        assert stream.getvalue().count("\n") == 1
+        line = lines(stream)[0]
+        assert list(line) == ["timestamp", "level", "event", "reason", "octets"]
+        assert line["timestamp"].endswith("Z")
+        assert (line["level"], line["event"], line["reason"]) == ("info", "session failed", "line one\nline two")
+
+    def test_what_json_does_not_know_is_written_as_text(self) -> None:
+        stream = io.StringIO()
+        logs.configure("json", stream=stream)
+        structlog.get_logger().info("x", value={1}, octets=b"\xff")
+        assert (lines(stream)[0]["value"], lines(stream)[0]["octets"]) == ("{1}", "b'\\xff'")
+
+    def test_exceptions(self) -> None:
+        stream = io.StringIO()
+        logs.configure("json", stream=stream)
+        try:
+            raise ZeroDivisionError("why")
+        except ZeroDivisionError:
+            structlog.get_logger().exception("failed")
+        assert "ZeroDivisionError: why" in lines(stream)[0]["exception"]
+
+    def test_bound_session_ids(self) -> None:
+        stream = io.StringIO()
+        logs.configure("json", stream=stream)
+        with structlog.contextvars.bound_contextvars(session="abc"):
+            structlog.get_logger().info("one")
+        structlog.get_logger().info("two")
+        assert [line.get("session") for line in lines(stream)] == ["abc", None]
+
+    @pytest.mark.parametrize("key", sorted(logs.SECRETS))
+    def test_secrets_are_hidden(self, key: str) -> None:
+        stream = io.StringIO()
+        logs.configure("json", stream=stream)
+        structlog.get_logger().info("login", **{key: "sesame"}, login="alice")
+        assert "sesame" not in stream.getvalue()
+        assert lines(stream)[0][key] == "(hidden)"
+
+
+class TestForm:
+    def test_auto_is_json_unless_on_a_terminal(self) -> None:
+        for stream, human in ((io.StringIO(), False), (Terminal(), True)):
+            logs.configure("auto", stream=stream)
+            structlog.get_logger().info("hello", who="you")
+            assert ("\x1b[" in stream.getvalue()) is human
+            assert stream.getvalue().startswith("{") is not human
+
+    def test_human(self) -> None:
+        stream = io.StringIO()
+        logs.configure("human", stream=stream)
+        structlog.get_logger().info("hello", who="you")
+        assert "hello" in stream.getvalue()
+        assert "who=you" in stream.getvalue()
+        assert "\x1b[" not in stream.getvalue(), "no colours into a file"
+
+    def test_human_exceptions_are_plain_tracebacks(self) -> None:
+        stream = io.StringIO()
+        logs.configure("human", stream=stream)
+        try:
+            raise ZeroDivisionError("why")
+        except ZeroDivisionError:
+            structlog.get_logger().exception("failed")
+        assert stream.getvalue().rstrip().endswith("ZeroDivisionError: why")
+
+    def test_standard_error_by_default(self, capsys: pytest.CaptureFixture[str]) -> None:
+        logs.configure()
+        structlog.get_logger().info("hello")
+        output = capsys.readouterr()
+        assert (output.out, json.loads(output.err)["event"]) == ("", "hello")
+
+
+class TestLevel:
+    @pytest.mark.parametrize(
+        ("level", "written"),
+        [("debug", "debug info warning error"), ("info", "info warning error"), ("error", "error")],
+    )
+    def test_least_level(self, level: str, written: str) -> None:
+        stream = io.StringIO()
+        logs.configure("json", level, stream=stream)
+        log = structlog.get_logger()
+        for name in ("debug", "info", "warning", "error"):
+            getattr(log, name)(name)
+        assert [line["event"] for line in lines(stream)] == written.split()
+
+    def test_loggers_made_before_follow(self) -> None:
+        log = structlog.get_logger()
+        first, second = io.StringIO(), io.StringIO()
+        logs.configure("json", stream=first)
+        log.info("one")
+        logs.configure("json", stream=second)
+        log.info("two")
+        assert ([line["event"] for line in lines(first)], lines(second)[0]["event"]) == (["one"], "two")
+
+
+class TestLibraries:
+    @pytest.mark.parametrize("name", logs.FOREIGN)
+    def test_same_form(self, name: str) -> None:
+        stream = io.StringIO()
+        logs.configure("json", stream=stream)
+        logging.getLogger(name).warning("half %s", "closed")
+        assert [(line["level"], line["event"]) for line in lines(stream)] == [("warning", "half closed")]
+
+    @pytest.mark.parametrize(("level", "count"), [("debug", 1), ("info", 0), ("error", 0)])
+    def test_their_info_is_our_debug(self, level: str, count: int) -> None:
+        stream = io.StringIO()
+        logs.configure("json", level, stream=stream)
+        logging.getLogger("trio-websocket").info("accepted")
+        assert len(lines(stream)) == count

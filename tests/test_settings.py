@@ -1,0 +1,238 @@
+"""Settings: where they come from, which are refused, and in which words."""
+
+from __future__ import annotations
+
+import os
+import runpy
+from pathlib import Path
+
+import pytest
+
+from gateway import settings_reference
+from gateway.settings import Address, Settings, SettingsError, config_file, load
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, and no variables of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("GATEWAY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+class TestAddress:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("127.0.0.1:61613", Address("127.0.0.1", 61613)),
+            ("localhost:1", Address("localhost", 1)),
+            (":61613", Address("127.0.0.1", 61613)),
+            ("[::1]:0", Address("::1", 0)),
+            ("::1:61613", Address("::1", 61613)),
+            ("unix:/run/gateway/stomp.sock", Address("", 0, "/run/gateway/stomp.sock")),
+        ],
+    )
+    def test_three_forms(self, text: str, expected: Address) -> None:
+        assert Address.parse(text) == expected
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("", "foo", "foo:", "foo:bar", "foo:-1", "foo:65536", "foo:٣", "foo:" + "9" * 5000),
+            *("[::1:1", "a:b:1", "a/b:1", "http://x:80", "u@h:1"),
+        ],
+    )
+    def test_nonsense(self, text: str) -> None:
+        with pytest.raises(ValueError, match="is not an address; write host:port"):
+            Address.parse(text)
+
+    def test_unix_without_path(self) -> None:
+        with pytest.raises(ValueError, match="needs a path"):
+            Address.parse("unix:")
+
+    @pytest.mark.parametrize("text", ["127.0.0.1:61613", "[::1]:61613", "unix:/x", "example.org:80"])
+    def test_text_is_what_was_parsed(self, text: str) -> None:
+        assert str(Address.parse(text)) == text
+
+    @pytest.mark.parametrize(
+        ("text", "loopback"),
+        [
+            ("127.0.0.1:1", True),
+            ("127.8.9.10:1", True),
+            ("[::1]:1", True),
+            ("localhost:1", True),
+            ("unix:/x", True),
+            ("0.0.0.0:1", False),
+            ("[::]:1", False),
+            ("192.0.2.1:1", False),
+            ("example.org:1", False),
+        ],
+    )
+    def test_loopback(self, text: str, loopback: bool) -> None:
+        assert Address.parse(text).is_loopback is loopback
+
+
+class TestSources:
+    def test_defaults(self) -> None:
+        settings = load()
+        assert settings.tcp == ["127.0.0.1:61613"]
+        assert settings.exposed == []
+
+    def test_variable_beats_file_beats_default(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "gateway.toml").write_text("max_body = 2048\nmax_headers = 20\n")
+        monkeypatch.setenv("GATEWAY_MAX_BODY", "4096")
+        settings = load()
+        assert (settings.max_body, settings.max_headers) == (4096, 20)
+
+    def test_arguments_beat_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_MAX_BODY", "4096")
+        assert load(max_body=8192).max_body == 8192
+
+    def test_lists(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "gateway.toml").write_text('websocket = ["127.0.0.1:1", "[::1]:1"]\n')
+        monkeypatch.setenv("GATEWAY_TCP", " 127.0.0.1:2 , unix:/x ,")
+        settings = load()
+        assert settings.websocket == ["127.0.0.1:1", "[::1]:1"]
+        assert settings.tcp == ["127.0.0.1:2", "unix:/x"]
+
+    def test_an_empty_variable_closes_a_listener(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_WEBSOCKET", "")
+        assert load().websocket == []
+
+    def test_named_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        other = tmp_path / "other.toml"
+        other.write_text("max_headers = 11\n")
+        monkeypatch.setenv("GATEWAY_CONFIG", str(other))
+        assert config_file() == other
+        assert load().max_headers == 11
+
+    def test_variables_of_kubernetes_are_not_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_STOMP", "PORT", "PORT_61613_TCP_ADDR"):
+            monkeypatch.setenv(f"GATEWAY_{name}", "tcp://192.0.2.1:1")
+        assert load().tcp == ["127.0.0.1:61613"]
+
+    def test_empty_users_file_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_USERS_FILE", "")
+        assert load().users_file is None
+
+
+WRONG = [
+    ("TCP", "foo", "tcp (GATEWAY_TCP) is wrong: 'foo' is not an address; write host:port, [::1]:port or unix:/path"),
+    ("HTTP", "127.0.0.1:99999", "http (GATEWAY_HTTP) is wrong: '127.0.0.1:99999' is not an address"),
+    ("WEBSOCKET", "unix:", "websocket (GATEWAY_WEBSOCKET) is wrong: 'unix:' needs a path"),
+    ("WEBSOCKET_PATH", "ws", "websocket_path (GATEWAY_WEBSOCKET_PATH) is wrong: a path starts with /"),
+    ("WEBSOCKET_PATH", "/ws?x", "websocket_path (GATEWAY_WEBSOCKET_PATH) is wrong: a path has no query"),
+    ("ALLOWED_ORIGINS", "example.org", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'example.org' is not"),
+    ("ALLOWED_ORIGINS", "https://a/b", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'https://a/b' is not"),
+    ("SERVER_NAME", "my server", "server_name (GATEWAY_SERVER_NAME) is wrong: string should match pattern"),
+    ("CONNECT_TIMEOUT", "0", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: input should be greater than 0"),
+    ("CONNECT_TIMEOUT", "nan", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: "),
+    ("CONNECT_TIMEOUT", "inf", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: "),
+    ("MAX_BODY", "-1", "max_body (GATEWAY_MAX_BODY) is wrong: input should be greater than or equal to 1024, not '-1'"),
+    ("MAX_BODY", "1 MiB", "max_body (GATEWAY_MAX_BODY) is wrong: input should be a valid integer"),
+    ("MAX_BODY", "1073741824", "settings do not fit together: max_body must be at most a quarter of memory_limit"),
+    ("MAX_HEADER_LINE", "300", "settings do not fit together: max_connect_header_line must not be larger than"),
+    ("HEARTBEAT_MARGIN", "1", "heartbeat_margin (GATEWAY_HEARTBEAT_MARGIN) is wrong: input should be greater"),
+    ("LOG_FORMAT", "xml", "log_format (GATEWAY_LOG_FORMAT) is wrong: string should match pattern"),
+    ("TCPP", "127.0.0.1:1", "there is no setting GATEWAY_TCPP; `gateway check-config --list` names them all"),
+    ("CONFIG", "/nowhere.toml", "GATEWAY_CONFIG names /nowhere.toml, and there is no such file"),
+    ("TCP", "0.0.0.0:61613", "0.0.0.0:61613 can be reached from other machines, so users_file must be set"),
+]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(("name", "value", "sentence"), WRONG, ids=[f"{row[0]}={row[1]}" for row in WRONG])
+    def test_one_sentence_names_the_setting(
+        self, monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
+    ) -> None:
+        monkeypatch.setenv(f"GATEWAY_{name}", value)
+        with pytest.raises(SettingsError) as refusal:
+            load()
+        assert str(refusal.value).startswith(sentence)
+        assert "\n" not in str(refusal.value)
+
+    @pytest.mark.parametrize(
+        ("text", "sentence"),
+        [
+            ("tcpp = 1", "there is no setting 'tcpp' (in gateway.toml)"),
+            ("tcp = ", "gateway.toml cannot be read: Invalid value"),
+            ("tcp = 61613", "tcp (GATEWAY_TCP) is wrong: input should be a valid list, not 61613"),
+            ("[tcp]\nport = 1", "tcp (GATEWAY_TCP) is wrong: input should be a valid list"),
+            ("max_body = true", "max_body (GATEWAY_MAX_BODY) is wrong: input should be greater"),
+        ],
+    )
+    def test_file(self, tmp_path: Path, text: str, sentence: str) -> None:
+        (tmp_path / "gateway.toml").write_text(text)
+        with pytest.raises(SettingsError) as refusal:
+            load()
+        assert str(refusal.value).startswith(sentence)
+
+    def test_file_that_is_no_text(self, tmp_path: Path) -> None:
+        (tmp_path / "gateway.toml").write_bytes(b"\xff\xfe")
+        with pytest.raises(SettingsError, match=r"^gateway.toml cannot be read: "):
+            load()
+
+    def test_a_wrong_token_is_not_repeated(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "open sesame")
+        with pytest.raises(SettingsError, match=r"admin_token .* printable ASCII") as refusal:
+            load()
+        assert "sesame" not in str(refusal.value)
+
+    def test_the_token_is_in_no_repr(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "sesame")
+        assert "sesame" not in repr(load())
+
+    def test_exposed_listeners_with_users(self) -> None:
+        settings = load(tcp="0.0.0.0:0", users_file="users.txt")
+        assert [str(address) for address in settings.exposed] == ["0.0.0.0:0"]
+
+    def test_origins(self) -> None:
+        wanted = ["*", "https://example.org", "http://[::1]:8000", "capacitor://localhost"]
+        assert load(allowed_origins=wanted).allowed_origins == wanted
+
+
+class TestReference:
+    def test_committed_page_is_up_to_date(self) -> None:
+        assert (ROOT / "docs" / "settings.md").read_text() == settings_reference.page(), "run `make docs`"
+
+    def test_run_as_a_module_it_prints_the_page(self, capsys: pytest.CaptureFixture[str]) -> None:
+        runpy.run_path(settings_reference.__file__, run_name="__main__")
+        assert capsys.readouterr().out == settings_reference.page()
+
+    def test_every_setting_has_a_reason(self) -> None:
+        for name, field in Settings.model_fields.items():
+            assert field.description, name
+            assert field.description.endswith("."), name
+            assert f"| `{name}`<br>" in settings_reference.page()
+
+    def test_the_page_is_a_table_of_four_columns(self) -> None:
+        rows = [line for line in settings_reference.page().splitlines() if line.startswith("|")]
+        assert {line.replace("\\|", "").count("|") for line in rows} == {5}
+
+    def test_every_secret_is_a_setting(self) -> None:
+        assert set(Settings.model_fields) >= settings_reference.SECRETS
+
+    def test_listed(self) -> None:
+        lines = list(settings_reference.listed())
+        assert len(lines) == len(Settings.model_fields)
+        assert lines[0].split(maxsplit=2) == ["tcp", "GATEWAY_TCP", '["127.0.0.1:61613"]']
+
+    def test_in_force_with_sources_and_without_secrets(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "gateway.toml").write_text("max_headers = 11\n")
+        monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "sesame")
+        lines = {line.split(" = ")[0]: line for line in settings_reference.in_force(load())}
+        assert lines["max_headers"].endswith("# file")
+        assert lines["max_body"].endswith("# default")
+        assert lines["admin_token"].startswith('admin_token = "(hidden)"')
+        assert lines["admin_token"].endswith("# GATEWAY_ADMIN_TOKEN")
+        assert lines["# users_file"].startswith("# users_file = null")
+
+    def test_what_is_in_force_can_be_read_back(self, tmp_path: Path) -> None:
+        before = load(max_headers=17, tcp=["[::1]:0"])
+        (tmp_path / "gateway.toml").write_text("\n".join(settings_reference.in_force(before)))
+        assert load().model_dump() == before.model_dump()
