@@ -104,7 +104,9 @@ class Broker:
         if self.pressed:
             self.check_memory()
         if destination not in self.destinations:
-            self._check_destinations(canonical(destination))
+            name = canonical(destination)
+            if not is_topic(name):  # a topic that nobody subscribed comes not into being
+                self._check_destinations(name)
         self.route(frame, destination)
 
     def route(self, frame: Frame, destination: str) -> None:
@@ -151,7 +153,7 @@ class Broker:
 
     def forget_if_idle(self, target: Queue | Topic) -> None:
         """Drop a destination that nobody subscribes and where nothing waits."""
-        if not target.subscriptions and not (isinstance(target, Queue) and target.waiting):
+        if not target.subscriptions and not (isinstance(target, Queue) and (target.waiting or target.private)):
             self.destinations.pop(target.name, None)
 
     # pressure

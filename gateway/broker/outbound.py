@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .message import Message
     from .ports import Carrier
+    from .queue import Queue
     from .session import Session
     from .subscription import Subscription
 
@@ -66,7 +67,7 @@ class Outbound:
         self.limit = limit
         self.high = limit * 3 // 4
         self.window = limit // 8
-        self.unsent: list[tuple[Subscription, Message]] = []
+        self.unsent: list[tuple[Queue, Message]] = []
         self.starved: list[Subscription] = []
         self.excused = False
         self.closed = False

@@ -24,5 +24,8 @@ class Carrier(Protocol):
         ...
 
     def end(self, error: ProtocolError) -> None:
-        """End the connection from outside its own reader: an operator, a shutdown.  Returns at once."""
+        """End the connection from outside its own reader: an operator, a shutdown, a full outbox.
+
+        Returns at once and changes nothing in the broker yet, for it is called from within its loops.
+        """
         ...

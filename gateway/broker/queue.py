@@ -5,7 +5,7 @@ have no room leaves the rotation and comes back by himself (`Subscription.offer`
 cost a publisher nothing.
 
     accept -> (a consumer with room) -> deliver -> ledger -> acknowledge
-       '----> waiting ------^                        '-----> give_back: to the front of waiting, in the old order
+       '----> waiting ------^                        '-----> take_back: to the front of waiting, in the old order
 
 What holds at each moment between two calls: if messages wait, no consumer in the rotation has room.
 """
@@ -129,7 +129,7 @@ class Queue:
             self._broker.counters.rejected += 1
             delivery.message.avoid = subscription
             messages.append(delivery.message)
-        self._take_back(messages, gone=subscription.ended)
+        self.take_back(messages)
         subscription.offer()
 
     def _settle(self, deliveries: Iterable[Delivery]) -> Subscription:
@@ -139,53 +139,51 @@ class Queue:
             del subscription.ledger[delivery.handle]
         return subscription
 
-    def leave(self, subscription: Subscription, unsent: Iterable[Message] = ()) -> None:
-        """A consumer goes; what it did not settle, and what was never sent to it, comes back in the old order.
+    def drop(self, subscription: Subscription) -> list[Message]:
+        """A consumer goes.
 
-        Deliveries that an open transaction holds stay with the transaction.
+        Returns:
+            What it did not settle, for `take_back`, once all that go together have gone.  Deliveries that an open
+            transaction holds are not among it; they stay with the transaction.
         """
         del self.subscriptions[subscription]
         if subscription.listed:
             self._rotation.remove(subscription)
             subscription.listed = False
         subscription.ended = True
-        messages = []
-        for delivery in list((subscription.ledger or {}).values()):
-            if delivery.transaction is None:
-                assert subscription.ledger is not None
-                del subscription.ledger[delivery.handle]
-                messages.append(delivery.message)
-        for message in unsent:
-            message.attempts -= 1
-            self._broker.keep(message.size)
-            messages.append(message)
-        self._take_back(messages, gone=True)
+        ledger = subscription.ledger
+        if not ledger:
+            return []
+        free = [delivery for delivery in ledger.values() if delivery.transaction is None]
+        for delivery in free:
+            del ledger[delivery.handle]
+        return [delivery.message for delivery in free]
 
-    def take_back(self, delivery: Delivery) -> None:
-        """A delivery comes back that a transaction held for a subscription that is gone."""
-        self._settle([delivery])
-        self._take_back([delivery.message], gone=True)
-
-    def _take_back(self, messages: list[Message], *, gone: bool) -> None:
-        """Messages come back; a private queue whose subscription is gone has nobody left to give them to."""
-        if self.private and gone:
-            for message in [*messages, *self.waiting]:
-                self._broker.release(message.size)
-            self._broker.waiting -= len(self.waiting)
-            self.waiting.clear()
+    def take_back(self, messages: list[Message]) -> None:
+        """Messages come back, to the front, in order of arrival; a queue forgotten meanwhile returns with them."""
+        if self.private and not self.subscriptions:
+            self._discard(messages)
             return
-        self._give_back(messages)
-        self._dispatch()
-        self._broker.forget_if_idle(self)
+        home = self if self.private else self._broker.destinations.setdefault(self.name, self)
+        assert isinstance(home, Queue)  # names of queues and topics differ
+        home._insert(messages)
+        home._dispatch()
+        self._broker.forget_if_idle(home)
 
-    def _give_back(self, messages: list[Message]) -> None:
-        """Put messages to the front, in order of arrival among those that are there."""
+    def _discard(self, messages: list[Message]) -> None:
+        """A private queue whose subscription is gone has nobody left to give anything to."""
+        for message in [*messages, *self.waiting]:
+            self._broker.release(message.size)
+        self._broker.waiting -= len(self.waiting)
+        self.waiting.clear()
+
+    def _insert(self, messages: list[Message]) -> None:
         if not messages:
             return
         messages.sort(key=_number)
         self.octets += sum([message.size for message in messages])
-        waiting = self.waiting
         self._broker.waiting += len(messages)
+        waiting = self.waiting
         last = messages[-1].number
         # Only those returned before can be older than these; all else in front is younger.
         older: list[Message] = []

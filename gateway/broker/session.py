@@ -10,7 +10,7 @@ A RECEIPT goes out when the frame was carried out without error (RCP-03); inside
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from gateway.codec import V10, V11, V12, VERSIONS, Frame, ProtocolError, Version, encoder
@@ -25,6 +25,7 @@ from .transactions import Transaction
 if TYPE_CHECKING:
     from .broker import Broker
     from .ports import Carrier
+    from .queue import Queue
 
 _MODES = {mode.value: mode for mode in AckMode}
 
@@ -109,6 +110,7 @@ class Session:
     def fail(self, error: ProtocolError, frame: Frame | None = None) -> None:
         """Put the ERROR frame into the outbox (ERR-01 to ERR-03).  The connection must end behind it."""
         self.broker.counters.errors += 1
+        self._depart()  # nothing goes out behind the ERROR (ERR-05)
         self.outbound.append(error_frame(error, frame, self.version))
 
     def end(self, error: ProtocolError) -> None:
@@ -117,18 +119,31 @@ class Session:
 
     def close(self) -> None:
         """The connection is gone: open transactions are aborted, unacknowledged messages given back."""
-        outbound = self.outbound
-        unsent: dict[Subscription, list[Message]] = {}
-        for subscription, message in outbound.unsent:
-            unsent.setdefault(subscription, []).append(message)
-        outbound.close()
-        for transaction in list(self.transactions.values()):
-            self._abort(transaction)
-        self.transactions.clear()
-        for subscription in list(self.subscriptions.values()):
-            self._leave(subscription, unsent.get(subscription, ()))
-        self.subscriptions.clear()
+        unsent = self.outbound.unsent
+        self.outbound.close()
+        for _, message in unsent:
+            message.attempts -= 1
+            self.broker.keep(message.size)
+        self._depart(unsent)
         self.broker.forget_session(self)
+
+    def _depart(self, unsent: Iterable[tuple[Queue, Message]] = ()) -> None:
+        """Leave the broker: abort transactions, end subscriptions, give back what was not settled.
+
+        Everything is collected before any queue takes back, so that no queue dispatches one half before the other.
+        """
+        returned: dict[Queue, list[Message]] = {}
+        for queue, message in unsent:
+            returned.setdefault(queue, []).append(message)
+        for transaction in self.transactions.values():
+            self._abort(transaction, returned)
+        self.transactions.clear()
+        for subscription in self.subscriptions.values():
+            self._leave(subscription, returned)
+        self.subscriptions.clear()
+        self._acknowledging.clear()
+        for queue, messages in returned.items():
+            queue.take_back(messages)
 
     # SEND
 
@@ -172,7 +187,8 @@ class Session:
         name: str | tuple[str] = (destination,) if subscription_id is None else subscription_id
         if name in self.subscriptions:
             raise NotAllowed(
-                "subscription id in use", f"this connection already has a subscription {str(name)[:80]!r}"
+                "subscription id in use",
+                f"this connection already has a subscription {(subscription_id or destination)[:80]!r}",
             )
         limit = self.broker.quotas.max_subscriptions
         if len(self.subscriptions) >= limit:
@@ -190,8 +206,12 @@ class Session:
         return ", client-individual" if self.version.nack else ""
 
     def _on_unsubscribe(self, frame: Frame) -> None:
-        name = self._subscription_named(frame)
-        self._leave(self.subscriptions.pop(name))
+        subscription = self.subscriptions.pop(self._subscription_named(frame))
+        self._acknowledging.pop(subscription.key, None)
+        returned: dict[Queue, list[Message]] = {}
+        self._leave(subscription, returned)
+        for queue, messages in returned.items():
+            queue.take_back(messages)
 
     def _subscription_named(self, frame: Frame) -> str | tuple[str]:
         """The key of the subscription that an UNSUBSCRIBE means: by id, in 1.0 also by destination."""
@@ -202,22 +222,24 @@ class Session:
         if self.version.subscription_id or destination is None:
             if subscription_id is None:
                 raise HeaderMissing("UNSUBSCRIBE", "id")
-        elif (destination,) in self.subscriptions:
-            return (destination,)
-        else:
+        elif subscription_id is None:
+            if (destination,) in self.subscriptions:
+                return (destination,)
             for name, subscription in self.subscriptions.items():
-                if subscription_id is None and subscription.destination == destination:
+                if subscription.destination == destination:
                     return name
         shown = destination if subscription_id is None else subscription_id
         raise NotAllowed("unknown subscription", f"this connection has no subscription {str(shown)[:80]!r}")
 
-    def _leave(self, subscription: Subscription, unsent: list[Message] | tuple[()] = ()) -> None:
-        self._acknowledging.pop(subscription.key, None)
+    def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]]) -> None:
+        """End a subscription; what its queue must take back goes into `returned`."""
         self.broker.subscriptions -= 1
         if subscription.topic is not None:
             subscription.topic.leave(subscription)
-        elif subscription.queue is not None:
-            subscription.queue.leave(subscription, unsent)
+        else:
+            queue = subscription.queue
+            assert queue is not None  # no topic, so a queue
+            returned.setdefault(queue, []).extend(queue.drop(subscription))
 
     # ACK, NACK
 
@@ -266,10 +288,13 @@ class Session:
             if subscription_id is None:
                 raise HeaderMissing(frame.command, "subscription")
             return self.subscriptions.get(subscription_id), message_id
-        for subscription in self.subscriptions.values():
-            if subscription.ledger and message_id in subscription.ledger:
-                return subscription, message_id
-        return None, message_id
+        return self._subscription_with(message_id), message_id
+
+    def _subscription_with(self, message_id: str) -> Subscription | None:
+        """Who has that message outstanding; of several (one topic twice), one that no transaction holds."""
+        holding = [each for each in self.subscriptions.values() if each.ledger and message_id in each.ledger]
+        free = [each for each in holding if each.ledger and each.ledger[message_id].transaction is None]
+        return next(iter(free or holding), None)
 
     # BEGIN, COMMIT, ABORT
 
@@ -312,14 +337,21 @@ class Session:
     def _on_abort(self, frame: Frame) -> None:
         transaction = self._transaction(frame)
         del self.transactions[frame.headers["transaction"]]
-        self._abort(transaction)
+        returned: dict[Queue, list[Message]] = {}
+        self._abort(transaction, returned)
+        for queue, messages in returned.items():
+            queue.take_back(messages)
 
-    def _abort(self, transaction: Transaction) -> None:
+    def _abort(self, transaction: Transaction, returned: dict[Queue, list[Message]]) -> None:
+        """Undo a transaction; what it held for subscriptions that are gone goes into `returned`."""
         self.broker.release(transaction.octets)
         for delivery in transaction.let_go():
-            queue = delivery.subscription.queue
-            if delivery.subscription.ended and queue is not None:
-                queue.take_back(delivery)
+            subscription = delivery.subscription
+            if subscription.ended:
+                assert subscription.ledger is not None
+                assert subscription.queue is not None
+                del subscription.ledger[delivery.handle]
+                returned.setdefault(subscription.queue, []).append(delivery.message)
 
     # the rest
 

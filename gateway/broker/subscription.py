@@ -10,6 +10,7 @@ start.  Its keys are what the client's ACK will name: in 1.2 the value of the `a
 from __future__ import annotations
 
 from enum import Enum
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gateway.codec import encoder
@@ -96,7 +97,8 @@ class Subscription:
         """Put a message of the queue into the outbox."""
         prefix = self.prefix
         if self.ledger is None:
-            self.outbound.unsent.append((self, message))
+            assert self.queue is not None  # it is the queue that calls
+            self.outbound.unsent.append((self.queue, message))
         elif self.version.ack_id:
             self._count += 1
             handle = f"{self.key}-{self._count}"
@@ -117,10 +119,5 @@ class Subscription:
         """
         if self.mode is AckMode.INDIVIDUAL or self.ledger is None:
             return [delivery]
-        found = []
-        for earlier in self.ledger.values():
-            if earlier.transaction is None:
-                found.append(earlier)
-            if earlier is delivery:
-                break
-        return found
+        earlier = takewhile(lambda each: each is not delivery, self.ledger.values())
+        return [*(each for each in earlier if each.transaction is None), delivery]

@@ -62,7 +62,7 @@ class Topic:
 
     def _accept_privately(self, subscription: Subscription, message: Message) -> None:
         queue = subscription.queue
-        assert queue is not None  # given at join, taken at leave
+        assert queue is not None  # given at join
         queue.accept(Message(message.number, message.head, message.body))
         if queue.octets > subscription.outbound.limit:
             subscription.session.end(
@@ -89,6 +89,7 @@ class Topic:
             del self._auto[subscription.version.index][subscription]
         else:
             del self._acknowledging[subscription]
-            assert subscription.queue is not None
-            subscription.queue.leave(subscription)
+            queue = subscription.queue
+            assert queue is not None  # given at join
+            queue.take_back(queue.drop(subscription))
         self._broker.forget_if_idle(self)

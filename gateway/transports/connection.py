@@ -66,6 +66,7 @@ class Connection:
     __slots__ = (
         "_closing",
         "_decoder",
+        "_ending",
         "_failure",
         "_farewell_frame",
         "_held",
@@ -88,7 +89,8 @@ class Connection:
         self._link = link
         self._decoder = Decoder(hub.options.connect_limits)
         self._nursery: trio.Nursery | None = None
-        self._failure: ProtocolError | None = None
+        self._ending: ProtocolError | None = None  # somebody else's wish
+        self._failure: ProtocolError | None = None  # why it ends, as the client is told
         self._closing = False
         self._held = 0
         self._farewell_frame: Buffers = []  # the ERROR of a connection that has no session
@@ -108,6 +110,8 @@ class Connection:
                 await self._converse()
                 nursery.cancel_scope.cancel()
             self._nursery = None
+            if self._ending is not None and self._failure is None:
+                self._end_now(self._ending)
             await self._farewell()
         except Exception:
             log.exception("connection failed", peer=self._link.peer, session=self.session and self.session.id)
@@ -183,7 +187,7 @@ class Connection:
         frame: Frame | None = None
         try:
             while True:
-                mark = counters.delivered
+                mark, before = counters.delivered, session.frames_in
                 frame = None
                 for frame in decoder.frames():
                     session.frames_in += 1
@@ -194,6 +198,7 @@ class Connection:
                         await hub.settle(self)
                         mark = counters.delivered
                 frame = None
+                counters.frames_in += session.frames_in - before
                 await hub.settle(self)
                 octets = await link.receive(_READ)
                 if octets is None:
@@ -238,14 +243,17 @@ class Connection:
             self.outgoing.flush()
 
     def end(self, error: ProtocolError) -> None:
-        """End the session from outside (`Carrier`): the reader stops where it waits."""
-        if self._failure is None and not self._closing:
-            if self.session is None:
-                self._refuse(error, None)
-            else:
-                self._fail(error, None)
+        """See `Carrier`: the reader stops where it waits, and does the rest itself."""
+        if self._ending is None:
+            self._ending = error
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
+
+    def _end_now(self, error: ProtocolError) -> None:
+        if self.session is None:
+            self._refuse(error, None)
+        elif not self.session.ended:
+            self._fail(error, None)
 
     def _forget(self) -> None:
         """Leave the broker: what this client had goes back to where others can get it."""
@@ -337,7 +345,8 @@ class Connection:
     def tick(self, now: float) -> float:
         """The wheel looks in: send what is due, end a session whose client is silent."""
         session, outgoing = self.session, self.outgoing
-        if session is None or outgoing is None or self._closing or self._failure is not None:
+        ends = self._closing or self._ending is not None or self._failure is not None
+        if session is None or outgoing is None or ends:
             return math.inf
         due = math.inf
         if self._receive_within and not self._held:
