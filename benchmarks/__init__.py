@@ -1,0 +1,14 @@
+"""The benchmarks: how many microseconds of server CPU one message costs.
+
+`python -m benchmarks` (or `make bench`) starts the gateway on one core, drives it from another over loopback, checks
+every delivery, and prints one row per scenario beside its budget.  The method, and why it is this one, is in
+`docs/benchmarks.md`; the modules are, from the bottom up:
+
+* `wire`       octets: frames pre-encoded for TCP or WebSocket, and what arrives cut into frames again
+* `link`       one client connection, non-blocking, and the check of what it receives
+* `loop`       the closed loop: publishers and receivers, a window, a measured part, an end without loss or duplicate
+* `machine`    cores, what the generator's process needs, and what the kernel alone takes
+* `server`     the gateway as a child process, pinned, with its CPU and memory read from /proc
+* `scenarios`  what is measured, as functions;  `catalogue`  the rows: their parameters, budgets and peers
+* `report`     the medians, the table, the JSON file
+"""

@@ -1,0 +1,104 @@
+"""`python -m benchmarks`: run the rows that were asked for, round by round, and print the table.
+
+Rounds are interleaved: a slow minute of the machine then spoils one sample of many rows and not all of one.  Each row
+of each round gets a gateway of its own, so that none inherits the heap or the caches of another.
+
+Exit status: 0; 1 when the server failed or a delivery was wrong; with `--strict` also 1 when a row is over its budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from benchmarks.catalogue import BOTH, SCENARIOS
+from benchmarks.machine import bare_send, prepare
+from benchmarks.report import Row, number, table, write_json
+from benchmarks.server import Server, ServerError, gateway
+from benchmarks.wire import DeliveryError, Transport
+
+
+def main() -> int:
+    options = _options()
+    rows = list(_rows(options))
+    where = prepare()
+    floor = bare_send()
+    print(f"{where}; {options.rounds} x {options.seconds:g} s; a bare send costs {floor:.1f} us", file=sys.stderr)
+    for turn in range(options.rounds):
+        for row in rows:
+            if not row.failure:
+                _round(row, turn, options)
+    print(table(rows, floor, options.verbose))
+    if options.json:
+        write_json(options.json, rows, floor, where)
+    bad = {"FAILED", "OVER"} if options.strict else {"FAILED"}
+    return int(any(row.verdict in bad for row in rows))
+
+
+def _round(row: Row, turn: int, options: argparse.Namespace) -> None:
+    label = f"[{turn + 1}/{options.rounds}] {row.scenario.name} {row.transport}"
+    try:
+        with _server(options) as server:
+            sample = row.scenario.run(server, server.transports[row.transport], options.seconds)
+    except (DeliveryError, ServerError, OSError) as error:
+        row.failure = f"{type(error).__name__}: {error}"
+        print(f"{label}: {row.failure}", file=sys.stderr, flush=True)
+        return
+    row.samples.append(sample)
+    own = "" if sample.load is None else f", generator {number(sample.generator)} us, server {sample.load:.0%} busy"
+    note = f", {sample.note}" if sample.note else ""
+    print(f"{label}: {number(sample.cost)} {row.scenario.unit}{own}{note}", file=sys.stderr, flush=True)
+
+
+def _server(options: argparse.Namespace) -> AbstractContextManager[Server]:
+    """The gateway, started anew; or the broker that runs already at `--address`."""
+    if options.address is None:
+        return gateway()
+    host, _, port = options.address.rpartition(":")
+    login = tuple(options.login.split(":", 1)) if options.login else None
+    path = "/ws" if options.transport == "ws" else ""
+    return nullcontext(Server(options.pid, {options.transport: Transport(host, int(port), path, login)}))
+
+
+def _rows(options: argparse.Namespace) -> Iterator[Row]:
+    wanted = BOTH if options.transport == "both" else (options.transport,)
+    for scenario in SCENARIOS:
+        if not options.scenario or scenario.name in options.scenario:
+            for transport in wanted:
+                if transport in scenario.transports:
+                    yield Row(scenario, transport)
+
+
+def _options() -> argparse.Namespace:
+    listing = "\n".join(f"  {each.name:9} {each.title}" for each in SCENARIOS)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Server CPU per operation of the gateway, with every delivery checked.",
+        epilog=f"scenarios:\n{listing}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [each.name for each in SCENARIOS]
+    parser.add_argument("scenario", nargs="*", help="names of scenarios; all when none is given")
+    parser.add_argument("--seconds", type=float, default=3.0, help="measured part of a round, after 0.5 s of warm-up")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, interleaved; the table shows medians")
+    parser.add_argument("--transport", choices=("tcp", "ws", "both"), default="both")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to this file")
+    parser.add_argument("--verbose", action="store_true", help="below each row its spread and the generator's own CPU")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when a row is over its budget")
+    parser.add_argument("--address", metavar="HOST:PORT", help="measure the broker that listens here, with --pid")
+    parser.add_argument("--pid", type=int, help="root of that broker's process tree; pin it to core 0 yourself")
+    parser.add_argument("--login", metavar="LOGIN:PASSCODE", help="credentials for that broker")
+    options = parser.parse_args()
+    unknown = sorted(set(options.scenario) - set(names))
+    if unknown:
+        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(names)}")
+    if options.address and (options.pid is None or options.transport == "both"):
+        parser.error("--address needs --pid, and --transport tcp or ws")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

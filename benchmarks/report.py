@@ -1,0 +1,143 @@
+"""Medians of the rounds, as a table for people and as JSON for comparisons between commits."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.catalogue import Scenario
+from benchmarks.loop import Sample
+
+_HEADINGS = ("scenario", "over", "rate/s", "server", "unit", "budget", "", "RabbitMQ*", "ActiveMQ*")
+_FOOT = (
+    "server: CPU of its process tree (user and system) per operation checked at the receiver; median of {rounds}.\n"
+    "* recorded once on a machine of this class by the same method, not measured in this run (docs/benchmarks.md).\n"
+    "The kernel alone took {floor:.1f} us for a bare send() of one message to each of 100 sockets, before these rounds."
+)
+
+
+@dataclass
+class Row:
+    """One scenario over one transport, with its samples or the reason why there are none."""
+
+    scenario: Scenario
+    transport: str
+    samples: list[Sample] = field(default_factory=list)
+    failure: str = ""
+
+    @property
+    def cost(self) -> float | None:
+        return self.median("cost")
+
+    @property
+    def rate(self) -> float | None:
+        return self.median("rate")
+
+    def median(self, field: str) -> float | None:
+        """The median of a field of the samples; None when they do not have it."""
+        found = [value for sample in self.samples if (value := getattr(sample, field)) is not None]
+        return median(found) if found else None
+
+    @property
+    def budget(self) -> float | None:
+        return self.scenario.budget.get(self.transport)
+
+    @property
+    def verdict(self) -> str:
+        """`ok`, `OVER` its budget, `FAILED` a check; empty when there is nothing to hold it to."""
+        if self.failure:
+            return "FAILED"
+        if self.budget is None or self.cost is None:
+            return ""
+        return "ok" if self.cost <= self.budget else "OVER"
+
+
+def table(rows: Sequence[Row], floor: float, verbose: bool) -> str:
+    """The table, with one line of detail below each row when `verbose`."""
+    cells = [_HEADINGS, *(_cells(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for number, line in enumerate(cells):
+        padded = (
+            cell.ljust(width) if column in (0, 1, 4, 6) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        lines.append("  ".join(padded).rstrip())
+        if number and (row := rows[number - 1]):
+            lines += [f"    {detail}" for detail in _details(row, verbose)]
+    rounds = max((len(row.samples) for row in rows), default=0)
+    return "\n".join([*lines, "", _FOOT.format(rounds=f"{rounds} round{'s' * (rounds != 1)}", floor=floor)])
+
+
+def write_json(path: Path, rows: Sequence[Row], floor: float, where: str) -> None:
+    """Everything measured, with the machine it was measured on."""
+    document = {
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "python": sys.version.split()[0],
+        "system": platform.platform(),
+        "processor": _processor(),
+        "placement": where,
+        "bare_send_us": floor,
+        "rows": [_record(row) for row in rows],
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def number(value: float | None) -> str:
+    """Three digits that count, with thousands set off."""
+    if value is None:
+        return "-"
+    decimals = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:,.{decimals}f}"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    peers = row.scenario.peers.get(row.transport, ("-", "-"))
+    rate = f"{row.rate:,.0f}" if row.rate is not None else "-"
+    budget = f"{row.budget:,g}" if row.budget is not None else "-"
+    return (row.scenario.name, row.transport, rate, number(row.cost), row.scenario.unit, budget, row.verdict, *peers)
+
+
+def _details(row: Row, verbose: bool) -> list[str]:
+    if row.failure:
+        return [row.failure]
+    if not verbose:
+        return []
+    found = [row.scenario.title]
+    if len(row.samples) > 1:
+        costs = sorted(sample.cost for sample in row.samples)
+        found.append(f"{number(costs[0])} to {number(costs[-1])}")
+    if (own := row.median("generator")) is not None:
+        found.append(f"generator {number(own)} us, server {row.median('load'):.0%} busy")
+    found += [sample.note for sample in row.samples[-1:] if sample.note]
+    return ["; ".join(found)]
+
+
+def _record(row: Row) -> dict[str, Any]:
+    return {
+        "scenario": row.scenario.name,
+        "title": row.scenario.title,
+        "transport": row.transport,
+        "unit": row.scenario.unit,
+        "cost": row.cost,
+        "rate": row.rate,
+        "generator_us": row.median("generator"),
+        "budget": row.budget,
+        "verdict": row.verdict,
+        "failure": row.failure,
+        "samples": [asdict(sample) for sample in row.samples],
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

@@ -1,0 +1,152 @@
+"""The server under test as a process: started on its own core, its CPU time and memory read from /proc.
+
+The gateway is started as its users start it, `hypercorn -k trio gateway.app:app`, with everything else at its default,
+in an empty directory so that no `gateway.toml` has a say.  Any other broker that runs already can be measured by its
+pid.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.link import Link
+from benchmarks.machine import SERVER_CORE, on_core
+from benchmarks.wire import DeliveryError, Transport
+
+START_SECONDS, STOP_SECONDS = 20.0, 20.0
+_TICK = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+class ServerError(Exception):
+    """The server does not start or has gone; the text holds the end of what it printed."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running broker: where it listens, and the root of its process tree."""
+
+    pid: int
+    transports: dict[str, Transport]
+
+    def cpu(self) -> float:
+        """Seconds of CPU that the process tree has used, user and system; the kernel counts in ticks of 10 ms."""
+        return sum(sum(map(int, _stat(pid)[11:13])) for pid in self._tree()) / _TICK
+
+    def resident(self) -> int:
+        """Octets of resident memory of the process tree."""
+        return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self._tree()) * _PAGE
+
+    def _tree(self) -> list[int]:
+        parents: dict[int, list[int]] = {}
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                try:
+                    parents.setdefault(int(_stat(int(entry))[1]), []).append(int(entry))
+                except (FileNotFoundError, ProcessLookupError):
+                    continue  # it ended while we looked, so it is none of ours
+        tree = [self.pid]
+        for pid in tree:
+            tree += parents.get(pid, [])
+        return tree
+
+
+@contextmanager
+def gateway() -> Iterator[Server]:
+    """Start the gateway on free ports, and end it by SIGTERM.
+
+    Raises:
+        ServerError: it does not answer a CONNECT in time, or ends by itself.
+    """
+    with tempfile.TemporaryDirectory(prefix="gateway-bench-") as directory:
+        tcp, web, http = _free_ports(3)
+        log = Path(directory, "log")
+        with log.open("wb") as output:
+            process = _start(_command(http), _environment(tcp, web), directory, output.fileno())
+        transports = {
+            "tcp": Transport("127.0.0.1", tcp),
+            "ws": Transport("127.0.0.1", web, "/ws"),
+        }
+        try:
+            _await_welcome(process, transports["tcp"], log)
+            yield Server(process.pid, transports)
+        except (OSError, DeliveryError) as error:
+            if process.poll() is None:
+                raise
+            raise ServerError(f"the gateway ended with {process.returncode}:\n{_last_lines(log)}") from error
+        finally:
+            _stop(process)
+
+
+def _command(port: int) -> list[str]:
+    # No second process (-w 0): hypercorn's own would only import the application once more and wait.
+    return [sys.executable, "-m", "hypercorn", "-k", "trio", "-w", "0", "-b", f"127.0.0.1:{port}", "gateway.app:app"]
+
+
+def _environment(tcp: int, web: int) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    return inherited | {
+        "PYTHONPATH": str(_ROOT),
+        "GATEWAY_TCP": f"127.0.0.1:{tcp}",
+        "GATEWAY_WEBSOCKET": f"127.0.0.1:{web}",
+        "GATEWAY_LOG_LEVEL": "warning",
+    }
+
+
+def _start(command: list[str], environment: dict[str, str], directory: str, output: int) -> subprocess.Popen[bytes]:
+    with on_core(SERVER_CORE):  # which the child inherits
+        return subprocess.Popen(
+            command, env=environment, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+
+
+def _await_welcome(process: subprocess.Popen[bytes], transport: Transport, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        if process.poll() is not None:
+            raise ServerError(f"the gateway ended with {process.returncode} at its start:\n{_last_lines(log)}")
+        try:
+            Link(transport).leave()
+            return
+        except (OSError, DeliveryError) as error:
+            if time.monotonic() > deadline:
+                raise ServerError(f"the gateway does not answer: {error}\n{_last_lines(log)}") from error
+        time.sleep(0.05)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago; all are held at once, so that none comes twice."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the name, which may hold blanks and brackets itself."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
