@@ -60,6 +60,7 @@ class Broker:
         self.on_relief = on_relief
         self._memory_high = self.quotas.memory_high
         self._number = 0
+        self._slow: set[Session] = set()
 
     # sessions
 
@@ -84,6 +85,7 @@ class Broker:
     def forget_session(self, session: Session) -> None:
         """A session has closed."""
         self.sessions.pop(session.id, None)
+        self._slow.discard(session)
 
     def end_session(self, session_id: str, reason: str) -> bool:
         """End a session on an operator's word; False when there is none of that id."""
@@ -186,9 +188,14 @@ class Broker:
         if not outbound.excused:
             self.strained.add(outbound)
         elif outbound.size > outbound.limit:
-            outbound.session.end(
-                SlowConsumer("slow consumer", f"more than {outbound.limit} octets (max_outbound) wait to be read")
-            )
+            self.end_slow(outbound.session, f"more than {outbound.limit} octets (max_outbound) wait to be read")
+
+    def end_slow(self, session: Session, why: str) -> None:
+        """End a session whose client does not keep up; once, however often it is found out."""
+        if session not in self._slow:
+            self._slow.add(session)
+            self.counters.slow_consumers += 1
+            session.end(SlowConsumer("slow consumer", why))
 
     # lists for operators
 

@@ -40,6 +40,7 @@ class Session:
         transport: `tcp` or `websocket`.
         connected_at: seconds since the epoch.
         frames_in: frames handled.
+        sent: SENDs among them.
         ended: the client sent DISCONNECT; whatever follows it is ignored (DSC-02).
     """
 
@@ -54,6 +55,7 @@ class Session:
         "login",
         "outbound",
         "peer",
+        "sent",
         "subscriptions",
         "table",
         "transactions",
@@ -85,6 +87,7 @@ class Session:
         self.transactions: dict[str, Transaction] = {}
         self.table = _TABLES[version.index]
         self.frames_in = 0
+        self.sent = 0
         self.ended = False
         self._keys = 0
         self._acknowledging: dict[str, Subscription] = {}  # by key: what `ack` handles start with
@@ -152,6 +155,7 @@ class Session:
         destination = headers.get("destination")
         if destination is None:
             raise HeaderMissing("SEND", "destination")
+        self.sent += 1
         if "transaction" in headers:
             self._send_later(self._transaction(frame), frame, destination)
         else:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, encoder
 
-from .errors import SlowConsumer
 from .message import Message
 from .queue import Queue
 from .subscription import Subscription
@@ -65,12 +64,10 @@ class Topic:
         assert queue is not None  # given at join
         queue.accept(Message(message.number, message.head, message.body))
         if queue.octets > subscription.outbound.limit:
-            subscription.session.end(
-                SlowConsumer(
-                    "slow consumer",
-                    f"more than {subscription.outbound.limit} octets (max_outbound) of {self.name[:80]!r} "
-                    "wait for an acknowledgement",
-                )
+            limit = subscription.outbound.limit
+            self._broker.end_slow(
+                subscription.session,
+                f"more than {limit} octets (max_outbound) of {self.name[:80]!r} wait for an acknowledgement",
             )
 
     def join(self, subscription: Subscription) -> None:

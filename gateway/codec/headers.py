@@ -67,7 +67,12 @@ def _parse_lenient(lines: list[str]) -> tuple[str, dict[str, str]]:
         if not colon or not name:
             raise bad_line(line)
         lower = name.lower() if name.isascii() else name
-        headers.setdefault(lower if lower in STANDARD_NAMES else name, value.lstrip(" "))
+        if lower in STANDARD_NAMES:
+            name = lower
+            if _CONTROL.search(value):
+                # The server gives these back (LEN-07), and 1.0 has no way to write such an octet.
+                raise MalformedFrame("control octet in a header", f"{name} holds {value[:80]!r}")
+        headers.setdefault(name, value.lstrip(" "))
     return _upper(lines[0].rstrip(" \r")), headers
 
 

@@ -187,7 +187,7 @@ class Connection:
         frame: Frame | None = None
         try:
             while True:
-                mark, before = counters.delivered, session.frames_in
+                mark, frames_before, sent_before = counters.delivered, session.frames_in, session.sent
                 frame = None
                 for frame in decoder.frames():
                     session.frames_in += 1
@@ -195,11 +195,11 @@ class Connection:
                     if session.ended:
                         return
                     if counters.delivered - mark > _DELIVERIES_PER_TURN:
-                        await hub.settle(self)
+                        await hub.settle(self, published=session.sent != sent_before)
                         mark = counters.delivered
                 frame = None
-                counters.frames_in += session.frames_in - before
-                await hub.settle(self)
+                counters.frames_in += session.frames_in - frames_before
+                await hub.settle(self, published=session.sent != sent_before)
                 octets = await link.receive(_READ)
                 if octets is None:
                     return

@@ -110,16 +110,17 @@ class Hub:
     def _on_relief(self) -> None:
         self._relief.unpark_all()
 
-    async def settle(self, connection: Connection | None = None) -> None:
-        """End a turn: flush, and hold `connection`, which published, back as long as it must be."""
+    async def settle(self, connection: Connection, *, published: bool) -> None:
+        """End a turn: flush, and hold the connection whose turn it was back as long as it must be.
+
+        Short memory holds only those back that published; who subscribes or acknowledges makes room.
+        """
         await self.flush()
-        if connection is None:
-            return
         broker = self.broker
         if broker.strained:
             strained, broker.strained = broker.strained, set()
             await self._wait_for(strained, connection)
-        if broker.pressed and not connection.must_read:
+        if published and broker.pressed and not connection.must_read:
             await self._wait_for_memory(connection)
 
     async def flush(self) -> None:

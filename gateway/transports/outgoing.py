@@ -29,11 +29,28 @@ class Outgoing:
         last_write: trio's clock when octets were last written, or nearly so.
     """
 
-    __slots__ = ("_hub", "_in_flight", "_link", "_nursery", "_outbound", "_relief", "last_write", "rest", "writing")
+    __slots__ = (
+        "_counters",
+        "_hub",
+        "_in_flight",
+        "_link",
+        "_nursery",
+        "_outbound",
+        "_pack",
+        "_relief",
+        "_send_nowait",
+        "last_write",
+        "rest",
+        "writing",
+    )
 
     def __init__(self, hub: Hub, link: Link, nursery: trio.Nursery, outbound: Outbound) -> None:
         self._hub = hub
         self._link = link
+        # Looked up once: a broadcast does nothing but this.
+        self._pack = link.pack
+        self._send_nowait = link.pipe.send_nowait
+        self._counters = hub.broker.counters
         self._nursery = nursery  # of the connection: the writer lives in it
         self._outbound = outbound
         self._in_flight = 0  # how many of the outbox's octets `rest` stands for
@@ -51,14 +68,14 @@ class Outgoing:
         if not parts:
             return
         in_flight = outbound.size
-        buffers = self._link.pack(parts, in_flight)
+        buffers = self._pack(parts, in_flight)
         try:
-            sent = self._link.pipe.send_nowait(buffers)
+            sent = self._send_nowait(buffers)
         except BrokenLink:
             # The reader will see the end of the stream; until then frames that came before it still count.
             outbound.close()
             return
-        self._hub.broker.counters.octets_out += sent
+        self._counters.octets_out += sent
         self.last_write = self._hub.now
         if len(buffers) == 1 and sent == len(buffers[0]):
             outbound.written(in_flight)

@@ -55,9 +55,17 @@ def check_origin(origin: str | None, host: str | None, allowed: Sequence[str]) -
     """
     if origin is None or "*" in allowed or origin in allowed:
         return None
-    if host and urlsplit(origin).hostname == urlsplit(f"//{host}").hostname:
+    ours = _host_name(f"//{host}") if host else None
+    if ours is not None and _host_name(origin) == ours:
         return None
     return Refusal(403, f"the origin {origin[:200]!r} is not allowed; add it to allowed_origins")
+
+
+def _host_name(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def check_request(
