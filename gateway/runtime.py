@@ -13,7 +13,7 @@ connections are cut.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 
 import structlog
@@ -30,10 +30,10 @@ from gateway.transports import (
     Hub,
     Listening,
     Options,
+    close,
     open_listeners,
     serve_tcp,
     serve_websocket,
-    unlinking,
 )
 
 log = structlog.get_logger("gateway")
@@ -99,6 +99,8 @@ class Gateway:
 async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> AsyncIterator[Gateway]:
     """Open all listeners, serve while the block runs, drain at its end.
 
+    To stop it, leave the block: a cancellation around it reaches the connections, too, and cuts them without a word.
+
     Raises:
         StartError: an address cannot be opened.
     """
@@ -108,26 +110,23 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
         opened["tcp"] = await open_all("tcp", settings.tcp)
         opened["websocket"] = await open_all("websocket", settings.websocket)
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
-        with ExitStack() as stack:
-            stack.enter_context(unlinking([each for names in addresses.values() for each in names]))
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(hub.wheel.run)
-                gateway = Gateway(settings, hub, addresses)
-                kinds = [(partial(serve_tcp, hub), opened["tcp"]), (partial(serve_websocket, hub), opened["websocket"])]
-                nursery.start_soon(gateway._listen, kinds, nursery)
-                log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
-                try:
-                    yield gateway
-                finally:
-                    with trio.CancelScope(shield=True):
-                        await gateway.drain()
-                    log.info("stopped")
-                    nursery.cancel_scope.cancel()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hub.wheel.run)
+            gateway = Gateway(settings, hub, addresses)
+            kinds = [(partial(serve_tcp, hub), opened["tcp"]), (partial(serve_websocket, hub), opened["websocket"])]
+            nursery.start_soon(gateway._listen, kinds, nursery)
+            log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
+            try:
+                yield gateway
+            finally:
+                with trio.CancelScope(shield=True):
+                    await gateway.drain()
+                log.info("stopped")
+                nursery.cancel_scope.cancel()
     finally:
         for listening in opened.values():
-            for listener in listening.listeners:
-                with trio.CancelScope(shield=True):
-                    await listener.aclose()
+            with trio.CancelScope(shield=True):
+                await close(listening)
 
 
 async def open_all(setting: str, texts: list[str]) -> Listening:
@@ -138,8 +137,7 @@ async def open_all(setting: str, texts: list[str]) -> Listening:
         try:
             listening = await open_listeners(address.host, address.port, address.path)
         except AddressError as error:
-            for listener in all_of_them.listeners:
-                await listener.aclose()
+            await close(all_of_them)
             variable = f"GATEWAY_{setting.upper()}"
             raise StartError(f"cannot listen on {error}; change the setting {setting} ({variable})") from None
         all_of_them.listeners.extend(listening.listeners)

@@ -99,6 +99,8 @@ class Session:
             ProtocolError: it cannot be carried out; nothing of it was, and the session must end.
         """
         head = frame.head
+        self.frames_in += 1
+        self.broker.counters.frames_in += 1
         handler = self.table.get(head.command)
         if handler is None:
             known = " ".join(command for command in self.table if command not in ("CONNECT", "STOMP"))

@@ -49,6 +49,14 @@ class HeartbeatMissing(ProtocolError):
     """The client was silent for longer than it promised."""
 
 
+def warn_of_tls(first_octets: bytes, peer: str) -> bool:
+    """Log that a peer speaks TLS on a port that does not, if it does."""
+    if not first_octets.startswith(_TLS_HELLO):
+        return False
+    log.warning("TLS hello on a plain port", peer=peer, hint="the client dials with TLS, and this port has none")
+    return True
+
+
 def _our_fault() -> ProtocolError:
     """What a client reads of an error that is not its own: nothing of the server's inside."""
     return ProtocolError("internal error", "the server failed on this frame; its log says more")
@@ -141,6 +149,9 @@ class Connection:
             octets = await self._link.receive(_READ)
             if octets is None:
                 return None
+            pong = self._link.pong()
+            if pong:
+                await write_all(self._link, [pong])
             decoder.feed(octets)
             for frame in decoder.frames():
                 return frame
@@ -187,18 +198,17 @@ class Connection:
         frame: Frame | None = None
         try:
             while True:
-                mark, frames_before, sent_before = counters.delivered, session.frames_in, session.sent
+                mark, sent_before = counters.delivered, session.sent
                 frame = None
                 for frame in decoder.frames():
-                    session.frames_in += 1
                     session.handle(frame)
                     if session.ended:
                         return
                     if counters.delivered - mark > _DELIVERIES_PER_TURN:
                         await hub.settle(self, published=session.sent != sent_before)
+                        await trio.lowlevel.checkpoint()
                         mark = counters.delivered
                 frame = None
-                counters.frames_in += session.frames_in - frames_before
                 await hub.settle(self, published=session.sent != sent_before)
                 octets = await link.receive(_READ)
                 if octets is None:
@@ -222,10 +232,7 @@ class Connection:
         hub = self._hub
         hub.broker.counters.refused += 1
         hub.broker.counters.errors += 1
-        first = self._decoder.first_octets
-        if first.startswith(_TLS_HELLO):
-            log.warning("TLS hello on a plain port", peer=self._link.peer, hint="the client dials with TLS")
-        else:
+        if not warn_of_tls(self._decoder.first_octets, self._link.peer):
             log.info("connection refused", peer=self._link.peer, reason=str(error), detail=error.detail)
         self._failure = error
         self._farewell_frame = self._link.pack([error_frame(error, frame), b""], 0)
@@ -362,10 +369,10 @@ class Connection:
                 return math.inf
         if self._send_every:
             if outgoing.last_write + self._send_every <= now:
-                self._hub.now = now
-                session.outbound.append(b"\n")
-                outgoing.flush()
-                outgoing.last_write = now
+                outgoing.last_write = self._hub.now = now
+                if not outgoing.writing:  # else octets wait already that count as a beat
+                    session.outbound.append(b"\n")
+                    outgoing.flush()
             due = min(due, outgoing.last_write + self._send_every)
         if self._ping_every:
             due = min(due, self._ping(outgoing, now))

@@ -104,7 +104,8 @@ class Hub:
     async def wait_empty(self) -> None:
         """Wait until all connections have ended."""
         while self.open_connections:
-            self._emptied = trio.Event()
+            if self._emptied.is_set():  # several may wait on one event
+                self._emptied = trio.Event()
             await self._emptied.wait()
 
     def _on_relief(self) -> None:

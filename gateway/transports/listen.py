@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import structlog
 import trio
 
-from .connection import Connection
+from .connection import Connection, warn_of_tls
 from .hub import Hub
 from .link import SocketPipe, TcpLink
 from .websocket import Refusal, WebSocketLink, accept
@@ -46,7 +46,7 @@ async def open_listeners(host: str, port: int, path: str) -> Listening:
     Raises:
         AddressError: it cannot be opened.
     """
-    shown = f"unix:{path}" if path else f"{host}:{port}"
+    shown = f"unix:{path}" if path else _name((host, port))
     try:
         if path:
             return Listening([_open_unix(path)], [shown])
@@ -94,16 +94,28 @@ def _is_listening(path: str) -> bool:
         return probe.connect_ex(path) != errno.ECONNREFUSED
 
 
+async def close(listening: Listening) -> None:
+    """Close listeners, and remove the files of unix sockets."""
+    for listener in listening.listeners:
+        await listener.aclose()
+    unlink(listening.addresses)
+
+
+def unlink(addresses: list[str]) -> None:
+    """Remove the files of unix sockets."""
+    for address in addresses:
+        if address.startswith("unix:"):
+            with contextlib.suppress(OSError):
+                os.unlink(address[5:])
+
+
 @contextlib.contextmanager
 def unlinking(addresses: list[str]) -> Iterator[None]:
     """Remove the files of unix sockets afterwards."""
     try:
         yield
     finally:
-        for address in addresses:
-            if address.startswith("unix:"):
-                with contextlib.suppress(OSError):
-                    os.unlink(address[5:])
+        unlink(addresses)
 
 
 def _name(address: object) -> str:
@@ -147,7 +159,7 @@ async def serve_websocket(hub: Hub, stream: trio.SocketStream) -> None:
         log.exception("WebSocket handshake failed", peer=peer)
     if result is None or isinstance(result, Refusal):
         hub.broker.counters.refused += 1
-        if isinstance(result, Refusal):
+        if isinstance(result, Refusal) and not warn_of_tls(result.request[:2], str(peer)):
             log.info("WebSocket refused", peer=peer, status=result.status, reason=result.reason)
         with trio.CancelScope(shield=True):
             await pipe.aclose()

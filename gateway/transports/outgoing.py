@@ -30,6 +30,7 @@ class Outgoing:
     """
 
     __slots__ = (
+        "_control",
         "_counters",
         "_hub",
         "_in_flight",
@@ -55,6 +56,7 @@ class Outgoing:
         self._outbound = outbound
         self._in_flight = 0  # how many of the outbox's octets `rest` stands for
         self._relief: trio.Event | None = None
+        self._control = b""  # a control frame for the writer's next pause
         self.rest: Buffers = []
         self.writing = False
         self.last_write = hub.now
@@ -87,8 +89,12 @@ class Outgoing:
             self._start_writer()
 
     def send_control(self, data: bytes) -> None:
-        """Write a WebSocket control frame between two messages; while a writer is at work, not at all."""
+        """Write a WebSocket control frame between two messages; while a writer is at work, it does so.
+
+        Of several only the latest is kept: of Pongs the others need not be sent (RFC 6455, section 5.5.3).
+        """
         if self.writing:
+            self._control = data
             return
         try:
             sent = self._link.pipe.send_nowait([data])
@@ -127,15 +133,19 @@ class Outgoing:
                     if hub.broker.dirty:
                         await hub.flush()
                 parts = outbound.take()
-                if not parts:
-                    break
                 self._in_flight = outbound.size
-                self.rest = self._link.pack(parts, self._in_flight)
+                self.rest = [*self._take_control(), *(self._link.pack(parts, self._in_flight) if parts else [])]
+                if not self.rest:
+                    break
         except BrokenLink:
             outbound.close()
             self.rest = []
             self.release_waiters()
         self.writing = False
+
+    def _take_control(self) -> Buffers:
+        control, self._control = self._control, b""
+        return [control] if control else []
 
     def last_words(self) -> Buffers:
         """All that is left to be written at the end: the rest, and what lies in the outbox."""

@@ -11,7 +11,7 @@ subprotocol that we know, or none offered at all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 import trio
@@ -28,10 +28,15 @@ _LONGEST_REQUEST = 16 * 1024  # octets of an HTTP upgrade request; nginx and bro
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an upgrade is refused, as an HTTP response."""
+    """Why an upgrade is refused, as an HTTP response.
+
+    Attributes:
+        request: what the peer said, for the log.
+    """
 
     status: int
     reason: str
+    request: bytes = b""
 
 
 def choose_subprotocol(offered: Sequence[str]) -> str | Refusal | None:
@@ -84,28 +89,28 @@ class _HandshakeStream(trio.abc.Stream):
         self.behind = b""
         self._pipe = pipe
         self._scope = scope
-        self._request = b""
+        self.request = b""
         self._complete = False
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         if self._complete:
             await trio.sleep_forever()
         data = await self._pipe.receive(max_bytes or 4096)
-        self._request += data
-        end = self._request.find(_END_OF_REQUEST)
+        self.request += data
+        end = self.request.find(_END_OF_REQUEST)
         if end >= 0:
             self._complete = True
-            end += len(_END_OF_REQUEST) - (len(self._request) - len(data))
+            end += len(_END_OF_REQUEST) - (len(self.request) - len(data))
             self.behind = data[end:]
             return data[:end]
-        if not data or len(self._request) > _LONGEST_REQUEST:
+        if not data or len(self.request) > _LONGEST_REQUEST:
             self._scope.cancel()
         return data
 
     @property
     def fields(self) -> dict[str, str]:
         """Header fields of the request by lower-case name.  (trio-websocket keeps Host to itself.)"""
-        lines = self._request.partition(_END_OF_REQUEST)[0].decode("latin-1").split("\r\n")[1:]
+        lines = self.request.partition(_END_OF_REQUEST)[0].decode("latin-1").split("\r\n")[1:]
         pairs = [line.partition(":") for line in lines]
         return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
@@ -152,7 +157,7 @@ async def accept(
         except trio_websocket.ConnectionClosed:
             result = Refusal(400, "the peer closed during the handshake")
         nursery.cancel_scope.cancel()
-    return result
+    return replace(result, request=stream.request) if isinstance(result, Refusal) else result
 
 
 class WebSocketLink:

@@ -1,0 +1,16 @@
+"""Conformance: every statement of REQUIREMENTS.md shown on a running gateway, per version and transport.
+
+    pytest tests/conformance                        the tests
+    pytest tests/conformance --conformance-table    and the table: a row per requirement, a column per version
+                                                    and transport
+    pytest tests/conformance -k 1.1-ws              one column
+
+The gateway is a process of its own; nothing of the package `gateway` is imported.  A test names the requirements it
+shows (`@pytest.mark.requirement`), and from their rows follows for which versions and transports it runs; it fails
+by its own assertions, and by anything in the server's octets that the version's grammar does not have (`wire`).
+Where the specifications leave a choice, the tests hold the gateway to the one it has made; such tests say so.
+
+Silence is not waited for.  To show that a message does not come, a later one is sent the same way and must be the
+next to arrive (`Peer.seen`); to show what a lost connection leaves behind, the test waits for a message that the
+lost one held (`Scene.end`).  Only heart-beats are measured in time.
+"""

@@ -1,0 +1,351 @@
+"""ACK and NACK (ACK, NAK): what is settled by which frame, and what comes again."""
+
+from __future__ import annotations
+
+import pytest
+
+from .scene import Scene
+
+requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+
+
+def modes(version: str) -> list[str]:
+    return ["client"] if version == "1.0" else ["client", "client-individual"]
+
+
+@requirement("ACK-07", "ACK-01", "ACK-02", "ACK-03")
+def test_what_is_acknowledged_is_consumed(stomp: Scene) -> None:
+    for mode in modes(stomp.version):
+        queue = stomp.queue()
+        peer, messages = stomp.holder(queue, b"1", b"2", b"3", ack=mode)
+        for message in messages[:2]:
+            peer.ack(message)
+        stomp.end(peer, "reset")
+        assert stomp.left_in(queue) == [b"3"]
+
+
+@requirement("ACK-01", "ACK-02")
+@columns("1.0", "1.1")
+def test_acknowledging_by_the_shortest_form(stomp: Scene) -> None:
+    """1.0: the message-id alone.  1.1: it and the subscription."""
+    queue = stomp.queue()
+    peer, (message,) = stomp.holder(queue, b"1")
+    headers = {"message-id": message["message-id"]}
+    if stomp.version == "1.1":
+        headers["subscription"] = "0"
+    peer.request("ACK", headers)
+    stomp.end(peer, "close")
+    assert stomp.left_in(queue) == []
+
+
+@requirement("ACK-01")
+def test_an_anonymous_subscription_of_10_acknowledges(stomp: Scene) -> None:
+    queue, peer = stomp.queue(), stomp.connect()
+    peer.put(queue, b"1", b"2")
+    peer.request("SUBSCRIBE", {"destination": queue, "ack": "client"})
+    peer.ack(peer.message())
+    stomp.end(peer, "reset")
+    assert stomp.left_in(queue) == [b"2"]
+
+
+@requirement("ACK-04")
+def test_client_mode_is_cumulative(stomp: Scene) -> None:
+    assert_cumulative(stomp)
+
+
+@requirement("ACK-07", "ACK-06")
+@columns("1.0")
+def test_client_mode_is_cumulative_in_10_too(stomp: Scene) -> None:
+    """The document of 1.0 does not say so; this gateway has one meaning of the mode."""
+    assert_cumulative(stomp)
+
+
+def assert_cumulative(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, messages = stomp.holder(queue, b"1", b"2", b"3")
+    peer.ack(messages[1])
+    stomp.end(peer, "reset")
+    assert stomp.left_in(queue) == [b"3"]
+
+
+@requirement("ACK-05")
+def test_individual_mode_is_not_cumulative(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, messages = stomp.holder(queue, b"1", b"2", b"3", ack="client-individual")
+    peer.ack(messages[1])
+    stomp.end(peer, "reset")
+    assert stomp.left_in(queue) == [b"1", b"3"]
+
+
+@requirement("ACK-05", "ACK-07")
+def test_individual_acknowledgements_in_any_order(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, messages = stomp.holder(queue, *[b"%d" % number for number in range(6)], ack="client-individual")
+    for place in (4, 0, 5, 2):
+        peer.ack(messages[place])
+    stomp.end(peer, "reset")
+    assert stomp.left_in(queue) == [b"1", b"3"]
+
+
+@requirement("ACK-06", "XTR-05")
+@parametrize("end", ["close", "reset"])
+def test_what_is_not_acknowledged_comes_again_in_order(stomp: Scene, end: str) -> None:
+    for mode in modes(stomp.version):
+        queue, bodies = stomp.queue(), [b"%d" % number for number in range(10)]
+        peer, _ = stomp.holder(queue, *bodies, ack=mode)
+        stomp.connect().put(queue, b"later")
+        peer.message()
+        stomp.end(peer, end)  # type: ignore[arg-type]
+        assert stomp.left_in(queue) == [*bodies, b"later"]
+
+
+@requirement("ACK-06", "XTR-05", "SUB-05")
+def test_what_two_subscriptions_held_comes_again_in_order(stomp: Scene) -> None:
+    queue, bodies = stomp.queue(), [b"%d" % number for number in range(8)]
+    peer = stomp.connect()
+    peer.subscribe(queue, id="one", ack="client")
+    peer.subscribe(queue, id="two", ack="client")
+    peer.put(queue, *bodies)
+    held = {message["subscription"] for message in peer.messages(8)}
+    waiting = stomp.watch(queue)
+    peer.link.close()
+    assert [message.body for message in waiting.messages(8)] == bodies
+    assert held == {"one", "two"}
+
+
+@requirement("ACK-06", "MSG-02", "NAK-03", "ACK-13")
+def test_a_redelivered_message_says_so(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, (first,) = stomp.holder(queue, b"x")
+    assert first.get("redelivered") is None
+    stomp.end(peer, "disconnect")
+    again = stomp.watch(queue).message()
+    assert (again["redelivered"], again["message-id"]) == ("true", first["message-id"])
+    assert int(again["delivery-count"]) == 2
+
+
+@requirement("ACK-06")
+def test_a_redelivery_can_be_acknowledged(stomp: Scene) -> None:
+    queue = stomp.queue()
+    first, _ = stomp.holder(queue, b"1", b"2")
+    stomp.end(first, "reset")
+    second = stomp.connect()
+    second.subscribe(queue, ack="client")
+    second.ack(second.messages(2)[0])
+    stomp.end(second, "reset")
+    assert stomp.left_in(queue) == [b"2"]
+
+
+@requirement("ACK-06", "XTR-03")
+def test_a_waiting_consumer_gets_what_a_lost_one_held(stomp: Scene) -> None:
+    queue = stomp.queue()
+    lost, _ = stomp.holder(queue, b"1", b"2", b"3")
+    waiting = stomp.watch(queue)
+    lost.link.reset()
+    assert [message.body for message in waiting.messages(3)] == [b"1", b"2", b"3"]
+
+
+@requirement("ACK-08", "SUB-08")
+@parametrize("end", ["close", "reset", "disconnect"])
+def test_auto_mode_consumes_when_sent(stomp: Scene, end: str) -> None:
+    queue = stomp.queue()
+    peer, _ = stomp.holder(queue, b"1", b"2", ack="auto")
+    stomp.end(peer, end)  # type: ignore[arg-type]
+    assert stomp.left_in(queue) == []
+
+
+@requirement("ACK-13")
+def test_what_is_not_acknowledged_at_disconnect_is_not_lost(stomp: Scene) -> None:
+    for mode in modes(stomp.version):
+        queue = stomp.queue()
+        peer, messages = stomp.holder(queue, b"1", b"2", b"3", ack=mode)
+        peer.ack(messages[0])
+        stomp.end(peer, "disconnect")
+        assert stomp.left_in(queue) == [b"2", b"3"]
+
+
+INCOMPLETE = {"1.0": [()], "1.1": [(), ("subscription",), ("message-id",)], "1.2": [()]}
+
+
+@requirement("ACK-09", "RCP-03", "ERR-02")
+def test_ack_without_a_required_header(stomp: Scene) -> None:
+    assert_needs_headers(stomp, "ACK")
+
+
+@requirement("NAK-06", "RCP-03")
+def test_nack_without_a_required_header(stomp: Scene) -> None:
+    assert_needs_headers(stomp, "NACK")
+
+
+def assert_needs_headers(stomp: Scene, command: str) -> None:
+    for names in INCOMPLETE[stomp.version]:
+        queue = stomp.queue()
+        peer, (message,) = stomp.holder(queue, b"x")
+        peer.send(command, {name: message[name] for name in names} | {"receipt": "r"})
+        error = peer.refusal()
+        assert stomp.version == "1.0" or error["receipt-id"] == "r"
+        assert stomp.left_in(queue) == [b"x"]
+
+
+UNKNOWN = {
+    "1.0": {"message-id": "no-such"},
+    "1.1": {"message-id": "no-such", "subscription": "0"},
+    "1.2": {"id": "no-such"},
+}
+
+
+@requirement("ACK-10", "RCP-03")
+def test_ack_of_an_unknown_message(stomp: Scene) -> None:
+    assert_knows_message(stomp, "ACK")
+
+
+@requirement("NAK-06")
+def test_nack_of_an_unknown_message(stomp: Scene) -> None:
+    assert_knows_message(stomp, "NACK")
+
+
+def assert_knows_message(stomp: Scene, command: str) -> None:
+    for mode in modes(stomp.version):
+        queue = stomp.queue()
+        peer, _ = stomp.holder(queue, b"x", ack=mode)
+        peer.send(command, UNKNOWN[stomp.version] | {"receipt": "r"})
+        peer.refusal()
+        assert stomp.left_in(queue) == [b"x"]
+
+
+@requirement("ACK-10")
+def test_ack_of_a_message_of_another_session(stomp: Scene) -> None:
+    queue = stomp.queue()
+    owner, (message,) = stomp.holder(queue, b"x")
+    other = stomp.connect()
+    other.subscribe(queue, ack="client")
+    other.send("ACK", {**other.settlement(message), "receipt": "r"})
+    other.refusal()
+    owner.ack(message)
+
+
+@requirement("ACK-10")
+def test_ack_of_a_message_in_auto_mode(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    peer.put(queue, b"x")
+    message = peer.message()
+    headers = {"message-id": message["message-id"], "subscription": "0", "id": message["message-id"]}
+    peer.send("ACK", headers | {"receipt": "r"})
+    peer.refusal()
+
+
+@requirement("ACK-10")
+@columns("1.1", "1.2")
+def test_ack_of_a_message_acknowledged_before(stomp: Scene) -> None:
+    peer, (message,) = stomp.holder(stomp.queue(), b"x", ack="client-individual")
+    peer.ack(message)
+    peer.send("ACK", {**peer.settlement(message), "receipt": "r"})
+    peer.refusal()
+
+
+@requirement("ACK-11")
+def test_cumulation_stays_in_the_subscription(stomp: Scene) -> None:
+    first, second, peer = stomp.queue(), stomp.queue(), stomp.connect()
+    peer.subscribe(first, id="first", ack="client")
+    peer.subscribe(second, id="second", ack="client")
+    for queue, body in ((first, b"a1"), (second, b"b1"), (first, b"a2"), (second, b"b2")):
+        peer.put(queue, body)
+    messages = {message.body: message for message in peer.messages(4)}
+    peer.ack(messages[b"a2"])
+    stomp.end(peer, "reset")
+    assert stomp.left_in(first) == []
+    assert stomp.left_in(second) == [b"b1", b"b2"]
+
+
+@requirement("ACK-12")
+@parametrize("owner", ["other", "none"])
+def test_a_subscription_that_does_not_own_the_message(stomp: Scene, owner: str) -> None:
+    queue = stomp.queue()
+    peer, (message,) = stomp.holder(queue, b"x")
+    peer.subscribe(stomp.queue(), id="other", ack="client")
+    peer.send("ACK", {"message-id": message["message-id"], "subscription": owner, "receipt": "r"})
+    peer.refusal()
+    assert stomp.left_in(queue) == [b"x"]
+
+
+@requirement("ACK-14", "ACK-09")
+@columns("1.2")
+def test_a_message_id_is_no_ack_id_in_12(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, (message,) = stomp.holder(queue, b"x")
+    peer.send("ACK", {"message-id": message["message-id"], "subscription": "0", "receipt": "r"})
+    peer.refusal()
+    assert stomp.left_in(queue) == [b"x"]
+
+
+# -- NACK
+
+
+@requirement("NAK-01")
+def test_nack_is_accepted(stomp: Scene) -> None:
+    for mode in modes(stomp.version):
+        peer, (message,) = stomp.holder(stomp.queue(), b"x", ack=mode)
+        peer.nack(message)
+        peer.barrier()
+
+
+@requirement("NAK-02", "ACK-04")
+def test_nack_is_cumulative_in_client_mode(stomp: Scene) -> None:
+    """The first two are given back, and as there is nobody else come again; the third can still be acknowledged."""
+    queue = stomp.queue()
+    peer, messages = stomp.holder(queue, b"1", b"2", b"3")
+    peer.nack(messages[1])
+    again = peer.messages(2)
+    assert [(message.body, message["redelivered"]) for message in again] == [(b"1", "true"), (b"2", "true")]
+    peer.ack(messages[2])
+    stomp.end(peer, "reset")
+    assert stomp.left_in(queue) == [b"1", b"2"]
+
+
+@requirement("NAK-02", "NAK-03")
+def test_nacked_messages_go_to_another_consumer_first(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, messages = stomp.holder(queue, b"1", b"2", b"3")
+    other = stomp.connect()
+    other.subscribe(queue, ack="client")
+    peer.nack(messages[1])
+    assert [message.body for message in other.messages(2)] == [b"1", b"2"]
+    peer.barrier()
+    assert not peer.inbox
+    stomp.end(other, "close")
+    stomp.end(peer, "close")
+    assert sorted(stomp.left_in(queue)) == [b"1", b"2", b"3"]
+
+
+@requirement("NAK-03")
+def test_a_nacked_message_is_given_back_and_marked(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, (message,) = stomp.holder(queue, b"x", ack="client-individual")
+    peer.nack(message)
+    again = peer.message()
+    assert (again.body, again["redelivered"], again["delivery-count"]) == (b"x", "true", "2")
+    assert again["message-id"] == message["message-id"]
+    peer.ack(again)
+    stomp.end(peer, "reset")
+    assert stomp.left_in(queue) == []
+
+
+@requirement("NAK-04", "SES-02", "SES-04")
+def test_nack_is_no_command_of_10(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, (message,) = stomp.holder(queue, b"x")
+    peer.send("NACK", {"message-id": message["message-id"], "receipt": "r"})
+    peer.refusal()
+    assert stomp.left_in(queue) == [b"x"]
+
+
+@requirement("NAK-05")
+def test_nack_covers_one_message_in_individual_mode(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, messages = stomp.holder(queue, b"1", b"2", b"3", ack="client-individual")
+    peer.nack(messages[2])
+    assert peer.message().body == b"3"
+    peer.ack(messages[0])
+    stomp.end(peer, "reset")
+    assert sorted(stomp.left_in(queue)) == [b"2", b"3"]

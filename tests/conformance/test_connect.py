@@ -1,0 +1,280 @@
+"""Connecting and negotiation (CON, NEG)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway_process import GatewayProcess, start_gateway
+
+from .scene import Scene
+from .wire import Headers, Peer, octets
+
+requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+
+PASSCODES = {"fred": "xyzzy", "ключ": "C:\\temp\\q:ñ"}
+
+
+@pytest.fixture(scope="session")
+def guarded_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A second gateway, one that asks for login and passcode."""
+    users: Path = tmp_path_factory.mktemp("users") / "users"
+    for user, passcode in PASSCODES.items():
+        command = [sys.executable, "-m", "gateway", "passwd", str(users), user]
+        subprocess.run(command, input=f"{passcode}\n{passcode}\n".encode(), check=True, timeout=30, capture_output=True)
+    with start_gateway(users_file=users) as process:
+        yield process
+
+
+@pytest.fixture
+def guarded(stomp: Scene, guarded_gateway: GatewayProcess) -> Scene:
+    """The scene at the gateway that asks for credentials."""
+    stomp.gateway = guarded_gateway
+    return stomp
+
+
+def refused_connect(stomp: Scene, headers: Headers, command: str = "CONNECT") -> None:
+    """ERROR, end of stream, and no CONNECTED before."""
+    peer = stomp.open()
+    peer.send(command, headers)
+    peer.refusal()
+    assert [frame.command for frame in peer.frames] == ["ERROR"]
+
+
+@requirement("CON-02", "CON-01", "CON-06")
+def test_stomp_is_handled_like_connect(stomp: Scene) -> None:
+    peer = stomp.greet(stomp.open(), stomp.opening(), "STOMP")
+    assert peer.frames[0]["version"] == stomp.version
+    peer.barrier()
+
+
+@requirement("CON-06", "NEG-02", "NEG-08")
+def test_connected_names_the_version(stomp: Scene) -> None:
+    assert stomp.connect().frames[0].all("version") == [stomp.version]
+
+
+@requirement("CON-05", "CON-03", "ERR-01")
+@parametrize(
+    "wrong",
+    [
+        {"login": "fred", "passcode": "wrong"},
+        {"login": "nobody", "passcode": "xyzzy"},
+        {"login": "FRED", "passcode": "xyzzy"},
+        {"login": "fred", "passcode": ""},
+        {"login": "fred"},
+        {"passcode": "xyzzy"},
+        {},
+    ],
+    ids=lambda wrong: "-".join(wrong.values()) or "none",
+)
+def test_wrong_credentials_get_an_error_and_the_close(stomp: Scene, guarded: Scene, wrong: dict[str, str]) -> None:
+    refused_connect(guarded, guarded.opening(**wrong))
+
+
+@requirement("CON-05", "ENC-05")
+@parametrize("login", PASSCODES)
+def test_right_credentials(stomp: Scene, guarded: Scene, login: str) -> None:
+    peer = guarded.connect(login=login, passcode=PASSCODES[login])
+    peer.barrier()
+
+
+@requirement("CON-05", "ENC-08", "LEN-05")
+def test_spaces_of_credentials_are_trimmed_in_10_alone(stomp: Scene, guarded: Scene) -> None:
+    """CONNECT is read before the version is known, and still by the rules of the version that it selects."""
+    headers = guarded.opening(login=" fred", passcode="xyzzy ")
+    if stomp.version == "1.0":
+        guarded.greet(guarded.open(), headers).barrier()
+    else:
+        refused_connect(guarded, headers)
+
+
+@requirement("CON-05", "HDR-01")
+def test_of_two_passcodes_the_first_counts(stomp: Scene, guarded: Scene) -> None:
+    more = [("login", "fred"), ("passcode", "wrong"), ("passcode", "xyzzy")]
+    refused_connect(guarded, [*guarded.opening().items(), *more])
+
+
+@requirement("CON-05", "CON-11", "ERR-05")
+def test_frames_behind_a_refused_connect_have_no_effect(stomp: Scene, guarded: Scene) -> None:
+    queue = guarded.queue()
+    login = {"login": "fred", "passcode": "xyzzy"}
+    watcher = guarded.connect(**login)
+    watcher.subscribe(queue)
+    peer = guarded.open()
+    smuggled = octets("SEND", {"destination": queue, "receipt": "r"}, b"smuggled")
+    peer.raw(guarded.opening_octets(login="fred", passcode="wrong") + smuggled)
+    peer.refusal()
+    assert [frame.command for frame in peer.frames] == ["ERROR"]
+    assert watcher.seen(queue) == []
+
+
+@requirement("CON-11", "CON-05")
+def test_frames_behind_connect_wait_for_the_login(stomp: Scene, guarded: Scene) -> None:
+    assert_frames_behind_connect_are_handled(guarded, login="fred", passcode="xyzzy")
+
+
+@requirement("LEN-11", "CON-05")
+def test_username_is_the_login_of_10(stomp: Scene, guarded: Scene) -> None:
+    guarded.connect(username="fred", passcode="xyzzy").barrier()
+    refused_connect(guarded, guarded.opening(username="fred", passcode="wrong"))
+    refused_connect(guarded, guarded.opening(login="nobody", username="fred", passcode="xyzzy"))
+
+
+@requirement("LEN-11")
+def test_username_where_nobody_asks(stomp: Scene) -> None:
+    stomp.connect(username="fred", passcode="xyzzy").barrier()
+
+
+@requirement("CON-04")
+def test_any_virtual_host_is_taken(stomp: Scene) -> None:
+    for host in ("no-such-host.invalid", "127.0.0.1", "/", ""):
+        stomp.connect(host=host).barrier()
+
+
+@requirement("CON-10")
+def test_host_may_be_missing(stomp: Scene) -> None:
+    stomp.greet(stomp.open(), {"accept-version": stomp.version}).barrier()
+
+
+@requirement("CON-07", "LEN-12")
+def test_sessions_have_different_names(stomp: Scene) -> None:
+    names = [stomp.connect().frames[0]["session"] for _ in range(5)]
+    assert all(names)
+    assert len(set(names)) == 5
+
+
+@requirement("CON-08")
+def test_the_server_header_has_the_documented_form(stomp: Scene) -> None:
+    assert re.fullmatch(r"[^\s/]+(/[^\s]+)?( .*)?", stomp.connect().frames[0]["server"])
+
+
+@requirement("CON-09")
+@parametrize("command", ["CONNECT", "STOMP"])
+def test_no_receipt_for_connect(stomp: Scene, command: str) -> None:
+    peer = stomp.greet(stomp.open(), stomp.opening(receipt="r"), command)
+    peer.barrier()
+    assert peer.frames[0].command == "CONNECTED"
+    assert not [frame for frame in peer.frames if frame.get("receipt-id") == "r"]
+
+
+def assert_frames_behind_connect_are_handled(stomp: Scene, **login: str) -> None:
+    """CONNECT, SUBSCRIBE, SEND and DISCONNECT in one write; the version decides how the later ones are read."""
+    peer, queue = stomp.open(), stomp.queue()
+    value = {"1.0": b" v \\n\r", "1.1": b"a\\cb\r", "1.2": b"a\\cb\\r\r"}[stomp.version]
+    peer.raw(
+        stomp.opening_octets(**login)
+        + octets("SUBSCRIBE", {"id": "0", "destination": queue})
+        + octets("SEND", {"destination": queue, "k": value}, b"early")
+        + octets("DISCONNECT", {"receipt": "bye"})
+    )
+    message = peer.message()
+    assert message.body == b"early"
+    assert message["k"] == {"1.0": "v \\n", "1.1": "a:b\r", "1.2": "a:b\r"}[stomp.version]
+    peer.receipt("bye")
+    peer.ends()
+    assert [frame.command for frame in peer.frames] == ["CONNECTED", "MESSAGE", "RECEIPT"]
+
+
+@requirement("CON-11", "CON-01", "NEG-08")
+def test_frames_right_behind_connect(stomp: Scene) -> None:
+    assert_frames_behind_connect_are_handled(stomp)
+
+
+@requirement("CON-11", "FRM-09")
+def test_frames_right_behind_connect_cut_anywhere(stomp: Scene) -> None:
+    queue = stomp.queue()
+    subscribe = octets("SUBSCRIBE", {"id": "0", "destination": queue, "receipt": "r"})
+    whole, opening = stomp.opening_octets() + subscribe, stomp.opening_octets()
+    for cut in range(len(opening) - 2, len(opening) + 12):
+        peer = stomp.open()
+        peer.raw(whole[:cut])
+        peer.raw(whole[cut:])
+        peer.receipt("r")
+        assert [frame.command for frame in peer.frames] == ["CONNECTED", "RECEIPT"]
+
+
+@requirement("CON-12", "SES-04")
+@parametrize("command", ["CONNECT", "STOMP"])
+def test_a_second_connect_is_refused(stomp: Scene, command: str) -> None:
+    peer = stomp.connect()
+    peer.send(command, stomp.opening())
+    peer.refusal()
+    assert [frame.command for frame in peer.frames] == ["CONNECTED", "ERROR"]
+    stomp.is_well()
+
+
+# -- negotiation
+
+
+@requirement("NEG-01", "NEG-08", "SUB-04")
+def test_no_accept_version_means_10(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    assert peer.frames[0].get("version") in (None, "1.0")
+    peer.request("SUBSCRIBE", {"destination": queue})
+    peer.publish(queue, b"x", {"k": "a\\cb"})
+    assert peer.message()["k"] == "a\\cb"
+
+
+@requirement("NEG-01", "FRM-07")
+def test_accept_version_counts_by_its_exact_name_alone(stomp: Scene) -> None:
+    peer = stomp.greet(stomp.open(), {"Accept-Version": "1.2"})
+    assert peer.frames[0].get("version") in (None, "1.0")
+
+
+OFFERS = {
+    "1.0": ["1.0", "1.0,2.0", "0.9,1.0", " 1.0 "],
+    "1.1": ["1.1", "1.0,1.1", "1.1,1.0", "1.0,1.1,2.0", "2.0,1.1", "1.1,1.3,1.0", "1.0, 1.1", " 1.1", "1.1,,x"],
+    "1.2": ["1.2", "1.2 ", "1.0,1.1,1.2", "1.2,1.1,1.0", "1.2,1.0,1.1", "1.2,9.9", "1.1, 1.2", "1.0 , 1.2", "1.20,1.2"],
+}
+
+
+@requirement("NEG-02", "NEG-03", "NEG-06", "CON-06")
+def test_the_highest_common_version_is_used_in_any_order(stomp: Scene) -> None:
+    for offer in OFFERS[stomp.version]:
+        peer = stomp.greet(stomp.open(), stomp.opening() | {"accept-version": offer})
+        assert (peer.frames[0].get("version") or "1.0") == stomp.version, offer
+        peer.barrier()
+
+
+@requirement("NEG-04", "NEG-05", "NEG-07")
+@parametrize("offer", ["2.0", "2.0,9.9", "11.2", "1.20", "1.1.1", "1", "v1.2", "01.2", "1.10,1.21", "1,1", "one"])
+def test_no_common_version(stomp: Scene, offer: str) -> None:
+    peer = stomp.open()
+    peer.send("CONNECT", stomp.opening() | {"accept-version": offer})
+    error = peer.refusal()
+    assert error["version"] == "1.0,1.1,1.2"
+    assert [frame.command for frame in peer.frames] == ["ERROR"]
+
+
+@requirement("NEG-04", "NEG-05", "CON-02")
+def test_no_common_version_for_stomp(stomp: Scene) -> None:
+    peer = stomp.open()
+    peer.send("STOMP", stomp.opening() | {"accept-version": "9.9"})
+    assert "1.2" in peer.refusal()["version"].split(",")
+
+
+@requirement("NEG-04", "ERR-01")
+def test_only_that_error_lists_versions(stomp: Scene) -> None:
+    assert stomp.refuses("SEND", {}).get("version") is None
+
+
+@requirement("NEG-08")
+def test_the_rules_of_the_chosen_version_hold(stomp: Scene) -> None:
+    """All three are offered up to the version: the rules must be those of the one chosen, not of the list."""
+    versions = ["1.0", "1.1", "1.2"]
+    offer = ",".join(versions[: versions.index(stomp.version) + 1])
+    peer: Peer = stomp.greet(stomp.open(), {"accept-version": offer, "host": "localhost"})
+    queue = stomp.queue()
+    peer.subscribe(queue, ack="client")
+    peer.publish(queue, b"x", {"k": "a\\b"})
+    message = peer.message()
+    assert message.raw(b"k") == {"1.0": b"a\\b"}.get(stomp.version, b"a\\\\b")
+    assert (message.get("ack") is not None) == (stomp.version == "1.2")
+    peer.ack(message)
+    peer.raw(f"SEND\ndestination:{queue}\nk:v\r\n\nx\0".encode())
+    assert peer.message().raw(b"k") == (b"v\r" if stomp.version == "1.1" else b"v")

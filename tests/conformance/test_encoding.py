@@ -1,0 +1,221 @@
+"""Value encoding (ENC): escapes, spaces and UTF-8 in names and values, by version."""
+
+from __future__ import annotations
+
+import pytest
+
+from .scene import Scene
+from .wire import escaped, octets
+
+requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+
+EVERYTHING = "a:b\nc\\d::\\n\\\\c\\\\\n:"
+# What careless code takes for spaces or ends of line.  All of it is data from 1.1 on.
+ODD_CHARACTERS = "\x01\t\x0b\x0c\x1c\x1d\x1e\x1f\x7f\x85\xa0\u2028\u2029\ufeff"
+
+
+@requirement("ENC-01", "ENC-04", "HDR-02", "NEG-08")
+def test_escapes_are_undone_and_done_again(stomp: Scene) -> None:
+    message = stomp.sent({"k": EVERYTHING})
+    assert message["k"] == EVERYTHING
+    assert message.raw(b"k") == escaped(EVERYTHING, stomp.version).encode()
+
+
+@requirement("ENC-02", "ENC-04")
+def test_carriage_return_has_an_escape_in_12(stomp: Scene) -> None:
+    assert stomp.sent({"k": "a\rb\r\n\r"}).raw(b"k") == b"a\\rb\\r\\n\\r"
+
+
+@requirement("ENC-03", "SND-03")
+@parametrize("header", [b"k:a\\tb", b"k:\\N", b"a\\tb:v", b"k:\\\\\\x", b"k:\\:"])
+def test_an_undefined_escape_is_fatal(stomp: Scene, header: bytes) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.raw(f"SEND\ndestination:{queue}\n".encode() + header + b"\n\nx\0")
+    peer.refusal()
+    assert watcher.seen(queue) == []
+
+
+@requirement("ENC-03", "NEG-08")
+@columns("1.1")
+def test_the_escape_of_cr_is_undefined_in_11(stomp: Scene) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.raw(f"SEND\ndestination:{queue}\nk:a\\rb\n\nx\0".encode())
+    peer.refusal()
+    assert watcher.seen(queue) == []
+
+
+@requirement("ENC-03")
+@parametrize("command", ["SUBSCRIBE", "BEGIN", "ACK", "DISCONNECT"])
+def test_an_undefined_escape_is_fatal_in_any_frame(stomp: Scene, command: str) -> None:
+    peer = stomp.connect()
+    headers = {"destination": "/queue/x", "id": "1", "transaction": "t", "k": b"\\t", "receipt": "r"}
+    peer.send(command, headers)
+    peer.refusal()
+
+
+@requirement("ENC-04", "RCP-02")
+def test_the_receipt_id_is_escaped(stomp: Scene) -> None:
+    peer, id = stomp.connect(), "r:1\\2\n3"
+    peer.send("SEND", {"destination": stomp.topic(), "receipt": id})
+    assert peer.receipt(id).raw(b"receipt-id") == escaped(id, stomp.version).encode()
+
+
+@requirement("ENC-04", "ERR-02")
+def test_the_receipt_id_of_an_error_is_escaped(stomp: Scene) -> None:
+    peer = stomp.connect()
+    peer.send("SEND", {"receipt": "a:b\\\n"})
+    assert peer.refusal().raw(b"receipt-id") == b"a\\cb\\\\\\n"
+
+
+@requirement("ENC-04", "ENC-01", "MSG-01", "MSG-03", "SND-04")
+def test_destination_and_subscription_are_escaped(stomp: Scene) -> None:
+    peer, queue, id = stomp.connect(), stomp.queue() + ":a\\b\nc", "sub:1\\\n"
+    peer.subscribe(queue, id=id)
+    peer.publish(queue, b"x")
+    message = peer.message()
+    assert message.raw(b"destination") == escaped(queue, stomp.version).encode()
+    assert message.raw(b"subscription") == escaped(id, stomp.version).encode()
+    assert b"\\" not in message.raw(b"message-id"), "ids free of what needs an escape: some clients cannot undo it"
+
+
+@requirement("ENC-04", "ENC-01")
+def test_a_transaction_and_an_acknowledgement_are_unescaped(stomp: Scene) -> None:
+    queue, id = stomp.queue(), "t:1\\\n"
+    peer, (message,) = stomp.holder(queue, b"x")
+    peer.request("BEGIN", {"transaction": id})
+    peer.ack(message, id)
+    peer.request("COMMIT", {"transaction": id})
+
+
+@requirement("ENC-05")
+@parametrize("command", ["CONNECT", "STOMP"])
+@parametrize("value", ["C:\\temp\\q", "\\", "\\t\\c\\n", "a:b"])
+def test_connect_is_not_unescaped(stomp: Scene, command: str, value: str) -> None:
+    peer = stomp.greet(stomp.open(), stomp.opening(x=value), command)
+    assert peer.connected is not None
+    assert peer.connected["version"] == stomp.version
+    peer.barrier()
+
+
+@requirement("ENC-06")
+def test_connected_is_not_escaped(stomp: Scene) -> None:
+    connected = stomp.connect().connected
+    assert connected is not None
+    assert not [line for line in connected.lines if b"\\" in line]
+
+
+@requirement("ENC-07", "ENC-04")
+def test_names_are_escaped_like_values(stomp: Scene) -> None:
+    message = stomp.sent({"a:b": "v", "c\\d": "w", "e\nf": "x"})
+    assert (message.raw(b"a\\cb"), message.raw(b"c\\\\d"), message.raw(b"e\\nf")) == (b"v", b"w", b"x")
+
+
+@requirement("ENC-02", "ENC-07")
+def test_a_cr_in_a_name_is_escaped_in_12(stomp: Scene) -> None:
+    assert stomp.sent({"a\rb": "v"}).raw(b"a\\rb") == b"v"
+
+
+@requirement("ENC-08")
+def test_spaces_of_values_and_names_are_kept(stomp: Scene) -> None:
+    headers = {"a": " leading", "b": "trailing  ", "c": "  ", "d": "in side", " e ": "v", "\tf\t": "\tw\t"}
+    message = stomp.sent(headers)
+    assert {name: message[name] for name in headers} == headers
+
+
+@requirement("ENC-08")
+@parametrize("other", [" {}", "{} ", "{}\t"])
+def test_a_space_makes_another_destination(stomp: Scene, other: str) -> None:
+    queue = stomp.queue()
+    watcher, producer = stomp.watch(queue), stomp.connect()
+    producer.put(other.format(queue), b"x")
+    assert watcher.seen(queue) == []
+
+
+@requirement("ENC-08", "RCP-02", "MSG-03")
+def test_spaces_of_ids_are_kept(stomp: Scene) -> None:
+    peer, topic = stomp.connect(), stomp.topic()
+    peer.send("SUBSCRIBE", {"destination": topic, "id": " 1 ", "receipt": " r "})
+    peer.receipt(" r ")
+    peer.subscribe(topic, id="1")
+    peer.publish(topic, b"x")
+    assert {message["subscription"] for message in peer.messages(2)} == {" 1 ", "1"}
+
+
+@requirement("ENC-08", "ENC-09")
+def test_no_other_character_is_taken_for_a_space_or_a_line_end(stomp: Scene) -> None:
+    message = stomp.sent({"k": ODD_CHARACTERS, "x" + ODD_CHARACTERS + "y": "v"})
+    assert message.raw(b"k") == ODD_CHARACTERS.encode()
+    assert message["x" + ODD_CHARACTERS + "y"] == "v"
+
+
+@requirement("ENC-09", "SND-04", "RCP-02")
+@parametrize("text", ["é", "漢字", "😀", "e\u0301", "ж漢😀"], ids=["two", "three", "four", "combining", "mixed"])
+def test_utf8_everywhere(stomp: Scene, text: str) -> None:
+    peer, queue = stomp.connect(), stomp.queue() + text
+    peer.send("SUBSCRIBE", {"destination": queue, "id": text, "receipt": text})
+    peer.receipt(text)
+    peer.request("BEGIN", {"transaction": text})
+    peer.publish(queue, text.encode(), {text: text, "transaction": text})
+    peer.request("COMMIT", {"transaction": text})
+    message = peer.message()
+    assert (message["destination"], message["subscription"], message[text]) == (queue, text, text)
+    assert message.body == text.encode()
+
+
+@requirement("ENC-10", "NEG-08", "LEN-10")
+def test_10_knows_no_escapes(stomp: Scene) -> None:
+    value = "a\\cb\\nc\\\\d\\te\\"
+    message = stomp.sent({"k": value, "n\\c": "v"})
+    assert (message.raw(b"k"), message.raw(b"n\\c")) == (value.encode(), b"v")
+
+
+@requirement("ENC-10", "XTR-02")
+@parametrize("to", ["1.1", "1.2"])
+def test_a_backslash_of_10_is_escaped_for_others(stomp: Scene, to: str) -> None:
+    message = stomp.sent({"k": b"a\\cb", "t": b"12:30"}, to=to)
+    assert (message.raw(b"k"), message.raw(b"t")) == (b"a\\\\cb", b"12\\c30")
+
+
+@requirement("ENC-11", "XTR-02")
+def test_a_cr_travels_raw_to_11(stomp: Scene) -> None:
+    queue = stomp.queue()
+    watcher, producer = stomp.watch(queue), stomp.connect(version="1.2")
+    producer.publish(queue, b"x", {"k": "a\rb\r", "n\rm": "v"})
+    message = watcher.message()
+    assert (message.raw(b"k"), message.raw(b"n\rm")) == (b"a\rb\r", b"v")
+
+
+@requirement("ENC-12", "LEN-05")
+def test_padded_values_of_10_mean_the_unpadded_ones(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.raw(f"SUBSCRIBE\ndestination: {queue}\nid:  7\nack: client\nreceipt: r\n\n\0".encode())
+    peer.receipt("r")
+    peer.raw(b"BEGIN\ntransaction: t\n\n\0")
+    peer.raw(f"SEND\ndestination: {queue}\ncontent-length: 3\ntransaction:   t\n\na\0b\0".encode())
+    peer.raw(b"COMMIT\ntransaction: t\n\n\0")
+    message = peer.message()
+    assert (message["destination"], message["subscription"], message.body) == (queue, "7", b"a\0b")
+    peer.raw(f"ACK\nmessage-id: {message['message-id']}\nreceipt: a\n\n\0".encode())
+    peer.receipt("a")
+
+
+@requirement("ENC-13", "SND-03")
+@parametrize("header", [b"k:v\\", b"k:\\", b"k\\:v", b"k:\\\\\\"])
+def test_a_lone_backslash_at_the_end_is_fatal(stomp: Scene, header: bytes) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.raw(f"SEND\ndestination:{queue}\n".encode() + header + b"\n\nx\0")
+    peer.refusal()
+    assert watcher.seen(queue) == []
+
+
+@requirement("ENC-14", "SES-04")
+@parametrize("octet", [b"\xc3\x28", b"\xff", b"\x80", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xe2\x82"])
+def test_headers_that_are_not_utf8_are_refused(stomp: Scene, octet: bytes) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.raw(octets("SEND", {"destination": queue, "k": octet}, b"x"))
+    peer.refusal()
+    assert watcher.seen(queue) == []

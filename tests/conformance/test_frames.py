@@ -1,0 +1,304 @@
+"""Frame grammar (FRM): what is a frame, where it ends, and what happens to octets that are none."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from .scene import Scene
+from .wire import octets
+
+requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+
+# Octets that open no session.  Some have neither NUL nor LF: nothing more comes, and they must not be waited for.
+FOREIGN = {
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "http-and-nul": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n\0",
+    "http-post": b"POST /ws HTTP/1.1\nContent-Length: 3\n\nabc\0",
+    "tls": b"\x16\x03\x01\x00\xf5\x01\x00\x00\xf1\x03\x03" + bytes(range(32)),
+    "ssh": b"SSH-2.0-OpenSSH_9.2p1\r\n",
+    "nuls": b"\0\0\0\0",
+    "one-nul": b"\0",
+    "high-octets": b"\xff\xfe\xfd\xfc" * 8,
+    "no-line-end": b"QUIT",
+    "long-line": b"A" * 100_000,
+    "json": b'{"command": "CONNECT"}\n',
+    "eols-and-garbage": b"\n\n\ngarbage\n\n\0",
+    "only-a-colon": b":\n\n\0",
+    "connected": b"CONNECTED\n\n\0",
+    "connect-and-more": b"CONNECTING you to",
+    "no-headers-end": b"CONNECT\naccept-version:1.2\0",
+    "not-utf8": b"CONNECT\naccept-version:1.2\nk:\xc3\x28\nl\n\n\0",
+}
+
+
+@requirement("FRM-01", "CON-01", "SND-01", "SUB-01", "LEN-18")
+def test_a_canonical_exchange(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.raw(octets("SUBSCRIBE", {"id": "1", "destination": queue}))
+    peer.raw(octets("SEND", {"destination": queue}, b"hello"))
+    message = peer.message()
+    assert (message["destination"], message["subscription"], message.body) == (queue, "1", b"hello")
+    assert [frame.command for frame in peer.frames] == ["CONNECTED", "MESSAGE"]
+
+
+@requirement("FRM-02")
+def test_lines_may_end_in_cr_lf(stomp: Scene) -> None:
+    peer, queue = stomp.open(), stomp.queue()
+    peer.send("CONNECT", stomp.opening(), eol=b"\r\n")
+    assert peer.take("CONNECTED")["version"] == "1.2"
+    peer.send("SUBSCRIBE", {"id": "1", "destination": queue, "receipt": "r"}, eol=b"\r\n")
+    peer.receipt("r")
+    peer.send("SEND", {"destination": queue, "k": "v"}, b"\r\nbody\r\n", eol=b"\r\n")
+    message = peer.message()
+    assert (message["k"], message["destination"], message.body) == ("v", queue, b"\r\nbody\r\n")
+
+
+@requirement("FRM-02")
+@parametrize("ends", ["\r\n|\n|\n|\n", "\n|\r\n|\n|\n", "\n|\n|\r\n|\n", "\n|\n|\n|\r\n", "\r\n|\n|\r\n|\n"])
+def test_each_line_chooses_its_end(stomp: Scene, ends: str) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    command, first, second, blank = ends.split("|")
+    for body in ("one", "two"):
+        peer.raw(f"SEND{command}destination:{queue}{first}k:v{second}{blank}{body}\0".encode())
+    for body in (b"one", b"two"):
+        message = peer.message()
+        assert (message["k"], message.body) == ("v", body)
+
+
+@requirement("FRM-03", "NEG-08")
+def test_a_cr_before_lf_is_data_in_11(stomp: Scene) -> None:
+    queue = stomp.queue()
+    watcher, producer = stomp.watch(queue), stomp.connect()
+    producer.raw(f"SEND\ndestination:{queue}\nk:v\r\nl:\r\nm:w\n\nx\0".encode())
+    message = watcher.message()
+    assert (message.raw(b"k"), message.raw(b"l"), message.raw(b"m")) == (b"v\r", b"\r", b"w")
+
+
+@requirement("FRM-03")
+def test_a_cr_belongs_to_the_destination_in_11(stomp: Scene) -> None:
+    queue = stomp.queue()
+    watcher, producer = stomp.watch(queue), stomp.connect()
+    producer.raw(f"SEND\ndestination:{queue}\r\n\nx\0".encode())
+    producer.barrier()
+    assert watcher.seen(queue) == []
+    watcher.subscribe(queue + "\r", id="with CR")
+    assert watcher.message().raw(b"destination") == queue.encode() + b"\r"
+
+
+@requirement("FRM-03")
+@parametrize("frame", [b"SEND\ndestination:/queue/x\n\r\nbody\0", b"SEND\r\ndestination:/queue/x\n\nbody\0"])
+def test_a_cr_makes_no_empty_line_and_no_command_in_11(stomp: Scene, frame: bytes) -> None:
+    peer = stomp.connect()
+    peer.raw(frame + b"\n\0")
+    peer.refusal()
+
+
+@requirement("FRM-04")
+def test_ends_of_line_between_frames(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.raw(b"\n")
+    peer.subscribe(queue)
+    first, second, third = (octets("SEND", {"destination": queue}, body) for body in (b"1", b"2", b"3"))
+    peer.raw(b"\n\n\n" + first + b"\n" * 50_000 + second + b"\n")
+    peer.raw(b"\n")
+    peer.raw(third)
+    assert [message.body for message in peer.messages(3)] == [b"1", b"2", b"3"]
+
+
+@requirement("FRM-04", "FRM-02")
+@columns("1.2")
+def test_cr_lf_between_frames(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    frame = octets("SEND", {"destination": queue}, b"x")
+    peer.raw(b"\r\n\r\n\n\r\n" + frame + b"\r\n")
+    peer.raw(b"\r")
+    peer.raw(b"\n" + frame)
+    assert [message.body for message in peer.messages(2)] == [b"x", b"x"]
+
+
+@requirement("FRM-05", "DSC-03")
+def test_disconnect_without_headers_is_a_graceful_end(stomp: Scene) -> None:
+    peer = stomp.connect()
+    peer.raw(b"DISCONNECT\n\n\0")
+    peer.ends()
+    assert not peer.inbox
+    assert not peer.link.was_reset
+
+
+@requirement("FRM-05")
+@parametrize("command", ["SEND", "SUBSCRIBE", "BEGIN", "ACK"])
+def test_other_frames_without_headers_are_understood_and_answered(stomp: Scene, command: str) -> None:
+    peer = stomp.connect()
+    peer.raw(command.encode() + b"\n\n\0")
+    peer.refusal()
+
+
+@requirement("FRM-06")
+@parametrize("command", ["send", "Send", "SENd"])
+def test_command_names_are_case_sensitive(stomp: Scene, command: str) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.send(command, {"destination": queue}, b"x")
+    peer.refusal()
+    assert watcher.seen(queue) == []
+
+
+@requirement("FRM-06", "LEN-03")
+@parametrize("command", ["connect", "Stomp"])
+def test_only_the_first_command_may_be_written_in_any_case(stomp: Scene, command: str) -> None:
+    """It comes before the version is known, and might be one of 1.0; all after it is strict."""
+    peer = stomp.greet(stomp.open(), stomp.opening(), command)
+    assert peer.frames[0]["version"] == stomp.version
+    peer.send("disconnect", {"receipt": "r"})
+    peer.refusal()
+
+
+@requirement("FRM-07")
+def test_header_names_are_case_sensitive(stomp: Scene) -> None:
+    stomp.refuses("SEND", {"Destination": "/queue/x"}, b"x")
+
+
+@requirement("FRM-07")
+def test_a_receipt_in_other_letters_is_a_user_header(stomp: Scene) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.send("SEND", {"destination": queue, "Receipt": "r", "Content-Length": "1"}, b"abc")
+    message = watcher.message()
+    assert (message["Receipt"], message["Content-Length"], message.body) == ("r", "1", b"abc")
+    peer.barrier()
+    assert not peer.inbox
+
+
+@requirement("FRM-08")
+@parametrize("line", [b"nocolon", b":value", b":", b" ", b"k:v\nnocolon", b":empty:name"])
+def test_a_header_line_needs_a_colon_and_a_name(stomp: Scene, line: bytes) -> None:
+    if stomp.version == "1.0" and line == b" ":
+        line = b" x "  # in the lenient dialect a line of spaces is the empty line
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.raw(f"SEND\ndestination:{queue}\n".encode() + line + b"\n\nx\0")
+    peer.refusal()
+    assert watcher.seen(queue) == []
+
+
+@requirement("FRM-09")
+def test_one_octet_per_write(stomp: Scene) -> None:
+    peer, queue, body = stomp.open(), stomp.queue(), b"a\0b\n\0\nc"
+    for octet in stomp.opening_octets():
+        peer.raw(bytes([octet]))
+    peer.take("CONNECTED")
+    stream = octets("SUBSCRIBE", {"id": "0", "destination": queue}) + b"\n"
+    stream += octets("SEND", {"destination": queue, "content-length": len(body), "ключ": "漢😀"}, body) + b"\n"
+    stream += octets("SEND", {"destination": queue}, b"without length")
+    for octet in stream:
+        peer.raw(bytes([octet]))
+    message = peer.message()
+    assert (message.body, message["ключ"]) == (body, "漢😀")
+    assert peer.message().body == b"without length"
+
+
+@requirement("FRM-09")
+def test_many_frames_in_one_write(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    bodies = [b"%d" % number for number in range(300)]
+    peer.raw(b"".join(octets("SEND", {"destination": queue}, body) for body in bodies))
+    assert [message.body for message in peer.messages(300)] == bodies
+
+
+@requirement("FRM-09")
+def test_every_cut_of_a_frame(stomp: Scene) -> None:
+    """In the command, a name, a character, an escape, before and behind the empty line, in the body, before NUL."""
+    peer, queue, body = stomp.connect(), stomp.queue(), b"\0\n\0"
+    peer.subscribe(queue)
+    headers = {"destination": queue, "k": "é:", "content-length": len(body)}
+    frame = octets("SEND", headers, body, stomp.version)
+    for cut in range(1, len(frame)):
+        peer.raw(frame[:cut])
+        peer.raw(frame[cut:])
+        message = peer.message()
+        assert (message["k"], message.body) == ("é:", body), f"cut behind octet {cut}"
+
+
+@requirement("FRM-09")
+@columns("1.2")
+def test_a_cut_between_cr_and_lf(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    frame = octets("SEND", {"destination": queue, "k": "v"}, b"x", eol=b"\r\n")
+    for cut in [place for place, octet in enumerate(frame) if octet == 10]:
+        peer.raw(frame[:cut])
+        peer.raw(frame[cut:])
+        assert peer.message()["k"] == "v"
+
+
+@requirement("FRM-10")
+def test_a_value_may_be_empty(stomp: Scene) -> None:
+    message = stomp.sent([("k", ""), ("z", "1"), ("last", "")])
+    assert [message["k"], message["z"], message["last"]] == ["", "1", ""]
+    assert message.raw(b"k") == b""
+
+
+@requirement("FRM-11", "BOD-12", "MSG-01", "MSG-03")
+def test_what_the_server_emits_is_in_the_grammar(stomp: Scene) -> None:
+    """The reader of each peer judges every octet; here it is given something of everything."""
+    peer, queue, topic = stomp.connect(), stomp.queue(), stomp.topic()
+    peer.subscribe(queue, id="q", ack="client")
+    peer.subscribe(topic, id="t")
+    peer.put(queue, b"", b"one", b"\0", bytes(range(256)), headers={"k": "v w", "ключ": "é"})
+    peer.put(topic, b"copy")
+    for message in peer.messages(5):
+        if message["subscription"] == "q":
+            peer.ack(message)
+    peer.request("UNSUBSCRIBE", {"id": "q"})
+    peer.request("DISCONNECT")
+    peer.ends()
+    assert {frame.command for frame in peer.frames} == {"CONNECTED", "MESSAGE", "RECEIPT"}
+    broken = stomp.connect()
+    broken.send("SEND")
+    broken.refusal()
+
+
+@requirement("FRM-12")
+def test_a_colon_in_a_value_is_part_of_it(stomp: Scene) -> None:
+    """Outside the BNF of 1.1 and 1.2; this gateway accepts it there too: clients in use send it."""
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.raw(f"SEND\ndestination:{queue}\nwhen:12:30:00\nurl:http://x/:\n\nx\0".encode())
+    message = watcher.message()
+    assert (message["when"], message["url"]) == ("12:30:00", "http://x/:")
+
+
+@requirement("FRM-13", "SES-01", "SES-04")
+@parametrize("kind", FOREIGN)
+def test_what_is_not_stomp_opens_no_session(stomp: Scene, kind: str) -> None:
+    peer = stomp.open()
+    peer.flood(FOREIGN[kind])
+    peer.refused()
+    assert [frame.command for frame in peer.frames] in ([], ["ERROR"])
+    stomp.is_well()
+
+
+@requirement("FRM-13")
+def test_random_octets_open_no_session(stomp: Scene) -> None:
+    for size in (16, 200, 5_000):
+        noise = os.urandom(size)
+        peer = stomp.open()
+        peer.flood(noise)
+        peer.refused()
+        assert [frame.command for frame in peer.frames] in ([], ["ERROR"]), noise
+    stomp.is_well()
+
+
+@requirement("FRM-13", "SES-04")
+@parametrize("noise", [b"\0", b"\xff" * 100, b"\x16\x03\x01 \n\n\0", b"SEND\0", b"\n\nSEND\ndestination:/queue/x\0"])
+def test_noise_ends_a_session_and_no_other(stomp: Scene, noise: bytes) -> None:
+    queue = stomp.queue()
+    neighbour, peer = stomp.watch(queue), stomp.connect()
+    peer.raw(noise)
+    peer.refusal()
+    assert neighbour.seen(queue) == []

@@ -1,0 +1,184 @@
+"""The lenient dialect (LEN): what sessions without accept-version may write, and what they are sent."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .scene import Scene
+from .wire import Peer, octets
+
+requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+
+
+@requirement("LEN-01", "LEN-04")
+@parametrize("tail", ["", " ", "  ", "\r", " \r", "  \r", "\r\r", " \r \r"])
+def test_spaces_and_crs_at_the_end_of_a_line_are_no_part_of_it(stomp: Scene, tail: str) -> None:
+    """Of the command line too, although the document allows only one CR there: it also trims every line."""
+    peer, queue = stomp.connect(), stomp.queue()
+    lines = ["SUBSCRIBE", f"destination:{queue}", "id:1", "receipt:r"]
+    peer.raw("".join(f"{line}{tail}\n" for line in lines).encode() + b"\r\n\0")
+    peer.receipt("r")
+    peer.raw(f"SEND{tail}\ndestination:{queue}{tail}\nk:v{tail}\n\nbody{tail}\n\0".encode())
+    message = peer.message()
+    assert (message["k"], message["subscription"], message.body) == ("v", "1", f"body{tail}\n".encode())
+
+
+@requirement("LEN-01", "LEN-02", "LEN-04")
+def test_connect_with_cr_lf_and_trailing_spaces(stomp: Scene) -> None:
+    peer = stomp.open()
+    peer.raw(b"CONNECT \r\nlogin:fred  \r\npasscode: xyzzy \r\n\r\n\0\r\n")
+    peer.take("CONNECTED")
+    peer.barrier()
+
+
+@requirement("LEN-02", "FRM-04")
+@parametrize("lines", [b"\n", b"\n\n", b"\r\n", b"\n\r\n", b"\r\n\r\n\n", b"\n" * 1_000, b" \n", b"\r\r\n"])
+def test_empty_lines_before_a_frame_are_skipped(stomp: Scene, lines: bytes) -> None:
+    """Before the first frame, and before any other; lines that hold only spaces and CRs are empty."""
+    peer, queue = stomp.open(), stomp.queue()
+    peer.raw(lines + stomp.opening_octets())
+    peer.take("CONNECTED")
+    peer.raw(lines + octets("SUBSCRIBE", {"destination": queue}) + lines)
+    peer.raw(lines + octets("SEND", {"destination": queue}, b"x"))
+    assert peer.message().body == b"x"
+
+
+@requirement("LEN-03")
+@parametrize("change", [str.lower, str.capitalize, str.swapcase, str.title], ids=lambda change: change.__name__)
+def test_the_case_of_commands_is_free(stomp: Scene, change: type[str]) -> None:
+    peer, queue = stomp.open(), stomp.queue()
+    peer.raw(octets(change("CONNECT"), {"login": "fred"}))
+    peer.take("CONNECTED")
+    peer.request(change("SUBSCRIBE"), {"destination": queue, "ack": "client", "id": "1"})
+    peer.request(change("BEGIN"), {"transaction": "t"})
+    peer.request(change("SEND"), {"destination": queue, "transaction": "t"}, b"x")
+    peer.request(change("COMMIT"), {"transaction": "t"})
+    message = peer.message()
+    peer.request(change("ACK"), {"message-id": message["message-id"]})
+    peer.request(change("BEGIN"), {"transaction": "t"})
+    peer.request(change("ABORT"), {"transaction": "t"})
+    peer.request(change("UNSUBSCRIBE"), {"id": "1"})
+    peer.request(change("DISCONNECT"))
+    peer.ends()
+
+
+@requirement("LEN-03", "CON-01")
+@parametrize("command", ["connect", "cOnNeCt", "stomp"])
+def test_the_case_of_connect_is_free(stomp: Scene, command: str) -> None:
+    peer = stomp.open()
+    peer.raw(octets(command, {"login": "fred"}))
+    assert (peer.take("CONNECTED").get("version") or "1.0") == "1.0"
+
+
+@requirement("LEN-05", "ENC-12")
+def test_leading_spaces_of_a_value_are_stripped(stomp: Scene) -> None:
+    message = stomp.sent({"k": "   v w", "l": " "})
+    assert (message["k"], message["l"]) == ("v w", "")
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.request("SUBSCRIBE", {"destination": "   " + queue})
+    assert peer.seen(queue) == []
+
+
+@requirement("LEN-06", "LEN-03")
+def test_the_case_of_header_names_is_free(stomp: Scene) -> None:
+    peer, queue = stomp.connect(LOGIN="fred", Passcode="x"), stomp.queue()
+    peer.send("SUBSCRIBE", {"Destination": queue, "ID": "1", "Ack": "client", "RECEIPT": "r1"})
+    peer.receipt("r1")
+    peer.send("BEGIN", {"Transaction": "t", "Receipt": "r2"})
+    peer.receipt("r2")
+    peer.send("SEND", {"DESTINATION": queue, "Content-Length": "3", "TRANSACTION": "t"}, b"a\0b")
+    peer.send("COMMIT", {"tRansactioN": "t"})
+    message = peer.message()
+    assert (message.body, message["subscription"], message["content-length"]) == (b"a\0b", "1", "3")
+    peer.send("ACK", {"Message-Id": message["message-id"], "Receipt": "r3"})
+    peer.receipt("r3")
+    peer.send("UNSUBSCRIBE", {"Id": "1", "receipt": "r4"})
+    peer.receipt("r4")
+
+
+@requirement("LEN-06", "HDR-02")
+def test_user_headers_keep_their_spelling(stomp: Scene) -> None:
+    message = stomp.sent({"Mixed-Case": "Yes"})
+    assert message.raw(b"Mixed-Case") == b"Yes"
+
+
+CONTROLS = ["\t", "\x01", "\x07", "\x0b", "\x0c", "\x1b", "\x1f", "\r\t"]
+
+
+@requirement("LEN-07", "HDR-02")
+@parametrize("octet", CONTROLS)
+def test_control_octets_of_user_headers_are_left_out(stomp: Scene, octet: str) -> None:
+    message = stomp.sent({"k": f"a{octet}b", f"n{octet}m": "v", "l": "w"})
+    assert [name for name, _ in message.headers if name[0] in "kln"] == ["l"]
+
+
+@requirement("LEN-07", "RCP-02", "SND-04")
+@parametrize("octet", ["\t", "\r"])
+@parametrize("name", ["destination", "receipt", "id"])
+def test_control_octets_in_what_the_server_must_give_back_are_refused(stomp: Scene, name: str, octet: str) -> None:
+    peer = stomp.connect()
+    headers = {"destination": stomp.queue(), "id": "1", "receipt": "r"}
+    peer.send("SUBSCRIBE", headers | {name: f"{headers[name]}{octet}x"})
+    peer.refusal()
+
+
+@requirement("LEN-07", "XTR-02")
+@parametrize("version", ["1.1", "1.2"])
+def test_control_octets_of_others_are_left_out_for_10(stomp: Scene, version: str) -> None:
+    queue = stomp.queue()
+    watcher, producer = stomp.watch(queue), stomp.connect(version=version)
+    producer.publish(queue, b"x", {"k": "a\tb", "l": "w", "m": "\x01", "n\x1f": "v"})
+    message = watcher.message()
+    assert (message["l"], message.body) == ("w", b"x")
+    assert not [name for name, _ in message.headers if name in ("k", "m", "n\x1f", "n")]
+
+
+@requirement("LEN-10", "ENC-10")
+def test_header_lines_are_utf8(stomp: Scene) -> None:
+    message = stomp.sent({"k": "žluťoučký 漢字 😀", "ключ": "v"})
+    assert (message["k"], message["ключ"]) == ("žluťoučký 漢字 😀", "v")
+
+
+@requirement("LEN-08", "LEN-18", "LEN-09")
+def test_bodies_with_and_without_a_count(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.request("SUBSCRIBE", {"destination": queue})
+    peer.send("SEND", {"destination": queue}, b"hello, world!")
+    peer.send("SEND", {"destination": queue, "content-length": " 4"}, b"a\0b\0")
+    assert [(m["content-length"], m.body) for m in peer.messages(2)] == [("13", b"hello, world!"), ("4", b"a\0b\0")]
+
+
+def assert_well_formed(peer: Peer) -> None:
+    """Commands in upper case, names in lower case, no control octets, nothing before the command."""
+    for frame in peer.frames:
+        assert frame.command.isupper()
+        for line in frame.lines:
+            assert re.fullmatch(rb"[a-z0-9]+(-[a-z0-9]+)*:[^\x00-\x1f\x7f]*", line), line
+    assert not peer.reader.beats
+
+
+@requirement("LEN-17", "LEN-09", "LEN-12")
+def test_generated_frames(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue, id="1", ack="client")
+    peer.put(queue, b"abc")
+    peer.ack(peer.message())
+    peer.request("DISCONNECT")
+    peer.ends()
+    assert_well_formed(peer)
+    broken = stomp.connect()
+    broken.send("SEND", {"receipt": "r"})
+    broken.refusal()
+    assert_well_formed(broken)
+
+
+@requirement("LEN-13", "LEN-14", "DSC-03")
+def test_a_session_of_this_dialect_ends_at_disconnect(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, _ = stomp.holder(queue, b"x")
+    peer.raw(b"disconnect \r\n\r\n\0")
+    peer.ends()
+    assert not peer.inbox
+    assert stomp.watch(queue).message().body == b"x"

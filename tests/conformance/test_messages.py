@@ -1,0 +1,260 @@
+"""MESSAGE, ERROR and the session (MSG, ERR, SES)."""
+
+from __future__ import annotations
+
+import pytest
+
+from .requirements import VERSIONS
+from .scene import Scene
+from .wire import octets
+
+requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+
+
+@requirement("MSG-01")
+@parametrize("kind", ["queue", "topic"])
+def test_destination_is_that_of_the_send(stomp: Scene, kind: str) -> None:
+    peer, destination = stomp.connect(), getattr(stomp, kind)()
+    peer.subscribe(destination)
+    peer.publish(destination, b"x")
+    assert peer.message().all("destination") == [destination]
+
+
+@requirement("MSG-02")
+def test_message_ids_are_unique(stomp: Scene) -> None:
+    peer, queue, topic = stomp.connect(), stomp.queue(), stomp.topic()
+    peer.subscribe(queue, id="q")
+    peer.subscribe(topic, id="t")
+    for _ in range(10):
+        peer.publish(queue, b"same")
+        peer.publish(topic, b"same")
+    ids = {message["message-id"] for message in peer.messages(20)}
+    assert len(ids) == 20
+    assert all(ids)
+
+
+@requirement("MSG-03")
+@parametrize("id", ["0", "sub-Id 7", "a.b/c", "1" * 300])
+def test_subscription_is_the_id_of_the_subscribe(stomp: Scene, id: str) -> None:
+    peer, topic = stomp.connect(), stomp.topic()
+    peer.subscribe(topic, id=id)
+    peer.publish(topic, b"x")
+    assert peer.message().all("subscription") == [id]
+
+
+@requirement("MSG-04", "MSG-07", "ACK-03")
+@parametrize("ack", ["client", "client-individual"])
+def test_ack_is_there_when_one_is_asked_for(stomp: Scene, ack: str) -> None:
+    peer, messages = stomp.holder(stomp.queue(), *[b"x"] * 10, ack=ack)
+    assert len({message["ack"] for message in messages}) == 10
+    assert all(message["ack"] for message in messages)
+    peer.ack(messages[-1])
+
+
+@requirement("MSG-05")
+def test_no_ack_in_auto_mode(stomp: Scene) -> None:
+    assert stomp.sent().get("ack") is None
+
+
+@requirement("MSG-04", "MSG-07", "SUB-12")
+@columns("1.2")
+def test_ack_names_one_delivery(stomp: Scene) -> None:
+    """Two subscriptions to one topic, and a redelivery: each has its own."""
+    peer, topic = stomp.connect(), stomp.topic()
+    peer.subscribe(topic, id="one", ack="client")
+    peer.subscribe(topic, id="two", ack="client-individual")
+    peer.put(topic, b"x")
+    first, second = peer.messages(2)
+    assert first["ack"] != second["ack"]
+    peer.ack(first)
+    peer.ack(second)
+    queue = stomp.queue()
+    holder, (message,) = stomp.holder(queue, b"x", ack="client-individual")
+    holder.nack(message)
+    again = holder.message()
+    assert again["ack"] != message["ack"]
+    holder.ack(again)
+
+
+@requirement("MSG-06", "ACK-03")
+def test_a_sender_cannot_set_the_headers_of_the_server(stomp: Scene) -> None:
+    queue, foreign = stomp.queue(), {"message-id": "mine", "subscription": "mine", "ack": "mine", "k": "v"}
+    stomp.connect().put(queue, b"x", headers=foreign | {"redelivered": "true", "delivery-count": "9"})
+    for mode in ("client", "auto"):
+        peer = stomp.connect()
+        peer.subscribe(queue, id="0", ack=mode)
+        message = peer.message()
+        assert message.all("subscription") == ["0"]
+        assert "mine" not in message.all("message-id") + message.all("ack")
+        assert message["k"] == "v"
+        if mode == "client":
+            assert (message.get("redelivered"), message.get("delivery-count")) == (None, None)
+            stomp.end(peer, "disconnect")
+
+
+@requirement("MSG-06", "BOD-05")
+def test_headers_of_the_server_come_once(stomp: Scene) -> None:
+    """The reader notes each of them that is there twice."""
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    twice = [("destination", queue), ("destination", queue), ("content-length", 1), ("content-length", 1)]
+    peer.send("SEND", [*twice, ("content-type", "a"), ("content-type", "b"), ("message-id", "x"), ("ack", "y")], b"x")
+    message = peer.message()
+    assert (message.all("content-type"), message.all("content-length")) == (["a"], ["1"])
+
+
+# -- ERROR
+
+WRONG = {
+    "send": ("SEND", {}),
+    "subscribe": ("SUBSCRIBE", {"id": "1"}),
+    "unsubscribe": ("UNSUBSCRIBE", {"id": "unknown"}),
+    "begin": ("BEGIN", {}),
+    "commit": ("COMMIT", {"transaction": "unknown"}),
+    "abort": ("ABORT", {"transaction": "unknown"}),
+    "ack": ("ACK", {"id": "unknown", "message-id": "unknown", "subscription": "unknown"}),
+    "unknown": ("FETCH", {"destination": "/queue/x"}),
+    "connect": ("CONNECT", {"accept-version": "1.2"}),
+}
+
+
+@requirement("ERR-01", "ERR-03", "ERR-04")
+@parametrize("kind", WRONG)
+def test_an_error_says_what_was_wrong_and_ends_the_connection(stomp: Scene, kind: str) -> None:
+    """Every ERROR closes, in every version: 1.0 does not forbid it, and one rule is easier to rely on."""
+    peer = stomp.connect()
+    command, headers = WRONG[kind]
+    peer.send(command, headers)
+    error = peer.refusal()
+    assert b"Traceback" not in error.body
+    if error.body:
+        assert error["content-length"] == str(len(error.body))
+        assert error["content-type"] == "text/plain;charset=utf-8"
+        error.body.decode()
+
+
+@requirement("ERR-02")
+@columns(*VERSIONS)
+@parametrize("kind", WRONG)
+def test_an_error_names_the_receipt(stomp: Scene, kind: str) -> None:
+    peer = stomp.connect()
+    command, headers = WRONG[kind]
+    peer.send(command, {**headers, "receipt": "which-one"})
+    assert peer.refusal()["receipt-id"] == "which-one"
+
+
+@requirement("ERR-02")
+@columns(*VERSIONS)
+def test_an_error_without_receipt_names_none(stomp: Scene) -> None:
+    peer = stomp.connect()
+    peer.request("SEND", {"destination": stomp.topic()})
+    peer.send("SEND")
+    assert peer.refusal().get("receipt-id") is None
+
+
+@requirement("ERR-05", "ERR-04", "LNG-02")
+@columns(*VERSIONS)
+@parametrize("apart", [False, True])
+def test_frames_behind_the_bad_one_have_no_effect(stomp: Scene, apart: bool) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    late = octets("SEND", {"destination": queue, "receipt": "late"}, b"late")
+    if apart:
+        peer.raw(octets("SEND"))
+        peer.flood(late * 10)
+    else:
+        peer.raw(octets("SEND") + late * 10)
+    peer.refusal()
+    assert watcher.seen(queue) == []
+
+
+@requirement("ERR-05", "RCP-05")
+@columns(*VERSIONS)
+def test_frames_before_the_bad_one_have_their_effect(stomp: Scene) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    good = octets("SEND", {"destination": queue}, b"good")
+    peer.raw(good * 3 + octets("SEND") + good)
+    peer.refusal()
+    assert watcher.seen(queue) == [b"good"] * 3
+
+
+@requirement("SES-04", "ERR-04", "ACK-06")
+def test_what_a_failed_session_held_goes_to_others(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, _ = stomp.holder(queue, b"1", b"2")
+    peer.send("SEND")
+    peer.refusal()
+    assert [message.body for message in stomp.watch(queue).messages(2)] == [b"1", b"2"]
+
+
+# -- the session
+
+COMMANDS = "SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT MESSAGE CONNECTED FETCH".split()
+
+
+@requirement("SES-01", "LEN-14", "RCP-03")
+@parametrize("command", COMMANDS)
+def test_nothing_is_served_before_connect(stomp: Scene, command: str) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.open()
+    headers = {"destination": queue, "id": "1", "transaction": "t", "message-id": "1", "receipt": "r"}
+    peer.send(command, headers, b"x" if command == "SEND" else b"")
+    peer.refused()
+    assert [frame.command for frame in peer.frames] in ([], ["ERROR"])
+    assert watcher.seen(queue) == []
+
+
+@requirement("SES-02", "SES-03", "SES-04")
+@parametrize("command", ["FETCH", "MESSAGE", "RECEIPT", "CONNECTED", "ERROR", "SENDX", "SEN", " SEND", "X" * 300, "ÄÖ"])
+def test_unknown_commands_are_refused(stomp: Scene, command: str) -> None:
+    """An ERROR is optional; this gateway gives one, and it is the end."""
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.send(command, {"destination": queue, "subscription": "0", "message-id": "1", "receipt": "r"}, b"x")
+    peer.refusal()
+    assert [frame.command for frame in peer.frames] == ["CONNECTED", "ERROR"]
+    assert watcher.seen(queue) == []
+
+
+@requirement("SES-03", "SES-02")
+@parametrize("command", ["MESSAGE", "RECEIPT", "CONNECTED"])
+def test_commands_of_the_server_are_unknown_from_a_client(stomp: Scene, command: str) -> None:
+    peer = stomp.connect()
+    peer.send(command, {"receipt-id": "1", "version": "1.0", "session": "x"})
+    peer.refusal()
+
+
+BAD = {
+    "no-destination": b"SEND\n\nx\0",
+    "nuls": b"\0\0\0",
+    "nonsense": b"NOPE\n:\n\n\0",
+    "half-a-body": b"SEND\ndestination:/queue/x\ncontent-length:999999\n\nabc",
+    "half-a-header": b"SEND\ndestin",
+    "octets": bytes(range(256)) * 10,
+    "nothing": b"",
+}
+
+
+@requirement("SES-04")
+@parametrize("how", ["close", "reset", "half_close"])
+def test_broken_clients_do_not_disturb_others(stomp: Scene, how: str) -> None:
+    queue = stomp.queue()
+    good = stomp.watch(queue)
+    for bad in BAD.values():
+        peer = stomp.connect()
+        if bad:
+            peer.raw(bad)
+        getattr(peer.link, how)()
+        assert good.seen(queue) == []
+
+
+@requirement("SES-04", "FRM-09")
+def test_a_client_stuck_within_a_frame_does_not_hold_up_others(stomp: Scene) -> None:
+    queue = stomp.queue()
+    stuck, good = stomp.connect(), stomp.watch(queue)
+    stuck.raw(f"SEND\ndestination:{queue}\nreceipt:r\ncontent-length:3\n\na".encode())
+    assert good.seen(queue) == []
+    stuck.raw(b"bc\0")
+    stuck.receipt("r")
+    assert good.seen(queue) == [b"abc"]

@@ -1,0 +1,204 @@
+"""Receipts and DISCONNECT (RCP, DSC)."""
+
+from __future__ import annotations
+
+import pytest
+
+from .scene import Scene
+from .wire import octets
+
+requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+
+RECEIPTS = ["0", "x" * 1_000, "a b  c", '{"k"=1}', "message-12345", "%41;/?#", "-", "receipt", "🧾é", "TRUE", "\u00a0"]
+
+
+@requirement("RCP-01", "LEN-15", "BOD-12")
+def test_every_client_frame_can_ask_for_a_receipt(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.request("SUBSCRIBE", {"id": "1", "destination": queue, "ack": "client"})
+    peer.request("SEND", {"destination": queue}, b"1")
+    peer.request("SEND", {"destination": queue}, b"2")
+    first, second = peer.messages(2)
+    peer.request("BEGIN", {"transaction": "t"})
+    peer.request("SEND", {"destination": queue, "transaction": "t"}, b"3")
+    peer.request("ACK", peer.settlement(first, "t"))
+    peer.request("COMMIT", {"transaction": "t"})
+    peer.request("BEGIN", {"transaction": "t"})
+    peer.request("ABORT", {"transaction": "t"})
+    if stomp.version != "1.0":
+        peer.request("NACK", peer.settlement(second))
+    peer.request("UNSUBSCRIBE", {"id": "1"})
+    peer.request("DISCONNECT")
+    receipts = [frame for frame in peer.frames if frame.command == "RECEIPT"]
+    assert [(frame.headers[0][0], frame.body) for frame in receipts] == [("receipt-id", b"")] * len(receipts)
+
+
+@requirement("RCP-02", "LEN-15")
+def test_receipt_values_are_arbitrary(stomp: Scene) -> None:
+    peer, topic = stomp.connect(), stomp.topic()
+    for value in RECEIPTS:
+        peer.send("SEND", {"destination": topic, "receipt": value}, b"x")
+        assert peer.receipt(value).raw(b"receipt-id") == value.encode()
+
+
+@requirement("RCP-02")
+def test_equal_receipts_are_given_each_time(stomp: Scene) -> None:
+    peer, topic = stomp.connect(), stomp.topic()
+    for _ in range(3):
+        peer.send("SEND", {"destination": topic, "receipt": "same"})
+    for _ in range(3):
+        peer.receipt("same")
+
+
+@requirement("RCP-03", "ERR-02")
+@parametrize(
+    ("command", "headers"),
+    [
+        ("SEND", {}),
+        ("SUBSCRIBE", {"id": "1"}),
+        ("UNSUBSCRIBE", {"id": "unknown"}),
+        ("BEGIN", {}),
+        ("COMMIT", {"transaction": "unknown"}),
+        ("ABORT", {"transaction": "unknown"}),
+        ("ACK", {"id": "unknown", "message-id": "unknown", "subscription": "unknown"}),
+        ("NACK", {"id": "unknown", "message-id": "unknown", "subscription": "unknown"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_failed_frame_gets_no_receipt(stomp: Scene, command: str, headers: dict[str, str]) -> None:
+    peer = stomp.connect()
+    peer.send(command, headers | {"receipt": "r"})
+    error = peer.refusal()
+    assert [frame.command for frame in peer.frames] == ["CONNECTED", "ERROR"]
+    assert stomp.version == "1.0" or error["receipt-id"] == "r"
+
+
+@requirement("DSC-01", "RCP-04", "RCP-05")
+@parametrize("how", ["close", "reset"])
+def test_a_receipt_covers_all_frames_before_it(stomp: Scene, how: str) -> None:
+    queue, bodies = stomp.queue(), [b"%d" % number for number in range(50)]
+    peer = stomp.connect()
+    for body in bodies[:-1]:
+        peer.publish(queue, body)
+    peer.request("SEND", {"destination": queue}, bodies[-1])
+    getattr(peer.link, how)()
+    assert stomp.left_in(queue) == bodies
+
+
+@requirement("DSC-04", "RCP-05", "LNG-01")
+@parametrize("last", [b"", b"DISCONNECT\n\n\0"], ids=["close", "disconnect-and-close"])
+def test_frames_received_before_the_end_are_processed(stomp: Scene, last: bytes) -> None:
+    """Some clients close straight behind their last frame, without waiting for anything."""
+    queue, bodies = stomp.queue(), [b"%d" % number for number in range(50)]
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.raw(b"".join(octets("SEND", {"destination": queue}, body) for body in bodies) + last)
+    peer.link.close()
+    assert [message.body for message in watcher.messages(50)] == bodies
+
+
+@requirement("DSC-04", "RCP-05")
+def test_a_client_that_only_stops_writing_gets_what_it_is_owed(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.raw(octets("SEND", {"destination": queue, "receipt": "r"}, b"x"))
+    peer.link.half_close()
+    peer.receipt("r")
+    peer.ends()
+    assert stomp.left_in(queue) == [b"x"]
+
+
+@requirement("RCP-06", "TXN-01")
+def test_a_frame_in_a_transaction_gets_its_receipt_before_commit(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, (message,) = stomp.holder(queue, b"x")
+    peer.request("BEGIN", {"transaction": "t"})
+    peer.request("SEND", {"destination": stomp.topic(), "transaction": "t"}, b"y")
+    peer.request("ACK", peer.settlement(message, "t"))
+    peer.request("ABORT", {"transaction": "t"})
+
+
+@requirement("RCP-07")
+def test_no_receipt_unasked(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.send("SUBSCRIBE", {"destination": queue, "id": "1"})
+    peer.send("SEND", {"destination": queue, "receipt-id": "not asked"}, b"x")
+    peer.send("BEGIN", {"transaction": "t"})
+    peer.send("ABORT", {"transaction": "t"})
+    peer.send("UNSUBSCRIBE", {"id": "1"})
+    peer.barrier()
+    assert [frame.command for frame in peer.frames] == ["CONNECTED", "MESSAGE", "RECEIPT"]
+    peer.send("DISCONNECT")
+    peer.ends()
+    assert peer.frames[-1].command == "RECEIPT"
+    assert len(peer.frames) == 3
+
+
+@requirement("RCP-01", "RCP-04", "LEN-15")
+def test_receipts_come_in_order(stomp: Scene) -> None:
+    peer, topic = stomp.connect(), stomp.topic()
+    wanted = [str(number) for number in range(200)]
+    peer.raw(b"".join(octets("SEND", {"destination": topic, "receipt": value}, b"x") for value in wanted))
+    assert [peer.take("RECEIPT")["receipt-id"] for _ in wanted] == wanted
+
+
+# -- DISCONNECT
+
+
+@requirement("DSC-01", "RCP-04")
+def test_the_receipt_of_disconnect_covers_all_before(stomp: Scene) -> None:
+    queue, bodies = stomp.queue(), [b"%d" % number for number in range(20)]
+    peer = stomp.connect()
+    frames = b"".join(octets("SEND", {"destination": queue}, body) for body in bodies)
+    peer.raw(frames + octets("DISCONNECT", {"receipt": "bye"}))
+    peer.receipt("bye")
+    peer.ends()
+    assert stomp.left_in(queue) == bodies
+
+
+@requirement("DSC-01", "DSC-03")
+def test_messages_under_way_come_before_the_receipt_of_disconnect(stomp: Scene) -> None:
+    peer, topic = stomp.connect(), stomp.topic()
+    peer.subscribe(topic)
+    peer.raw(octets("SEND", {"destination": topic}, b"x") * 10 + octets("DISCONNECT", {"receipt": "bye"}))
+    peer.ends()
+    assert [frame.command for frame in peer.inbox] == ["MESSAGE"] * 10 + ["RECEIPT"]
+
+
+@requirement("DSC-02")
+@parametrize("apart", [False, True])
+def test_frames_after_disconnect_are_not_processed(stomp: Scene, apart: bool) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    disconnect = octets("DISCONNECT", {"receipt": "bye"})
+    late = octets("SEND", {"destination": queue, "receipt": "late"}, b"late")
+    if apart:
+        peer.raw(disconnect)
+        peer.receipt("bye")
+        peer.flood(late)
+    else:
+        peer.raw(disconnect + late + b"garbage\0")
+        peer.receipt("bye")
+    peer.ends()
+    assert not peer.inbox
+    assert watcher.seen(queue) == []
+
+
+@requirement("DSC-03", "LEN-13")
+def test_the_server_closes_after_disconnect(stomp: Scene) -> None:
+    peer = stomp.connect()
+    peer.send("DISCONNECT")
+    peer.ends()
+    assert not peer.inbox
+
+
+@requirement("DSC-04", "UNS-01")
+@parametrize("how", ["close", "reset", "half_close"])
+def test_the_subscriptions_of_a_closed_connection_end(stomp: Scene, how: str) -> None:
+    """A message that the leaver holds tells when it is gone; what is sent then all goes to the one that stays."""
+    queue, held = stomp.queue(), stomp.queue()
+    leaver, _ = stomp.holder(held, b"held")
+    leaver.subscribe(queue, id="shared")
+    getattr(leaver.link, how)()
+    assert stomp.watch(held).message().body == b"held"
+    stayer = stomp.watch(queue)
+    stayer.put(queue, b"1", b"2", b"3", b"4")
+    assert stayer.seen(queue) == [b"1", b"2", b"3", b"4"]

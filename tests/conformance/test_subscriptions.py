@@ -1,0 +1,298 @@
+"""SEND, SUBSCRIBE, UNSUBSCRIBE (SND, SUB, UNS)."""
+
+from __future__ import annotations
+
+import pytest
+
+from .scene import Scene
+
+requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+
+
+@requirement("SND-01", "MSG-01")
+def test_a_message_reaches_the_subscriber_of_its_destination_and_no_other(stomp: Scene) -> None:
+    queue, other = stomp.queue(), stomp.queue()
+    subscriber, stranger, producer = stomp.watch(queue), stomp.watch(other), stomp.connect()
+    producer.put(queue, b"x")
+    assert subscriber.seen(queue) == [b"x"]
+    assert stranger.seen(other) == []
+
+
+@requirement("SND-01", "XTR-03")
+def test_a_bare_name_is_a_queue(stomp: Scene) -> None:
+    name = stomp.queue().removeprefix("/queue/")
+    stomp.connect().put(name, b"kept")
+    consumer = stomp.watch(name)
+    message = consumer.message()
+    assert (message["destination"], message.body) == (name, b"kept")
+
+
+@requirement("SND-02", "LEN-16", "RCP-03", "ERR-01", "ERR-04")
+def test_send_without_destination(stomp: Scene) -> None:
+    stomp.refuses("SEND", {"content-type": "text/plain"}, b"x")
+
+
+@requirement("SND-03", "TXN-12")
+def test_send_in_a_transaction_that_was_not_begun(stomp: Scene) -> None:
+    queue = stomp.queue()
+    watcher = stomp.watch(queue)
+    stomp.refuses("SEND", {"destination": queue, "transaction": "never-begun"}, b"x")
+    assert watcher.seen(queue) == []
+
+
+@requirement("SND-03", "TXN-10")
+@parametrize("end", ["COMMIT", "ABORT"])
+def test_send_in_a_transaction_that_is_over(stomp: Scene, end: str) -> None:
+    queue = stomp.queue()
+    watcher, peer = stomp.watch(queue), stomp.connect()
+    peer.request("BEGIN", {"transaction": "t"})
+    peer.request(end, {"transaction": "t"})
+    peer.publish(queue, b"late", {"transaction": "t"})
+    peer.refusal()
+    assert watcher.seen(queue) == []
+
+
+@requirement("SND-04", "MSG-01")
+@parametrize("kind", ["queue", "topic"])
+@parametrize("name", ["a.b-c_D7", "%41%2F", "a/b/c", "a b", "?k=v&w", "a,b;c=d", "(x)[y]{z}", "~!@$^|'\"`", "žluť漢😀"])
+def test_a_destination_is_an_opaque_string(stomp: Scene, kind: str, name: str) -> None:
+    peer, destination = stomp.connect(), f"{getattr(stomp, kind)()}/{name}"
+    peer.subscribe(destination)
+    peer.publish(destination, b"x")
+    assert peer.message()["destination"] == destination
+
+
+@requirement("SND-04")
+def test_names_that_differ_a_little_are_different(stomp: Scene) -> None:
+    queue = stomp.queue()
+    watcher, producer = stomp.watch(queue), stomp.connect()
+    for other in (queue.upper(), queue + "/", queue.replace("/queue/", "/queue//"), queue + "%20", queue + ".x"):
+        producer.put(other, b"x")
+    assert watcher.seen(queue) == []
+
+
+@requirement("SUB-01")
+def test_messages_before_and_after_subscribe_are_delivered(stomp: Scene) -> None:
+    queue, producer = stomp.queue(), stomp.connect()
+    producer.put(queue, b"1", b"2")
+    consumer = stomp.watch(queue)
+    producer.put(queue, b"3")
+    assert consumer.seen(queue) == [b"1", b"2", b"3"]
+
+
+@requirement("SUB-02", "ERR-04")
+def test_subscribe_without_destination(stomp: Scene) -> None:
+    stomp.refuses("SUBSCRIBE", {"id": "1"})
+
+
+@requirement("SUB-03", "ERR-04")
+def test_subscribe_without_id(stomp: Scene) -> None:
+    stomp.refuses("SUBSCRIBE", {"destination": stomp.queue()})
+
+
+@requirement("SUB-04", "SUB-05", "UNS-02")
+@columns("1.0")
+def test_ids_are_optional_in_10(stomp: Scene) -> None:
+    peer, first, second = stomp.connect(), stomp.queue(), stomp.queue()
+    peer.request("SUBSCRIBE", {"destination": first})
+    peer.request("SUBSCRIBE", {"destination": second})
+    peer.put(first, b"1")
+    peer.put(second, b"2")
+    got = {(message["destination"], message.body) for message in peer.messages(2)}
+    assert got == {(first, b"1"), (second, b"2")}
+
+
+@requirement("SUB-05", "MSG-03")
+def test_subscriptions_are_told_apart(stomp: Scene) -> None:
+    peer, first, second = stomp.connect(), stomp.queue(), stomp.queue()
+    peer.subscribe(first, id="first")
+    peer.subscribe(second, id="Second 2")
+    peer.put(second, b"B")
+    peer.put(first, b"A")
+    got = [(message["subscription"], message.body) for message in peer.messages(2)]
+    assert got == [("Second 2", b"B"), ("first", b"A")]
+
+
+@requirement("SUB-06", "RCP-03")
+def test_an_id_in_use_is_refused(stomp: Scene) -> None:
+    peer = stomp.connect()
+    peer.subscribe(stomp.queue(), id="1")
+    peer.send("SUBSCRIBE", {"destination": stomp.queue(), "id": "1", "receipt": "r"})
+    peer.refusal()
+
+
+@requirement("SUB-06")
+def test_an_id_in_use_is_refused_for_the_same_destination_too(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue, id="1")
+    peer.send("SUBSCRIBE", {"destination": queue, "id": "1", "receipt": "r"})
+    peer.refusal()
+
+
+@requirement("SUB-07", "UNS-03")
+def test_ids_belong_to_the_connection(stomp: Scene) -> None:
+    first, second = stomp.queue(), stomp.queue()
+    one, two = stomp.watch(first), stomp.watch(second)
+    one.put(second, b"for two")
+    two.put(first, b"for one")
+    assert (one.message().body, two.message().body) == (b"for one", b"for two")
+    one.request("UNSUBSCRIBE", {"id": "0"})
+    assert two.seen(second) == []
+
+
+@requirement("SUB-08", "ACK-08")
+@parametrize("ack", [None, "auto"])
+def test_auto_is_the_default_and_consumes_when_sent(stomp: Scene, ack: str | None) -> None:
+    queue = stomp.queue()
+    stomp.connect().put(queue, b"1", b"2")
+    consumer = stomp.connect()
+    consumer.subscribe(queue, ack=ack)
+    consumer.messages(2)
+    stomp.end(consumer, "reset")
+    assert stomp.left_in(queue) == []
+
+
+@requirement("SUB-09")
+@parametrize("ack", ["auto", "client", "client-individual"])
+def test_the_valid_ack_modes(stomp: Scene, ack: str) -> None:
+    if stomp.version == "1.0" and ack == "client-individual":
+        ack = "client"  # the third mode came with 1.1
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue, ack=ack)
+    assert peer.seen(queue) == []
+
+
+@requirement("SUB-10", "ERR-04", "RCP-03")
+@parametrize("ack", ["bogus", "", "clients", "auto,client"])
+def test_another_ack_mode_is_refused(stomp: Scene, ack: str) -> None:
+    stomp.refuses("SUBSCRIBE", {"destination": stomp.queue(), "id": "1", "ack": ack})
+
+
+@requirement("SUB-10")
+@columns("1.1", "1.2")
+@parametrize("ack", ["AUTO", "Client", " client"])
+def test_ack_modes_are_written_exactly(stomp: Scene, ack: str) -> None:
+    stomp.refuses("SUBSCRIBE", {"destination": stomp.queue(), "id": "1", "ack": ack})
+
+
+@requirement("SUB-11", "RCP-03")
+def test_a_selector_is_refused(stomp: Scene) -> None:
+    """Filtering is optional, and this gateway has none: a client that asks for it must not get everything instead."""
+    stomp.refuses("SUBSCRIBE", {"destination": stomp.topic(), "id": "1", "selector": "colour = 'red'"})
+
+
+@requirement("SUB-12", "XTR-04", "MSG-07")
+def test_two_subscriptions_to_one_topic_both_get_the_message(stomp: Scene) -> None:
+    peer, topic = stomp.connect(), stomp.topic()
+    peer.subscribe(topic, id="one")
+    peer.subscribe(topic, id="two", ack="client")
+    peer.put(topic, b"x")
+    first, second = peer.messages(2)
+    assert {first["subscription"], second["subscription"]} == {"one", "two"}
+    assert not peer.inbox
+
+
+@requirement("UNS-01", "UNS-03")
+@parametrize("kind", ["queue", "topic"])
+def test_unsubscribe_by_id(stomp: Scene, kind: str) -> None:
+    peer, first, second = stomp.connect(), getattr(stomp, kind)(), getattr(stomp, kind)()
+    peer.subscribe(first, id="first")
+    peer.subscribe(second, id="second")
+    peer.request("UNSUBSCRIBE", {"id": "first"})
+    peer.put(first, b"gone")
+    assert peer.seen(second) == []
+
+
+@requirement("UNS-01", "XTR-03")
+def test_messages_go_to_others_after_unsubscribe(stomp: Scene) -> None:
+    queue = stomp.queue()
+    leaver, stayer = stomp.watch(queue), stomp.watch(queue)
+    leaver.request("UNSUBSCRIBE", {"id": "0"})
+    stayer.put(queue, b"1", b"2", b"3")
+    assert stayer.seen(queue) == [b"1", b"2", b"3"]
+    leaver.barrier()
+    assert not leaver.inbox
+
+
+@requirement("UNS-01", "UNS-02")
+@columns("1.0")
+def test_unsubscribe_by_destination_in_10(stomp: Scene) -> None:
+    peer, first, second = stomp.connect(), stomp.topic(), stomp.topic()
+    peer.request("SUBSCRIBE", {"destination": first})
+    peer.request("SUBSCRIBE", {"destination": second})
+    peer.request("UNSUBSCRIBE", {"destination": first})
+    peer.put(first, b"gone")
+    assert peer.seen(second) == []
+
+
+@requirement("UNS-03")
+@columns("1.0")
+def test_unsubscribe_by_id_and_destination_in_10(stomp: Scene) -> None:
+    """Clients of 1.0 send both."""
+    peer, topic = stomp.connect(), stomp.topic()
+    peer.subscribe(topic, id="1")
+    peer.request("UNSUBSCRIBE", {"id": "1", "destination": topic})
+    peer.put(topic, b"gone")
+    assert not peer.inbox
+
+
+@requirement("UNS-04", "RCP-03")
+def test_unsubscribe_without_id(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue, id="1")
+    headers = {"receipt": "r"} if stomp.version == "1.0" else {"destination": queue, "receipt": "r"}
+    peer.send("UNSUBSCRIBE", headers)
+    peer.refusal()
+
+
+@requirement("UNS-05", "RCP-03")
+def test_unsubscribe_of_an_unknown_id(stomp: Scene) -> None:
+    peer = stomp.connect()
+    peer.subscribe(stomp.queue(), id="1")
+    peer.send("UNSUBSCRIBE", {"id": "2", "receipt": "r"})
+    peer.refusal()
+
+
+@requirement("UNS-05")
+def test_unsubscribing_twice(stomp: Scene) -> None:
+    peer = stomp.connect()
+    peer.subscribe(stomp.queue(), id="1")
+    peer.request("UNSUBSCRIBE", {"id": "1"})
+    peer.send("UNSUBSCRIBE", {"id": "1", "receipt": "r"})
+    peer.refusal()
+
+
+@requirement("UNS-05", "UNS-02")
+@columns("1.0")
+def test_unsubscribe_of_an_unknown_destination_in_10(stomp: Scene) -> None:
+    stomp.refuses("UNSUBSCRIBE", {"destination": stomp.queue()})
+
+
+@requirement("UNS-06")
+def test_a_freed_id_can_be_used_again(stomp: Scene) -> None:
+    peer, first, second = stomp.connect(), stomp.queue(), stomp.queue()
+    peer.subscribe(first, id="x")
+    peer.request("UNSUBSCRIBE", {"id": "x"})
+    peer.subscribe(second, id="x")
+    peer.put(first, b"old")
+    assert peer.seen(second) == []
+    assert stomp.left_in(first) == [b"old"]
+
+
+@requirement("UNS-07", "ACK-13")
+@parametrize("end", ["disconnect", "close", "reset"])
+def test_unacknowledged_messages_of_a_removed_subscription_are_not_lost(stomp: Scene, end: str) -> None:
+    queue = stomp.queue()
+    peer, _ = stomp.holder(queue, b"1", b"2")
+    peer.request("UNSUBSCRIBE", {"id": "0"})
+    stomp.end(peer, end)  # type: ignore[arg-type]
+    assert stomp.left_in(queue) == [b"1", b"2"]
+
+
+@requirement("UNS-07")
+def test_unsubscribe_gives_the_unacknowledged_messages_back_at_once(stomp: Scene) -> None:
+    """The specifications do not say; this gateway does not keep them while the client lives on."""
+    queue = stomp.queue()
+    peer, _ = stomp.holder(queue, b"1", b"2", ack="client" if stomp.version == "1.0" else "client-individual")
+    peer.request("UNSUBSCRIBE", {"id": "0"})
+    assert stomp.left_in(queue) == [b"1", b"2"]

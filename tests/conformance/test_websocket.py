@@ -1,0 +1,364 @@
+"""STOMP over WebSocket (WST): RFC 6455 beneath, and how frames lie in messages."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import time
+
+import pytest
+
+from .links import BINARY, CLOSE, CONTINUATION, PING, TEXT, HandshakeRefused, WebSocket, frame_octets
+from .scene import Scene
+from .wire import WAIT, Peer, octets
+
+requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+
+OWN = {"1.0": "v10.stomp", "1.1": "v11.stomp", "1.2": "v12.stomp"}
+
+
+def websocket(peer: Peer) -> WebSocket:
+    assert isinstance(peer.link, WebSocket)
+    return peer.link
+
+
+@requirement("WST-01", "WST-11")
+def test_a_subprotocol_alone_is_answered(stomp: Scene) -> None:
+    peer = stomp.open(subprotocols=(OWN[stomp.version],))
+    assert websocket(peer).subprotocol == OWN[stomp.version]
+    stomp.greet(peer, stomp.opening())
+    assert (peer.frames[0].get("version") or "1.0") == stomp.version
+
+
+@requirement("WST-01")
+@parametrize(
+    ("offer", "answer"),
+    [
+        (("v10.stomp", "v11.stomp", "v12.stomp"), "v12.stomp"),
+        (("v12.stomp", "v11.stomp", "v10.stomp"), "v12.stomp"),
+        (("v10.stomp", "v11.stomp"), "v11.stomp"),
+        (("x.y", "v12.stomp"), "v12.stomp"),
+        (("v10.stomp", "mqtt", "v13.stomp"), "v10.stomp"),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, tuple) else "",
+)
+def test_the_best_of_the_subprotocols_offered_is_chosen(stomp: Scene, offer: tuple[str, ...], answer: str) -> None:
+    peer = stomp.open(subprotocols=offer)
+    assert websocket(peer).subprotocol == answer
+    stomp.greet(peer, stomp.opening()).barrier()
+
+
+@requirement("WST-02")
+def test_no_subprotocol_need_be_offered(stomp: Scene) -> None:
+    peer = stomp.open(subprotocols=())
+    assert websocket(peer).subprotocol is None
+    stomp.greet(peer, stomp.opening()).barrier()
+
+
+@requirement("WST-02")
+@parametrize("offer", ["mqtt", "v13.stomp", "V12.STOMP", "v12.stomp2", "stomp"])
+def test_an_unknown_subprotocol_is_not_echoed(stomp: Scene, offer: str) -> None:
+    with contextlib.suppress(HandshakeRefused):  # the other right answer
+        peer = stomp.open(subprotocols=(offer,))
+        assert websocket(peer).subprotocol is None
+        stomp.greet(peer, stomp.opening()).barrier()
+
+
+@requirement("WST-11", "NEG-02")
+@parametrize("subprotocol", ["v10.stomp", "v11.stomp", "v12.stomp"])
+def test_the_version_is_negotiated_by_connect(stomp: Scene, subprotocol: str) -> None:
+    """The subprotocol says that it is STOMP; which one is said by accept-version, as over TCP."""
+    peer = stomp.open(subprotocols=(subprotocol,))
+    stomp.greet(peer, stomp.opening())
+    assert (peer.frames[0].get("version") or "1.0") == stomp.version
+
+
+@requirement("WST-03", "BOD-07")
+@parametrize("opcode", [TEXT, BINARY], ids=["text", "binary"])
+def test_frames_come_in_text_and_in_binary_messages(stomp: Scene, opcode: int) -> None:
+    peer, queue = stomp.open(opcode=opcode), stomp.queue()
+    stomp.greet(peer, stomp.opening())
+    peer.subscribe(queue)
+    peer.publish(queue, "dobrý den".encode(), {"k": "漢"})
+    message = peer.message()
+    assert (message.body.decode(), message["k"]) == ("dobrý den", "漢")
+
+
+@requirement("WST-03")
+def test_text_and_binary_messages_mix(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    for opcode in (TEXT, BINARY, TEXT, BINARY):
+        websocket(peer).frame(opcode, octets("SEND", {"destination": queue}, b"x"))
+    assert [message.body for message in peer.messages(4)] == [b"x"] * 4
+
+
+@requirement("WST-04", "FRM-09")
+def test_several_frames_in_one_message(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    one, two = (octets("SEND", {"destination": queue}, body) for body in (b"1", b"2"))
+    peer.raw(octets("SUBSCRIBE", {"destination": queue, "id": "1"}) + b"\n" + one + two + b"\n\n")
+    assert [message.body for message in peer.messages(2)] == [b"1", b"2"]
+
+
+@requirement("WST-04", "FRM-09")
+@parametrize("size", [1_024, 8_192, 16_384])
+def test_one_frame_over_several_messages(stomp: Scene, size: int) -> None:
+    """As some clients cut large frames; where that is within a character, the message is a binary one."""
+    peer, queue, body = stomp.connect(), stomp.queue(), "漢".encode() * 15_000
+    peer.subscribe(queue)
+    frame = octets("SEND", {"destination": queue, "content-length": len(body)}, body)
+    for start in range(0, len(frame), size):
+        peer.raw(frame[start : start + size])
+    assert peer.message().body == body
+
+
+@requirement("WST-04", "FRM-09")
+def test_a_frame_and_a_half_per_message(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    stream = b"".join(octets("SEND", {"destination": queue}, b"%d" % number) for number in range(30))
+    step = len(stream) // 20
+    for start in range(0, len(stream), step):
+        peer.raw(stream[start : start + step])
+    assert [message.body for message in peer.messages(30)] == [b"%d" % number for number in range(30)]
+
+
+@requirement("WST-04")
+@parametrize("opcode", [TEXT, BINARY], ids=["text", "binary"])
+def test_a_fragmented_message(stomp: Scene, opcode: int) -> None:
+    """Cut in the middle of a character too, and with a ping in between, as RFC 6455 allows."""
+    peer, queue, body = stomp.connect(), stomp.queue(), "漢字".encode()
+    peer.subscribe(queue)
+    frame, link = octets("SEND", {"destination": queue}, body), websocket(peer)
+    link.frame(opcode, frame[:10], fin=False)
+    link.frame(CONTINUATION, frame[10:-4], fin=False)
+    link.frame(PING, b"between")
+    link.frame(CONTINUATION, b"", fin=False)
+    link.frame(CONTINUATION, frame[-4:])
+    assert peer.message().body == body
+    assert link.pongs == [b"between"]
+
+
+@requirement("WST-04", "FRM-09")
+@parametrize("size", [20, 200, 70_000])
+def test_a_message_in_many_packets(stomp: Scene, size: int) -> None:
+    """The header of the WebSocket frame octet by octet, in each of its three lengths, then the rest in pieces."""
+    peer, queue, body = stomp.connect(), stomp.queue(), "漢".encode() * (size // 3)
+    peer.subscribe(queue)
+    stream = frame_octets(TEXT, octets("SEND", {"destination": queue}, body))
+    for octet in stream[:30]:
+        websocket(peer).tcp.send(bytes([octet]))
+    for start in range(30, len(stream), 997):
+        websocket(peer).tcp.send(stream[start : start + 997])
+    assert peer.message().body == body
+
+
+@pytest.mark.slow
+@requirement("WST-04", "HBT-08")
+@columns("1.1", "1.2")
+def test_the_octets_of_a_slow_message_count_as_life(stomp: Scene) -> None:
+    peer = stomp.connect(heart_beat="250,0")
+    stream = frame_octets(TEXT, octets("SEND", {"destination": "/topic/x", "receipt": "r"}))
+    for octet in stream[:5]:
+        peer.listen(0.22)
+        websocket(peer).tcp.send(bytes([octet]))
+    websocket(peer).tcp.send(stream[5:])
+    peer.receipt("r")
+
+
+@requirement("WST-04", "FRM-09")
+def test_many_messages_in_one_packet(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    bodies = [b"%d" % number for number in range(200)]
+    frames = [frame_octets(TEXT, octets("SEND", {"destination": queue}, body)) for body in bodies]
+    websocket(peer).tcp.send(b"".join([*frames, frame_octets(PING, b"last")]))
+    assert [message.body for message in peer.messages(200)] == bodies
+
+
+@requirement("WST-04")
+def test_empty_messages_mean_nothing(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    frame = octets("SUBSCRIBE", {"destination": queue, "id": "0", "receipt": "r"})
+    for part in (b"", frame[:20], b"", frame[20:], b""):
+        websocket(peer).frame(TEXT, part)
+    peer.receipt("r")
+
+
+@requirement("WST-05", "FRM-04")
+@parametrize("opcode", [TEXT, BINARY], ids=["text", "binary"])
+def test_a_message_of_one_end_of_line_is_a_beat(stomp: Scene, opcode: int) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    for _ in range(3):
+        websocket(peer).frame(opcode, b"\n")
+    peer.subscribe(queue)
+    websocket(peer).frame(opcode, b"\n")
+    assert peer.seen(queue) == []
+
+
+@requirement("WST-05", "HBT-04")
+@columns("1.1", "1.2")
+def test_a_beat_of_the_server_is_a_message_of_one_end_of_line(stomp: Scene) -> None:
+    peer = stomp.connect(heart_beat="0,250")
+    peer.listen(0.7)
+    beats = websocket(peer).messages[1:]
+    assert beats
+    assert set(beats) == {(TEXT, b"\n")}
+
+
+@requirement("WST-06", "WST-12", "BOD-11")
+@parametrize("body", [b"\xff\xfe\0\x80binary", b"\xc3", bytes(range(256)), b"\xed\xa0\x80"])
+def test_what_is_not_utf8_goes_out_in_a_binary_message(stomp: Scene, body: bytes) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    stomp.connect(transport="tcp").publish(queue, body)
+    assert peer.message().body == body
+    assert websocket(peer).messages[-1][0] == BINARY
+
+
+@requirement("WST-06")
+@parametrize("body", [b"", b"plain", "漢字😀".encode(), b"\0\n\0"])
+def test_what_is_utf8_goes_out_in_a_text_message(stomp: Scene, body: bytes) -> None:
+    """Whatever the consumer itself sends: browsers show text, and some clients ignore binary."""
+    peer, queue = stomp.open(opcode=BINARY), stomp.queue()
+    stomp.greet(peer, stomp.opening())
+    peer.subscribe(queue)
+    peer.publish(queue, body)
+    assert peer.message().body == body
+    assert {opcode for opcode, _ in websocket(peer).messages} == {TEXT}
+
+
+@requirement("WST-07")
+@parametrize("payload", [b"", b"abc", bytes(range(125))])
+def test_a_ping_is_answered(stomp: Scene, payload: bytes) -> None:
+    peer = stomp.connect()
+    websocket(peer).frame(PING, payload)
+    until = time.monotonic() + WAIT
+    while not websocket(peer).pongs and time.monotonic() < until:
+        peer.pump(0.05)
+    assert websocket(peer).pongs == [payload]
+    peer.barrier()
+
+
+@requirement("WST-08")
+@parametrize("code", [1000, 1001, 3000, None])
+def test_a_close_is_answered(stomp: Scene, code: int | None) -> None:
+    peer = stomp.connect()
+    link = websocket(peer)
+    link.frame(CLOSE, b"" if code is None else struct.pack("!H", code) + b"bye")
+    peer.ends()
+    assert link.close_code == code or code is None
+    assert link.tcp_ends(WAIT), "the server ends the TCP connection first"
+
+
+@requirement("WST-08", "ACK-06")
+def test_a_close_ends_the_session(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer, _ = stomp.holder(queue, b"x")
+    websocket(peer).frame(CLOSE, struct.pack("!H", 1000))
+    assert stomp.watch(queue, transport="tcp").message().body == b"x"
+
+
+@requirement("WST-08", "ERR-04")
+def test_the_server_closes_properly_after_an_error(stomp: Scene) -> None:
+    peer = stomp.connect()
+    peer.send("SEND")
+    peer.refusal()
+    assert websocket(peer).close_code in (1000, 1002, 1008)
+    assert websocket(peer).tcp_ends(WAIT)
+
+
+@requirement("WST-08", "DSC-03", "LNG-03")
+def test_the_server_closes_properly_after_disconnect(stomp: Scene) -> None:
+    peer = stomp.connect()
+    peer.request("DISCONNECT")
+    peer.ends()
+    assert websocket(peer).close_code == 1000
+    assert websocket(peer).tcp_ends(WAIT)
+
+
+WRONG = {
+    "unmasked": ({"opcode": TEXT, "payload": b"\n", "masked": False}, 1002),
+    "reserved-3": ({"opcode": 3, "payload": b"x"}, 1002),
+    "reserved-7": ({"opcode": 7, "payload": b""}, 1002),
+    "reserved-11": ({"opcode": 11, "payload": b""}, 1002),
+    "reserved-15": ({"opcode": 15, "payload": b"x"}, 1002),
+    "rsv-bit": ({"opcode": TEXT, "payload": b"\n", "rsv": 4}, 1002),
+    "lone-continuation": ({"opcode": CONTINUATION, "payload": b"\n"}, 1002),
+    "fragmented-ping": ({"opcode": PING, "payload": b"", "fin": False}, 1002),
+    "long-ping": ({"opcode": PING, "payload": b"x" * 126}, 1002),
+    "one-octet-close": ({"opcode": CLOSE, "payload": b"\x03"}, 1002),
+    "reason-not-utf8": ({"opcode": CLOSE, "payload": b"\x03\xe8\xff"}, 1007),
+    "text-not-utf8": ({"opcode": TEXT, "payload": b"SEND\n\xff\xfe"}, 1007),
+}
+
+
+@requirement("WST-09", "SES-04")
+@parametrize("kind", WRONG)
+def test_what_breaks_rfc_6455_fails_the_connection(stomp: Scene, kind: str) -> None:
+    frame, code = WRONG[kind]
+    queue = stomp.queue()
+    peer, _ = stomp.holder(queue, b"x")
+    websocket(peer).frame(**frame)  # type: ignore[arg-type]
+    peer.ends()
+    assert websocket(peer).close_code in (None, code)
+    assert stomp.watch(queue).message().body == b"x"
+
+
+@requirement("WST-09", "CON-01")
+@parametrize("kind", ["unmasked", "reserved-3"])
+def test_an_unmasked_connect_opens_no_session(stomp: Scene, kind: str) -> None:
+    peer, frame = stomp.open(), WRONG[kind][0]
+    websocket(peer).frame(**frame | {"payload": stomp.opening_octets()})  # type: ignore[arg-type]
+    peer.ends()
+    assert not peer.frames
+    stomp.is_well()
+
+
+@requirement("WST-09")
+def test_two_octets_are_enough_to_judge(stomp: Scene) -> None:
+    """A client that masks nothing may have sent all it has to say."""
+    for octets_sent in (frame_octets(TEXT, b"", masked=False), frame_octets(3, b"", masked=False), b"\x81\x7e"):
+        peer = stomp.connect()
+        websocket(peer).tcp.send(octets_sent)
+        peer.ends()
+        assert websocket(peer).close_code in (None, 1002)
+
+
+@requirement("WST-09")
+def test_a_new_message_within_a_fragmented_one(stomp: Scene) -> None:
+    peer = stomp.connect()
+    websocket(peer).frame(TEXT, b"\n", fin=False)
+    websocket(peer).frame(TEXT, b"\n")
+    peer.ends()
+
+
+@requirement("WST-10", "TXN-08", "ACK-06")
+@parametrize("how", ["reset", "half_close", "without-a-close-frame"])
+def test_a_vanished_client_is_a_lost_connection(stomp: Scene, how: str) -> None:
+    queue, target = stomp.queue(), stomp.queue()
+    peer, _ = stomp.holder(queue, b"1", b"2")
+    watcher = stomp.watch(target)
+    peer.request("BEGIN", {"transaction": "t"})
+    peer.publish(target, b"never", {"transaction": "t"})
+    peer.barrier()
+    if how == "without-a-close-frame":
+        websocket(peer).tcp.close()
+    else:
+        getattr(peer.link, how)()
+    successor = stomp.watch(queue, transport="tcp")
+    assert [message.body for message in successor.messages(2)] == [b"1", b"2"]
+    assert watcher.seen(target) == []
+
+
+@requirement("WST-12", "XTR-05")
+def test_one_frame_per_message(stomp: Scene) -> None:
+    """The peer notes every message that is not one whole frame; here many are written at once, and one is large."""
+    peer, queue = stomp.connect(), stomp.queue()
+    stomp.connect(transport="tcp").put(queue, *[b"x" * 100] * 100, b"y" * 300_000)
+    peer.subscribe(queue)
+    peer.messages(101)
+    frames = [message for _, message in websocket(peer).messages if message.startswith(b"MESSAGE")]
+    assert len(frames) == 101
+    assert all(frame.endswith(b"\0") for frame in frames)
