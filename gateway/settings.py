@@ -232,11 +232,12 @@ class Settings(BaseSettings):
         "wait (ActiveMQ: 1,000).",
     )
     max_outbound: int = Field(
-        8 * MIB,
+        32 * MIB,
         ge=64 * KIB,
-        le=1024 * MIB,
-        description="Octets waiting to be written to one client. At 3/4 of it those who publish to it are held "
-        "back; above it a client that takes nothing is closed.",
+        le=4096 * MIB,
+        description="Octets waiting to be written to one client, at least twice max_body. At 3/4 of it those who "
+        "publish to it are held back; above it a client that was waited for in vain is closed. Bodies are shared "
+        "by all their receivers, so many full outboxes cost little more than one.",
     )
     slow_consumer_timeout: float = Field(
         2.0,
@@ -317,6 +318,11 @@ class Settings(BaseSettings):
         if self.max_body > self.memory_limit // 4:
             raise ValueError(
                 "max_body must be at most a quarter of memory_limit, or one message could stop all publishers"
+            )
+        if self.max_outbound < 2 * self.max_body:
+            raise ValueError(
+                "max_outbound must be at least twice max_body, or one large message would make a slow consumer of "
+                "whoever gets it"
             )
         return self
 

@@ -183,6 +183,13 @@ class Broker:
         if self.stored_octets >= limit:
             raise NotAllowed("memory limit reached", f"kept messages cost {limit} octets (memory_limit)")
 
+    def take_strained(self) -> set[Outbound]:
+        """The outboxes over their high mark that were filled in this turn."""
+        strained = self.strained
+        if strained:
+            self.strained = set()
+        return strained
+
     def strain(self, outbound: Outbound) -> None:
         """An outbox is over its high mark: who fills it waits, or it is closed if it was waited for long enough."""
         if not outbound.excused:
@@ -213,7 +220,7 @@ class Broker:
                     "name": target.name,
                     "kind": "topic" if queue is None else "queue",
                     "subscriptions": len(target.subscriptions),
-                    "waiting": 0 if queue is None else len(queue.waiting),
+                    "waiting": 0 if queue is None else queue.waiting,
                     "unacknowledged": sum([len(each.ledger) for each in target.subscriptions if each.ledger]),
                     "octets": 0 if queue is None else queue.octets,
                 }

@@ -10,8 +10,8 @@ WebSocket each frame is a message of its own.
 Three marks, in octets of `size`:
 
     window   a queue stops dispatching to a consumer; its messages wait in the queue, where others can get them
-    high     who filled it is held back until it falls again, for a bounded time: a publisher, or the client itself
-             that sends without reading its receipts
+    high     who filled it is held back until half of that is left (`relief`), for a bounded time: a publisher, or the
+             client itself that sends without reading its receipts
     limit    a client that was waited for in vain, and is no longer, is closed
 
 The first time something is appended after a flush, the outbox reports itself to the broker's list of those to flush.
@@ -37,8 +37,10 @@ class Outbound:
         carrier: the connection, which flushes.
         parts: prefix, shared, prefix, shared, ... of the frames that the transport did not take yet.
         size: octets in `parts` and in the transport's hands.
-        unsent: queue messages in `parts` that nobody will acknowledge (mode auto); should the connection end before
-            the transport takes them, they go back to their queue.
+        gone: octets written since the start; a part's place in the stream is counted from there.
+        taken: the place up to which the transport took parts.
+        unsent: queue, message and the place of its end, for those that nobody will acknowledge (mode auto) and that are
+            not with the operating system; should the connection end first, they go back to their queue.
         starved: queue subscriptions that got nothing because the window was full.
         excused: the client was too slow for too long: it no longer holds back publishers.
         closed: the connection is gone; what is appended is thrown away.
@@ -49,12 +51,15 @@ class Outbound:
         "closed",
         "dirty",
         "excused",
+        "gone",
         "high",
         "limit",
         "parts",
+        "relief",
         "session",
         "size",
         "starved",
+        "taken",
         "unsent",
         "window",
     )
@@ -64,11 +69,14 @@ class Outbound:
         self.carrier = carrier
         self.parts: list[bytes] = []
         self.size = 0
+        self.gone = 0
+        self.taken = 0
         self.limit = limit
         self.high = limit * 3 // 4
+        self.relief = self.high // 2
         self.window = limit // 8
-        self.unsent: list[tuple[Queue, Message]] = []
-        self.starved: list[Subscription] = []
+        self.unsent: deque[tuple[Queue, Message, int]] = deque()
+        self.starved: deque[Subscription] = deque()
         self.excused = False
         self.closed = False
         self.dirty = dirty
@@ -85,32 +93,57 @@ class Outbound:
         if self.size > self.high:
             self.session.broker.strain(self)
 
-    def take(self) -> list[bytes]:
-        """Hand everything to the transport, which reports by `written` what left it."""
+    def take(self, most: int | None = None) -> list[bytes]:
+        """Hand parts, all of them or the first `most`, to the transport, which reports by `written` what left it."""
         parts = self.parts
-        self.parts = []
-        if self.unsent:
-            self.unsent.clear()
+        if most is None or len(parts) <= most:
+            self.parts = []
+            self.taken = self.gone + self.size
+            return parts
+        self.parts = parts[most:]
+        del parts[most:]
+        self.taken += sum(map(len, parts))
         return parts
 
     def written(self, octets: int) -> None:
         """So many octets, of what was taken, are with the operating system."""
         self.size -= octets
-        if self.starved and self.size < self.window:
-            self.feed_starved()
-        if self.excused and self.size < self.high // 2:
+        self.gone += octets
+        unsent = self.unsent
+        if unsent:
+            if not self.size:
+                unsent.clear()
+            else:
+                while unsent and unsent[0][2] <= self.gone:
+                    unsent.popleft()
+        if self.starved:
+            self._feed_starved()
+        if self.excused and self.size <= self.relief:
             self.excused = False
 
-    def feed_starved(self) -> None:
-        """Let the queues go on that had to leave this client out."""
+    def _feed_starved(self) -> None:
+        """Let the queues go on that had to leave this client out, as long as there is room."""
         starved = self.starved
-        self.starved = []
-        for subscription in starved:
-            subscription.offer()
+        while starved and self.size < self.window:
+            starved.popleft().offer()
+
+    def not_written(self) -> list[tuple[Queue, Message]]:
+        """Queue messages in mode auto that the operating system never got, or not whole.
+
+        Those that the transport had taken may be with the client for a part, or reach it still: they will be marked
+        as redelivered.  The others were never on their way.
+        """
+        returned = []
+        for queue, message, end in self.unsent:
+            if end > self.taken:
+                message.attempts -= 1
+            returned.append((queue, message))
+        self.unsent.clear()
+        return returned
 
     def close(self) -> None:
         """Throw away what was not written, and all that still comes."""
         self.closed = True
         self.parts = []
         self.size = 0
-        self.starved = []
+        self.starved.clear()

@@ -15,7 +15,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from .message import Delivery, Message
@@ -24,30 +23,34 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from .broker import Broker
 
-_number = attrgetter("number")
-
-
 class Queue:
     """A queue of the broker, or the private one of a topic subscription.
 
     Attributes:
         name: canonical.
-        waiting: messages that nobody has, oldest first.
-        octets: what `waiting` costs.
+        octets: what the messages cost that nobody has.
         subscriptions: the consumers.
         private: belongs to one subscription; it vanishes with it.
     """
 
-    __slots__ = ("_broker", "_rotation", "name", "octets", "private", "subscriptions", "waiting")
+    __slots__ = ("_broker", "_fresh", "_returned", "_rotation", "name", "octets", "private", "subscriptions")
 
     def __init__(self, broker: Broker, name: str, *, private: bool = False) -> None:
         self.name = name
-        self.waiting: deque[Message] = deque()
         self.octets = 0
         self.subscriptions: dict[Subscription, None] = {}
         self.private = private
         self._broker = broker
+        # Messages that nobody has: those that never were away, in order of arrival, and a heap of those that came back,
+        # by number.  The next one is the older of both, so coming back costs a logarithm, however many wait.
+        self._fresh: deque[Message] = deque()
+        self._returned: list[tuple[int, Message]] = []
         self._rotation: deque[Subscription] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Messages that nobody has."""
+        return len(self._fresh) + len(self._returned)
 
     def accept(self, message: Message) -> None:
         """Take a new message: to a consumer with room, else to the end of those waiting."""
@@ -60,7 +63,7 @@ class Queue:
                 consumer.deliver(message)
                 return
         size = message.size
-        self.waiting.append(message)
+        self._fresh.append(message)
         self.octets += size
         self._broker.waiting += 1
         self._broker.keep(size)
@@ -83,13 +86,18 @@ class Queue:
 
     def _dispatch(self) -> None:
         """Give waiting messages to the consumers with room."""
-        waiting = self.waiting
         broker = self._broker
-        while waiting and self._rotation:
-            consumer = self._next(waiting[0])
+        fresh, returned = self._fresh, self._returned
+        while self._rotation and (fresh or returned):
+            comes_back = bool(returned) and (not fresh or returned[0][0] < fresh[0].number)
+            message = returned[0][1] if comes_back else fresh[0]
+            consumer = self._next(message)
             if consumer is None:
                 break
-            message = waiting.popleft()
+            if comes_back:
+                heapq.heappop(returned)
+            else:
+                fresh.popleft()
             size = message.size
             self.octets -= size
             broker.waiting -= 1
@@ -110,8 +118,7 @@ class Queue:
         """A consumer may have room again."""
         self._rotation.append(subscription)
         subscription.listed = True
-        if self.waiting:
-            self._dispatch()
+        self._dispatch()
 
     def acknowledge(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries, all of one subscription, are settled for good."""
@@ -135,8 +142,7 @@ class Queue:
     def _settle(self, deliveries: Iterable[Delivery]) -> Subscription:
         for delivery in deliveries:
             subscription = delivery.subscription
-            assert subscription.ledger is not None  # deliveries exist only where there is a ledger
-            del subscription.ledger[delivery.handle]
+            subscription.remove(delivery)
         return subscription
 
     def drop(self, subscription: Subscription) -> list[Message]:
@@ -156,7 +162,7 @@ class Queue:
             return []
         free = [delivery for delivery in ledger.values() if delivery.transaction is None]
         for delivery in free:
-            del ledger[delivery.handle]
+            subscription.remove(delivery)
         return [delivery.message for delivery in free]
 
     def take_back(self, messages: list[Message]) -> None:
@@ -172,21 +178,16 @@ class Queue:
 
     def _discard(self, messages: list[Message]) -> None:
         """A private queue whose subscription is gone has nobody left to give anything to."""
-        for message in [*messages, *self.waiting]:
+        for message in messages:
             self._broker.release(message.size)
-        self._broker.waiting -= len(self.waiting)
-        self.waiting.clear()
+        self._broker.release(self.octets)
+        self._broker.waiting -= self.waiting
+        self.octets = 0
+        self._fresh.clear()
+        self._returned.clear()
 
     def _insert(self, messages: list[Message]) -> None:
-        if not messages:
-            return
-        messages.sort(key=_number)
-        self.octets += sum([message.size for message in messages])
+        for message in messages:
+            self.octets += message.size
+            heapq.heappush(self._returned, (message.number, message))
         self._broker.waiting += len(messages)
-        waiting = self.waiting
-        last = messages[-1].number
-        # Only those returned before can be older than these; all else in front is younger.
-        older: list[Message] = []
-        while waiting and waiting[0].number < last:
-            older.append(waiting.popleft())
-        waiting.extendleft(reversed(list(heapq.merge(older, messages, key=_number)) if older else messages))

@@ -15,7 +15,7 @@ class Quotas:
     max_transactions: int = 64
     max_transaction_octets: int = 16 * MIB
     max_unacknowledged: int = 1_000
-    max_outbound: int = 8 * MIB
+    max_outbound: int = 32 * MIB
     memory_limit: int = 1024 * MIB
     max_destinations: int = 1_000_000
 

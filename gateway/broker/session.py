@@ -41,6 +41,7 @@ class Session:
         connected_at: seconds since the epoch.
         frames_in: frames handled.
         sent: SENDs among them.
+        outstanding: deliveries not yet settled.
         ended: the client sent DISCONNECT; whatever follows it is ignored (DSC-02).
     """
 
@@ -54,6 +55,7 @@ class Session:
         "id",
         "login",
         "outbound",
+        "outstanding",
         "peer",
         "sent",
         "subscriptions",
@@ -88,6 +90,7 @@ class Session:
         self.table = _TABLES[version.index]
         self.frames_in = 0
         self.sent = 0
+        self.outstanding = 0
         self.ended = False
         self._keys = 0
         self._acknowledging: dict[str, Subscription] = {}  # by key: what `ack` handles start with
@@ -124,10 +127,9 @@ class Session:
 
     def close(self) -> None:
         """The connection is gone: open transactions are aborted, unacknowledged messages given back."""
-        unsent = self.outbound.unsent
+        unsent = self.outbound.not_written()
         self.outbound.close()
         for _, message in unsent:
-            message.attempts -= 1
             self.broker.keep(message.size)
         self._depart(unsent)
         self.broker.forget_session(self)
@@ -228,12 +230,8 @@ class Session:
         if self.version.subscription_id or destination is None:
             if subscription_id is None:
                 raise HeaderMissing("UNSUBSCRIBE", "id")
-        elif subscription_id is None:
-            if (destination,) in self.subscriptions:
-                return (destination,)
-            for name, subscription in self.subscriptions.items():
-                if subscription.destination == destination:
-                    return name
+        elif subscription_id is None and (destination,) in self.subscriptions:
+            return (destination,)
         shown = destination if subscription_id is None else subscription_id
         raise NotAllowed("unknown subscription", f"this connection has no subscription {str(shown)[:80]!r}")
 
@@ -298,7 +296,7 @@ class Session:
 
     def _subscription_with(self, message_id: str) -> Subscription | None:
         """Who has that message outstanding; of several (one topic twice), one that no transaction holds."""
-        holding = [each for each in self.subscriptions.values() if each.ledger and message_id in each.ledger]
+        holding = [each for each in self._acknowledging.values() if each.ledger and message_id in each.ledger]
         free = [each for each in holding if each.ledger and each.ledger[message_id].transaction is None]
         return next(iter(free or holding), None)
 
@@ -354,9 +352,8 @@ class Session:
         for delivery in transaction.let_go():
             subscription = delivery.subscription
             if subscription.ended:
-                assert subscription.ledger is not None
                 assert subscription.queue is not None
-                del subscription.ledger[delivery.handle]
+                subscription.remove(delivery)
                 returned.setdefault(subscription.queue, []).append(delivery.message)
 
     # the rest
@@ -369,7 +366,6 @@ class Session:
 
     def row(self) -> dict[str, object]:
         """The session as the admin API lists it."""
-        subscriptions = self.subscriptions.values()
         return {
             "id": self.id,
             "login": self.login,
@@ -377,8 +373,8 @@ class Session:
             "transport": self.transport,
             "peer": self.peer,
             "connected_at": self.connected_at,
-            "subscriptions": len(subscriptions),
-            "unacknowledged": sum([len(each.ledger) for each in subscriptions if each.ledger]),
+            "subscriptions": len(self.subscriptions),
+            "unacknowledged": self.outstanding,
             "transactions": len(self.transactions),
             "pending_octets": self.outbound.size,
             "frames_in": self.frames_in,

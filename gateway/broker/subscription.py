@@ -96,21 +96,34 @@ class Subscription:
     def deliver(self, message: Message) -> None:
         """Put a message of the queue into the outbox."""
         prefix = self.prefix
-        if self.ledger is None:
-            assert self.queue is not None  # it is the queue that calls
-            self.outbound.unsent.append((self.queue, message))
-        elif self.version.ack_id:
-            self._count += 1
-            handle = f"{self.key}-{self._count}"
-            self.ledger[handle] = Delivery(message, self, handle)
-            prefix = b"%back:%b\n" % (prefix, handle.encode())
-        else:
-            handle = message.id.decode()
-            self.ledger[handle] = Delivery(message, self, handle)
+        if self.ledger is not None:
+            prefix += self._enter(message, self.ledger)
         if message.attempts:
             prefix = b"%bredelivered:true\ndelivery-count:%d\n" % (prefix, message.attempts + 1)
         message.attempts += 1
-        self.outbound.append(prefix, encoder.message(message.head, message.id, message.body, self.version))
+        outbound = self.outbound
+        outbound.append(prefix, encoder.message(message.head, message.id, message.body, self.version))
+        if self.ledger is None:
+            assert self.queue is not None  # it is the queue that calls
+            outbound.unsent.append((self.queue, message, outbound.gone + outbound.size))
+
+    def _enter(self, message: Message, ledger: dict[str, Delivery]) -> bytes:
+        """Enter a delivery into the ledger; returns the header line that tells its handle, where a line does."""
+        self.session.outstanding += 1
+        if not self.version.ack_id:
+            handle = message.id.decode()
+            ledger[handle] = Delivery(message, self, handle)
+            return b""
+        self._count += 1
+        handle = f"{self.key}-{self._count}"
+        ledger[handle] = Delivery(message, self, handle)
+        return b"ack:%b\n" % handle.encode()
+
+    def remove(self, delivery: Delivery) -> None:
+        """A delivery leaves the ledger."""
+        assert self.ledger is not None  # there are deliveries only where there is a ledger
+        del self.ledger[delivery.handle]
+        self.session.outstanding -= 1
 
     def covered(self, delivery: Delivery) -> list[Delivery]:
         """What an ACK or NACK of that delivery settles: it, and in mode client all before it (ACK-04, NAK-02).

@@ -26,6 +26,7 @@ from .versions import VERSIONS, Version
 _NOT_PASSED_ON = frozenset(
     "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
 )
+_NOT_PASSED_ON_IN_10 = _NOT_PASSED_ON | {"destination"}
 
 
 class Binary(bytes):
@@ -85,6 +86,11 @@ def message(head: Head, message_id: bytes, body: bytes, version: Version) -> byt
 def _passed_on(head: Head, version: Version) -> bytes:
     """The header lines of a SEND that its MESSAGE repeats; kept in the head, because equal SENDs share it."""
     headers = {name: value for name, value in head.headers.items() if name not in _NOT_PASSED_ON}
+    if version.lenient:
+        # Its peers read names in any case: a sender's Content-Length would cut the frame where the sender likes.
+        headers = {name: value for name, value in headers.items() if name.lower() not in _NOT_PASSED_ON_IN_10}
+        if "destination" in head.headers:
+            headers = {"destination": head.headers["destination"], **headers}
     lines = format_lines(headers, version).encode()
     if head.encoded is None:
         head.encoded = [None] * len(VERSIONS)

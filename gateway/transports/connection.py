@@ -14,7 +14,6 @@ logs it and closes.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,15 +21,16 @@ from contextlib import contextmanager
 import structlog
 import trio
 
-from gateway.broker import Session, heartbeat
+from gateway.broker import Session
 from gateway.broker.errors import LoginRefused, NotAllowed, SessionEnded, SlowConsumer
-from gateway.broker.negotiate import Opening, read_opening
+from gateway.broker.negotiate import read_opening
 from gateway.broker.session import error_frame
 from gateway.codec import Decoder, Frame, ProtocolError, encoder
 
 from .hub import Hub
 from .link import BrokenLink, Buffers, Link
 from .outgoing import Outgoing, write_all
+from .pulse import Pulse
 from .websocket_frames import CloseCode
 
 log = structlog.get_logger("gateway.connection")
@@ -40,13 +40,7 @@ log = structlog.get_logger("gateway.connection")
 _READ = 64 * 1024
 # Deliveries after which a reader lets others have a turn in the middle of its chunk: about 2 ms.
 _DELIVERIES_PER_TURN = 4096
-# Browsers throttle timers of hidden tabs to one a minute but answer pings; asking more often than this is of no use.
-_SHORTEST_PING = 5.0
 _TLS_HELLO = b"\x16\x03"
-
-
-class HeartbeatMissing(ProtocolError):
-    """The client was silent for longer than it promised."""
 
 
 def warn_of_tls(first_octets: bytes, peer: str) -> bool:
@@ -68,7 +62,8 @@ class Connection:
     Attributes:
         session: None before CONNECTED is due.
         outgoing: likewise.
-        must_read: it holds unacknowledged messages, so that its ACKs must be read even when memory is short.
+        must_read: it holds unacknowledged messages or open transactions, so that its ACKs and COMMITs must be read even
+            when memory is short.
     """
 
     __slots__ = (
@@ -77,15 +72,10 @@ class Connection:
         "_ending",
         "_failure",
         "_farewell_frame",
-        "_held",
         "_hub",
-        "_last_ping",
-        "_last_read",
         "_link",
         "_nursery",
-        "_ping_every",
-        "_receive_within",
-        "_send_every",
+        "_pulse",
         "outgoing",
         "session",
     )
@@ -100,11 +90,8 @@ class Connection:
         self._ending: ProtocolError | None = None  # somebody else's wish
         self._failure: ProtocolError | None = None  # why it ends, as the client is told
         self._closing = False
-        self._held = 0
         self._farewell_frame: Buffers = []  # the ERROR of a connection that has no session
-        # Times in seconds of trio's clock; intervals are 0 where nothing is due.
-        self._last_read = self._last_ping = 0.0
-        self._send_every = self._receive_within = self._ping_every = 0.0
+        self._pulse: Pulse | None = None
 
     # the life of a connection
 
@@ -115,9 +102,13 @@ class Connection:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                await self._converse()
+                try:
+                    await self._converse()
+                finally:
+                    self._nursery = None
+                    if self.outgoing is not None:
+                        self.outgoing.stop()
                 nursery.cancel_scope.cancel()
-            self._nursery = None
             if self._ending is not None and self._failure is None:
                 self._end_now(self._ending)
             await self._farewell()
@@ -150,11 +141,18 @@ class Connection:
             if octets is None:
                 return None
             pong = self._link.pong()
-            if pong:
-                await write_all(self._link, [pong])
+            if pong and not await self._answer(pong):
+                return None
             decoder.feed(octets)
             for frame in decoder.frames():
                 return frame
+
+    async def _answer(self, pong: bytes) -> bool:
+        try:
+            await write_all(self._link, [pong])
+        except BrokenLink:
+            return False
+        return True
 
     async def _open_session(self, frame: Frame) -> None:
         hub = self._hub
@@ -178,7 +176,7 @@ class Connection:
         self.outgoing = Outgoing(hub, self._link, self._nursery, session.outbound)
         hub.welcome(self, session)
         self._decoder.begin(opening.version, hub.options.limits)
-        self._start_timers(opening)
+        self._pulse = Pulse(hub, session, self.outgoing, opening, self._link.ping)
         session.outbound.append(encoder.connected(self._greeting(session)))
 
     def _greeting(self, session: Session) -> dict[str, str]:
@@ -192,28 +190,31 @@ class Connection:
     async def _read_frames(self) -> None:
         """The loop: frames of the chunk at hand, settle, next chunk."""
         session, outgoing, hub, link, decoder = self.session, self.outgoing, self._hub, self._link, self._decoder
+        pulse = self._pulse
         assert session is not None  # _open_session has returned
         assert outgoing is not None
+        assert pulse is not None
         counters = hub.broker.counters
         frame: Frame | None = None
         try:
             while True:
                 mark, sent_before = counters.delivered, session.sent
-                frame = None
                 for frame in decoder.frames():
                     session.handle(frame)
+                    frame = None  # an error of the decoder's is not this frame's
                     if session.ended:
                         return
                     if counters.delivered - mark > _DELIVERIES_PER_TURN:
                         await hub.settle(self, published=session.sent != sent_before)
                         await trio.lowlevel.checkpoint()
                         mark = counters.delivered
-                frame = None
                 await hub.settle(self, published=session.sent != sent_before)
                 octets = await link.receive(_READ)
                 if octets is None:
                     return
-                self._last_read = hub.now = trio.current_time()
+                if hub.broker.strained:  # by somebody else's writer: not our doing
+                    hub.broker.strained.clear()
+                pulse.last_read = hub.now = trio.current_time()
                 counters.octets_in += len(octets)
                 pong = link.pong()
                 if pong:
@@ -270,8 +271,10 @@ class Connection:
         self._closing = True
         session.close()
         self._hub.connections.pop(session, None)
-        if self.outgoing is not None:
-            self.outgoing.release_waiters()
+        assert self.outgoing is not None  # it came with the session
+        assert self._pulse is not None
+        self.outgoing.release_waiters()
+        self._pulse.stop()
 
     async def _farewell(self) -> None:
         """Write what is left, say that nothing more comes, and read on until the peer has closed, too."""
@@ -305,83 +308,29 @@ class Connection:
 
     # back-pressure
 
+    def peer_has_gone(self) -> bool:
+        """Whether the peer has closed, which reading would tell if we did."""
+        return self._link.pipe.peer_has_gone()
+
     @property
     def must_read(self) -> bool:
         """See the class."""
-        return self.session is not None and any(
-            each.ledger for each in self.session.subscriptions.values()
-        )
+        session = self.session
+        return session is not None and bool(session.outstanding or session.transactions)
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """We do not read this client, so its silence is our doing: its heart-beat clock stands still."""
-        self._held += 1
+        pulse = self._pulse
+        assert pulse is not None  # only a session publishes
+        pulse.held += 1
         try:
             yield
         finally:
-            self._held -= 1
-            self._last_read = trio.current_time()
-
-    # time
-
-    def _start_timers(self, opening: Opening) -> None:
-        options, hub = self._hub.options, self._hub
-        cx, cy = opening.heart_beat
-        self._send_every = heartbeat.send_early(heartbeat.interval(options.heartbeat_send, cy))
-        receive_every = heartbeat.interval(cx, options.heartbeat_receive)
-        self._receive_within = receive_every * options.heartbeat_margin
-        if self._link.ping and options.websocket_ping:
-            self._ping_every = options.websocket_ping
-            if receive_every:
-                # The Pongs keep a hidden tab alive, whose own timers are throttled: ask within its margin.
-                self._ping_every = min(self._ping_every, max(receive_every, _SHORTEST_PING))
-        now = trio.current_time()
-        self._last_read = now
-        hub.wheel.add(self, now + self._nearest())
-
-    def _nearest(self) -> float:
-        return min(
-            [each for each in (self._send_every, self._receive_within, self._ping_every) if each], default=math.inf
-        )
+            pulse.held -= 1
+            pulse.last_read = trio.current_time()
 
     def give_up_handshake(self) -> None:
         """The connect timeout is over."""
         timeout = self._hub.options.connect_timeout
         self.end(NotAllowed("connect timeout", f"no login within {timeout:g} s (connect_timeout)"))
-
-    def tick(self, now: float) -> float:
-        """The wheel looks in: send what is due, end a session whose client is silent."""
-        session, outgoing = self.session, self.outgoing
-        ends = self._closing or self._ending is not None or self._failure is not None
-        if session is None or outgoing is None or ends:
-            return math.inf
-        due = math.inf
-        if self._receive_within and not self._held:
-            due = self._last_read + self._receive_within
-            if due <= now:
-                self._hub.broker.counters.heartbeat_timeouts += 1
-                silent = now - self._last_read
-                self.end(
-                    HeartbeatMissing(
-                        "heart-beat missing", f"no octet for {silent:.1f} s, allowed are {self._receive_within:.1f} s"
-                    )
-                )
-                return math.inf
-        if self._send_every:
-            if outgoing.last_write + self._send_every <= now:
-                outgoing.last_write = self._hub.now = now
-                if not outgoing.writing:  # else octets wait already that count as a beat
-                    session.outbound.append(b"\n")
-                    outgoing.flush()
-            due = min(due, outgoing.last_write + self._send_every)
-        if self._ping_every:
-            due = min(due, self._ping(outgoing, now))
-        return due if due < math.inf else now + self._nearest()
-
-    def _ping(self, outgoing: Outgoing, now: float) -> float:
-        """Ping a peer that was silent for the ping's interval; returns when to look again."""
-        silent_since = max(self._last_read, self._last_ping)
-        if silent_since + self._ping_every <= now:
-            outgoing.send_control(self._link.ping)
-            self._last_ping = silent_since = now
-        return silent_since + self._ping_every

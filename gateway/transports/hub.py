@@ -23,6 +23,8 @@ from .wheel import Wheel
 if TYPE_CHECKING:
     from .connection import Connection
 
+# Seconds between looks whether a client that is not read is still there.
+_LOOK_FOR_PEER = 1.0
 # Writes after which others get a turn: 256 of them are about 1 ms.
 _FLUSHES_PER_TURN = 256
 
@@ -116,10 +118,10 @@ class Hub:
 
         Short memory holds only those back that published; who subscribes or acknowledges makes room.
         """
-        await self.flush()
         broker = self.broker
-        if broker.strained:
-            strained, broker.strained = broker.strained, set()
+        strained = broker.take_strained()
+        await self.flush()
+        if strained:
             await self._wait_for(strained, connection)
         if published and broker.pressed and not connection.must_read:
             await self._wait_for_memory(connection)
@@ -149,14 +151,15 @@ class Hub:
             for outbound in late:
                 receiver = self.connections.get(outbound.session)
                 outgoing = receiver.outgoing if receiver is not None else None
-                while outgoing is not None and outbound.size > outbound.high and not outbound.closed:
+                while outgoing is not None and outbound.size > outbound.relief and not outbound.closed:
                     await outgoing.wait_relief()
         for outbound in late:
-            outbound.excused = outbound.size > outbound.high and not outbound.closed
+            outbound.excused = outbound.size > outbound.relief and not outbound.closed
 
     async def _wait_for_memory(self, connection: Connection) -> None:
         """Hold a publisher back until kept messages have gone."""
         self.broker.counters.held_publishers += 1
         with connection.held():
-            while self.broker.pressed:
-                await self._relief.park()
+            while self.broker.pressed and not connection.peer_has_gone():
+                with trio.move_on_after(_LOOK_FOR_PEER):
+                    await self._relief.park()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 from typing import Protocol
 
@@ -75,6 +76,10 @@ class Pipe(Protocol):
         Raises:
             BrokenLink: the peer is gone.
         """
+        ...
+
+    def peer_has_gone(self) -> bool:
+        """Whether the peer said that nothing more comes, even if octets before that are still unread."""
         ...
 
     async def send_eof(self) -> None:
@@ -154,6 +159,12 @@ class SocketPipe:
         await trio.lowlevel.wait_writable(self._fd)
         return self.send_nowait(buffers)
 
+    def peer_has_gone(self) -> bool:
+        """See `Pipe`."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     async def send_eof(self) -> None:
         """See `Pipe`."""
         with contextlib.suppress(OSError):
@@ -190,6 +201,10 @@ class StreamPipe:
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise BrokenLink(str(error)) from None
         return len(buffers[0])
+
+    def peer_has_gone(self) -> bool:
+        """A stream does not tell without being read."""
+        return False
 
     async def send_eof(self) -> None:
         """Half-close where the stream can; else the end is the close."""

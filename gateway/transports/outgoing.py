@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from .hub import Hub
 
 
+# What a writer takes at once: joined they are a copy, and the outbox may hold megabytes that others share.
+_PARTS_PER_WRITE = 2048
+
+
 class Outgoing:
     """What leaves a connection.
 
@@ -40,6 +44,7 @@ class Outgoing:
         "_pack",
         "_relief",
         "_send_nowait",
+        "_stopped",
         "last_write",
         "rest",
         "writing",
@@ -59,6 +64,7 @@ class Outgoing:
         self._control = b""  # a control frame for the writer's next pause
         self.rest: Buffers = []
         self.writing = False
+        self._stopped = False
         self.last_write = hub.now
 
     def flush(self) -> None:
@@ -66,10 +72,10 @@ class Outgoing:
         if self.writing:
             return
         outbound = self._outbound
+        in_flight = outbound.size
         parts = outbound.take()
         if not parts:
             return
-        in_flight = outbound.size
         buffers = self._pack(parts, in_flight)
         try:
             sent = self._send_nowait(buffers)
@@ -104,6 +110,10 @@ class Outgoing:
             self.rest = advance([data], sent)
             self._start_writer()
 
+    def stop(self) -> None:
+        """The conversation is over: no writer starts any more, and what is appended stays in the outbox."""
+        self._stopped = self.writing = True
+
     def _start_writer(self) -> None:
         self.writing = True
         self._nursery.start_soon(self._write)
@@ -117,7 +127,7 @@ class Outgoing:
         outbound = self._outbound
         if not outbound.closed:
             outbound.written(credit)
-            if outbound.size <= outbound.high // 2:
+            if outbound.size <= outbound.relief:
                 self.release_waiters()
 
     async def _write(self) -> None:
@@ -132,8 +142,8 @@ class Outgoing:
                     self._advance(sent)
                     if hub.broker.dirty:
                         await hub.flush()
-                parts = outbound.take()
-                self._in_flight = outbound.size
+                parts = outbound.take(_PARTS_PER_WRITE)
+                self._in_flight = sum(map(len, parts))
                 self.rest = [*self._take_control(), *(self._link.pack(parts, self._in_flight) if parts else [])]
                 if not self.rest:
                     break
@@ -141,7 +151,8 @@ class Outgoing:
             outbound.close()
             self.rest = []
             self.release_waiters()
-        self.writing = False
+        if not self._stopped:
+            self.writing = False
 
     def _take_control(self) -> Buffers:
         control, self._control = self._control, b""

@@ -1,0 +1,113 @@
+"""The timed part of a session: heart-beats out, silence in, WebSocket pings.
+
+A pulse stands on the wheel in its connection's place, so that a connection that has ended leaves nothing behind there
+but this small object, and only until its next moment comes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from gateway.broker import Session, heartbeat
+from gateway.broker.negotiate import Opening
+from gateway.codec import ProtocolError
+
+from .outgoing import Outgoing
+
+if TYPE_CHECKING:
+    from .hub import Hub
+
+# Browsers throttle timers of hidden tabs to one a minute but answer pings; asking more often than this is of no use.
+_SHORTEST_PING = 5.0
+
+
+class HeartbeatMissing(ProtocolError):
+    """The client was silent for longer than it promised."""
+
+
+class Pulse:
+    """When a session must speak, and when its client must have spoken.
+
+    Attributes:
+        last_read: trio's clock when octets last came.
+        held: we do not read this client, so its silence is our doing.
+    """
+
+    __slots__ = (
+        "_hub",
+        "_last_ping",
+        "_outgoing",
+        "_ping",
+        "_ping_every",
+        "_receive_within",
+        "_send_every",
+        "_session",
+        "held",
+        "last_read",
+    )
+
+    def __init__(self, hub: Hub, session: Session, outgoing: Outgoing, opening: Opening, ping: bytes) -> None:
+        options = hub.options
+        self._hub = hub
+        self._session: Session | None = session
+        self._outgoing: Outgoing | None = outgoing
+        self._ping = ping
+        # Intervals in seconds, 0 where nothing is due.
+        cx, cy = opening.heart_beat
+        self._send_every = heartbeat.send_early(heartbeat.interval(options.heartbeat_send, cy))
+        receive_every = heartbeat.interval(cx, options.heartbeat_receive)
+        self._receive_within = receive_every * options.heartbeat_margin
+        self._ping_every = options.websocket_ping if ping else 0.0
+        if self._ping_every and receive_every:
+            # The Pongs keep a hidden tab alive, whose own timers are throttled: ask within its margin.
+            self._ping_every = min(self._ping_every, max(receive_every, _SHORTEST_PING))
+        self.held = 0
+        self.last_read = self._last_ping = trio.current_time()
+        hub.wheel.add(self, self.last_read + self._nearest())
+
+    def stop(self) -> None:
+        """The session has ended."""
+        self._session = self._outgoing = None
+
+    def _nearest(self) -> float:
+        return min(
+            [each for each in (self._send_every, self._receive_within, self._ping_every) if each], default=math.inf
+        )
+
+    def tick(self, now: float) -> float:
+        """The wheel looks in: send what is due, end a session whose client is silent."""
+        session, outgoing = self._session, self._outgoing
+        if session is None or outgoing is None:
+            return math.inf
+        due = math.inf
+        if self._receive_within and not self.held:
+            due = self.last_read + self._receive_within
+            if due <= now:
+                self._give_up(session, now - self.last_read)
+                return math.inf
+        if self._send_every:
+            if outgoing.last_write + self._send_every <= now:
+                outgoing.last_write = self._hub.now = now
+                if not outgoing.writing:  # else octets wait already that count as a beat
+                    session.outbound.append(b"\n")
+                    outgoing.flush()
+            due = min(due, outgoing.last_write + self._send_every)
+        if self._ping_every:
+            # Only a peer that is silent is asked.
+            asked = max(self.last_read, self._last_ping)
+            if asked + self._ping_every <= now:
+                outgoing.send_control(self._ping)
+                self._last_ping = asked = now
+            due = min(due, asked + self._ping_every)
+        return due if due < math.inf else now + self._nearest()
+
+    def _give_up(self, session: Session, silent: float) -> None:
+        self._hub.broker.counters.heartbeat_timeouts += 1
+        session.end(
+            HeartbeatMissing(
+                "heart-beat missing", f"no octet for {silent:.1f} s, allowed are {self._receive_within:.1f} s"
+            )
+        )

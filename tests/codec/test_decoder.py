@@ -1,0 +1,248 @@
+"""Octets to frames: every case of the table, cut in every way, and what the decoder says of itself on the way."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.codec import (
+    CLIENT_COMMANDS,
+    V10,
+    V11,
+    V12,
+    VERSIONS,
+    Decoder,
+    LimitExceeded,
+    Limits,
+    MalformedFrame,
+    Version,
+)
+
+from .cases import CASES, SMALL, Case
+from .reading import cut, decoder_for, held, octet_by_octet, read, read_on
+
+requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
+every_version = parametrize("version", VERSIONS, ids=lambda version: version.name)
+
+TRAIL = b"\nSEND\ntrail:1\n\nlast\0"
+TRAILED = ("SEND", {"trail": "1"}, b"last")
+
+
+def named(case: Case) -> object:
+    return pytest.param(case, id=str(case), marks=requirement(*case.requirements))
+
+
+def check(case: Case, chunks: list[bytes], *more: tuple[str, dict[str, str], bytes]) -> None:
+    outcome = read(chunks, case.version, case.limits)
+    expected = list(case.frames) if case.error else [*case.frames, *more]
+    assert outcome.plain == expected
+    assert outcome.kind is case.error
+
+
+every_case = parametrize("case", [named(case) for case in CASES])
+
+
+class TestCases:
+    @every_case
+    def test_whole(self, case: Case) -> None:
+        outcome = read([case.octets], case.version, case.limits)
+        assert outcome.plain == list(case.frames)
+        assert outcome.kind is case.error
+        if outcome.error is not None:
+            assert case.reason in str(outcome.error)
+            assert outcome.error.detail
+
+    @every_case
+    def test_octet_by_octet(self, case: Case) -> None:
+        check(case, octet_by_octet(case.octets))
+
+    @every_case
+    def test_cut_in_two_at_each_place(self, case: Case) -> None:
+        """Of the longest, whose middle is all the same, only both ends."""
+        size = len(case.octets)
+        for place in range(1, size) if size < 700 else [*range(1, 50), *range(size - 50, size)]:
+            check(case, [case.octets[:place], case.octets[place:]])
+
+    @every_case
+    def test_with_trailing_data(self, case: Case) -> None:
+        check(case, [case.octets + TRAIL], TRAILED)
+        check(case, [case.octets, TRAIL], TRAILED)
+        check(case, [case.octets + TRAIL[:9], TRAIL[9:]], TRAILED)
+        check(case, [case.octets + TRAIL + b"SEND\nincompl"], TRAILED)
+
+    @parametrize("case", [named(case) for case in CASES if case.version and not case.error])
+    def test_over_and_over(self, case: Case) -> None:
+        """Repeated header blocks come from the cache, and mean the same."""
+        for chunks in ([case.octets * 3], [case.octets] * 3, octet_by_octet(case.octets * 3)):
+            outcome = read(chunks, case.version, case.limits)
+            assert outcome.plain == list(case.frames) * 3
+            assert outcome.error is None
+
+
+class TestLaziness:
+    @requirement("CON-11", "NEG-08")
+    def test_the_version_begins_between_two_frames(self) -> None:
+        """CONNECT and SEND come in one chunk, and CONNECT decides how SEND is read."""
+        decoder = Decoder(Limits())
+        decoder.feed(b"CONNECT\naccept-version:1.1\n\n\0SEND\nk:a\\cb\r\n\nx\0SEND")
+        assert next(decoder.frames()).command == "CONNECT"
+        decoder.begin(V11, Limits())
+        assert [frame.headers for frame in decoder.frames()] == [{"k": "a:b\r"}]
+        decoder.feed(b"\n\n\0")
+        assert [frame.headers for frame in decoder.frames()] == [{}]
+
+    @requirement("LIM-01", "LIM-04")
+    def test_so_do_the_limits(self) -> None:
+        wide = b"SEND\na:1\nb:2\nc:3\nd:4\ne:5\n\n\0"
+        decoder = Decoder(SMALL)
+        decoder.feed(b"CONNECT\naccept-version:1.2\n\n\0" + wide)
+        next(decoder.frames())
+        decoder.begin(V12, Limits())
+        assert len(next(decoder.frames()).headers) == 5
+
+    def test_a_chunk_before_the_last_is_exhausted(self) -> None:
+        """The handshake takes one frame of a chunk, and may be handed the next before it comes back."""
+        decoder = decoder_for(V12, Limits())
+        decoder.feed(b"SEND\n\n1\0SEND\n\n2\0SE")
+        assert next(decoder.frames()).body == b"1"
+        decoder.feed(b"ND\n\n3\0")
+        assert [frame.body for frame in decoder.frames()] == [b"2", b"3"]
+
+    def test_nothing_fed_nothing_read(self) -> None:
+        decoder = decoder_for(V12, Limits())
+        assert list(decoder.frames()) == []
+        decoder.feed(b"SEND\n\nx\0")
+        assert len(list(decoder.frames())) == 1
+        assert list(decoder.frames()) == []
+
+
+class TestFirstOctets:
+    """What a log line shows of a peer that speaks something else."""
+
+    @parametrize("octets", [b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"GET / HTTP/1.1\r\n", b"\0" * 40])
+    def test_of_what_is_no_stomp(self, octets: bytes) -> None:
+        decoder = Decoder(Limits())
+        decoder.feed(octets + b"x" * 100)
+        with pytest.raises(MalformedFrame):
+            list(decoder.frames())
+        assert decoder.first_octets == (octets + b"x" * 100)[:16]
+
+    def test_behind_what_was_understood(self) -> None:
+        decoder = decoder_for(V12, Limits())
+        decoder.feed(b"SEND\n\nx\0\0\0\0")
+        with pytest.raises(MalformedFrame):
+            list(decoder.frames())
+        assert decoder.first_octets == b"\0\0\0"
+
+
+class TestCache:
+    """Equal blocks of SEND share a head; what that must not change."""
+
+    def test_equal_blocks_share_a_head(self) -> None:
+        first, second, third = read([b"SEND\nk:v\n\n1\0SEND\nk:v\n\n2\0SEND\nk:w\n\n3\0"], V12).frames
+        assert first.head is second.head
+        assert third.head is not first.head
+        assert first.head.size == len(b"SEND\nk:v")
+
+    @requirement("FRM-02")
+    def test_whatever_ends_them(self) -> None:
+        frames = read([b"SEND\r\nk:v\n\n1\0SEND\r\nk:v\n\r\n2\0" * 2], V12).frames
+        assert [(frame.headers, frame.body) for frame in frames] == [({"k": "v"}, b"1"), ({"k": "v"}, b"2")] * 2
+
+    @every_version
+    def test_only_those_of_send(self, version: Version) -> None:
+        """An ACK names another message each time."""
+        first, second = read([b"ACK\nid:1\n\n\0ACK\nid:1\n\n\0"], version).frames
+        assert first.head is not second.head
+
+    def test_not_the_long_ones(self) -> None:
+        long = b"SEND\nk:" + b"v" * 2000 + b"\n\n\0"
+        first, second = read([long * 2], V12).frames
+        assert first.head is not second.head
+        assert first.headers == second.headers
+
+    def test_bounded(self) -> None:
+        decoder = decoder_for(V12, Limits())
+        blocks = [b"SEND\nk:%d\n\nx\0" % number for number in range(1000)]
+        outcome = read_on(decoder, blocks, Limits())
+        assert [frame.headers["k"] for frame in outcome.frames] == [str(number) for number in range(1000)]
+        assert len(decoder._cache) <= 64
+
+
+class TestMessages:
+    """An ERROR names the limit as the settings do, and shows no more of the octets than a line."""
+
+    @requirement("LIM-04", "ERR-01")
+    @parametrize(
+        ("octets", "limits", "detail"),
+        [
+            (b"SEND\nk:" + b"v" * 99, Limits(9, 9, 9), "exceed 36 octets, four times max_header_line"),
+            (b"SEND\nk:" + b"v" * 20 + b"\n\n", Limits(9, 9, 9), "exceeds 9 octets (max_header_line)"),
+            (b"SEND\na:1\nb:2\n\n", Limits(1, 9, 9), "more than 1 header lines (max_headers)"),
+            (b"SEND\n\n0123456789", Limits(9, 9, 9), "exceeds 9 octets (max_body)"),
+            (b"SEND\ncontent-length:10\n\n", Limits(9, 99, 9), "the limit of 9 octets (max_body)"),
+            (b"SEND\na:1\nb:2\n\n", Limits(1, 9, 9, "max_connect_"), "(max_connect_headers)"),
+        ],
+    )
+    def test_of_limits(self, octets: bytes, limits: Limits, detail: str) -> None:
+        outcome = read([octets], V12, limits)
+        assert isinstance(outcome.error, LimitExceeded)
+        assert detail in outcome.error.detail
+
+    @parametrize(
+        ("octets", "detail"),
+        [
+            (b"GET / HTTP/1.1\r\n", "'GET / HTTP/1.1\\r' is not a STOMP command; a session opens with CONNECT"),
+            (b"x" * 100, f"{'x' * 40!r} is not a STOMP command"),
+            (b"\xff\xfe\n", "'ÿþ' is not a STOMP command"),
+        ],
+    )
+    def test_of_what_is_no_stomp(self, octets: bytes, detail: str) -> None:
+        outcome = read([octets], None)
+        assert outcome.error is not None
+        assert detail in outcome.error.detail
+
+    def test_where_it_is_not_utf8(self) -> None:
+        outcome = read([b"SEND\nk:\xff\n\n\0"], V12)
+        assert outcome.error is not None
+        assert outcome.error.detail == "octet 7 of the frame is not UTF-8"
+
+
+class TestEarly:
+    """What can never become a frame is refused before its end, so that nobody waits for it."""
+
+    @requirement("FRM-13")
+    @parametrize("octets", [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\0", b"HELO\n", b"x", b"\n\nQUIT"])
+    def test_no_stomp(self, octets: bytes) -> None:
+        assert read([octets], None).kind is MalformedFrame
+
+    @parametrize("octets", [b"c", b"CONN", b"Stomp", b"CONNECT  \r\n", b"STOMP\nk:\xff", b"\n\r\n  ", b"SEND\n"])
+    def test_still_possible(self, octets: bytes) -> None:
+        outcome = read([octets], None)
+        assert outcome.plain == []
+        assert outcome.error is None
+
+    @requirement("LIM-02", "LIM-04")
+    def test_endless_headers(self) -> None:
+        """Refused with the first octets too many, long before the chunks are over."""
+        chunks = iter([b"SEND\n", *[b"k:v\n"] * 1000])
+        outcome = read(chunks, V12, SMALL)
+        assert outcome.kind is LimitExceeded
+        assert len(list(chunks)) > 1000 - SMALL.header_block
+
+    @requirement("LIM-03", "LIM-04")
+    def test_endless_body(self) -> None:
+        outcome = read([b"SEND\n\n", *[b"x"] * 100], V12, SMALL)
+        assert outcome.kind is LimitExceeded
+
+    def test_all_commands_are_known(self) -> None:
+        assert {"CONNECT", "STOMP", "SEND", "NACK", "DISCONNECT"} < CLIENT_COMMANDS
+        assert len(CLIENT_COMMANDS) == 11
+
+
+class TestIdle:
+    def test_a_decoder_between_frames_holds_nothing(self) -> None:
+        """A client that sent one large body and then sleeps must not cost that body for as long."""
+        for chunks in ([b"SEND\n\n" + b"x" * 100_000 + b"\0"], cut(b"SEND\n\n" + b"x" * 100_000 + b"\0", [50_000])):
+            decoder = decoder_for(V10, Limits())
+            assert len(read_on(decoder, chunks, Limits()).frames) == 1
+            assert held(decoder) == 0

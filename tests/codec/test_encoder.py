@@ -1,0 +1,107 @@
+"""Frames of the server to octets: RECEIPT, ERROR, CONNECTED, and the two parts of a MESSAGE."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.codec import V10, V11, V12, VERSIONS, Binary, Head, Version, encoder
+
+requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
+every_version = parametrize("version", VERSIONS, ids=lambda version: version.name)
+
+
+class TestFrame:
+    @requirement("FRM-01", "BOD-12")
+    @every_version
+    def test_without_body(self, version: Version) -> None:
+        assert encoder.frame("RECEIPT", {"receipt-id": "7"}, version=version) == b"RECEIPT\nreceipt-id:7\n\n\0"
+
+    @requirement("ERR-03", "BOD-07", "BOD-09")
+    @every_version
+    def test_with_body(self, version: Version) -> None:
+        """content-length counts octets, not characters."""
+        octets = encoder.frame("ERROR", {"message": "no"}, "é\0".encode(), version=version)
+        assert octets == b"ERROR\nmessage:no\ncontent-length:3\n\n\xc3\xa9\0\0"
+
+    @requirement("ENC-04", "ENC-09", "RCP-02")
+    @parametrize(
+        ("version", "line"),
+        [(V10, b""), (V11, b"receipt-id:a\\cb\\n\xc3\xa9\r\n"), (V12, b"receipt-id:a\\cb\\n\xc3\xa9\\r\n")],
+        ids=["1.0", "1.1", "1.2"],
+    )
+    def test_receipt_in_the_words_of_the_version(self, version: Version, line: bytes) -> None:
+        assert encoder.receipt("a:b\né\r", version) == b"RECEIPT\n" + line + b"\n\0"
+
+    @requirement("ENC-06")
+    def test_connected_is_not_escaped(self) -> None:
+        octets = encoder.connected({"version": "1.2", "server": "a\\b:c"})
+        assert octets == b"CONNECTED\nversion:1.2\nserver:a\\b:c\n\n\0"
+
+
+class TestMessage:
+    @requirement("MSG-03")
+    @every_version
+    def test_prefix(self, version: Version) -> None:
+        assert encoder.message_prefix("7", version) == b"MESSAGE\nsubscription:7\n"
+
+    @requirement("MSG-03")
+    def test_prefix_without_subscription(self) -> None:
+        assert encoder.message_prefix(None, V10) == b"MESSAGE\n"
+
+    @requirement("ENC-04")
+    def test_prefix_is_escaped(self) -> None:
+        assert encoder.message_prefix("a:b", V12) == b"MESSAGE\nsubscription:a\\cb\n"
+
+    @requirement("BOD-05", "BOD-08", "HDR-02", "LEN-09", "MSG-01", "MSG-02")
+    @every_version
+    def test_shared_part(self, version: Version) -> None:
+        head = Head("SEND", {"destination": "/queue/a", "content-type": "text/plain", "k": "v"})
+        assert encoder.message(head, b"m-1", b"hello", version) == (
+            b"destination:/queue/a\ncontent-type:text/plain\nk:v\nmessage-id:m-1\ncontent-length:5\n\nhello\0"
+        )
+
+    @requirement("MSG-06")
+    def test_the_senders_own_words_for_ours_end_here(self) -> None:
+        """They steer the sender's session, or would pass for ours."""
+        mine = "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
+        head = Head("SEND", {"destination": "/queue/a", **dict.fromkeys(mine, "x")}, 1)
+        assert encoder.message(head, b"m-1", b"x", V12) == (
+            b"destination:/queue/a\nmessage-id:m-1\ncontent-length:1\n\nx\0"
+        )
+
+    @requirement("XTR-02", "ENC-11")
+    def test_each_version_has_its_own_octets(self) -> None:
+        head = Head("SEND", {"destination": "/queue/a", "k": "a\r\n"})
+        first, second, third = (encoder.message(head, b"m", b"", version) for version in VERSIONS)
+        assert b"k:" not in first
+        assert b"k:a\r\\n\n" in second
+        assert b"k:a\\r\\n\n" in third
+
+    def test_header_lines_are_made_once_per_head_and_version(self) -> None:
+        head = Head("SEND", {"destination": "/queue/a"})
+        assert head.encoded is None
+        encoder.message(head, b"m-1", b"1", V12)
+        assert head.encoded == [None, None, b"destination:/queue/a\n"]
+        kept = head.encoded[2]
+        encoder.message(head, b"m-2", b"2", V12)
+        assert head.encoded[2] is kept
+        encoder.message(head, b"m-2", b"2", V11)
+        assert head.encoded == [None, kept, kept]
+
+    @requirement("WST-06", "BOD-06", "BOD-11")
+    @parametrize(
+        ("body", "binary"),
+        [
+            (b"", False),
+            (b"ascii \0", False),
+            ("é漢𝄞".encode(), False),
+            (b"\xff", True),
+            ("é".encode()[:1], True),
+            (b"\xed\xa0\x80", True),  # a surrogate is no UTF-8
+            (bytes(range(256)), True),
+        ],
+    )
+    def test_what_is_no_utf8_says_so(self, body: bytes, binary: bool) -> None:
+        octets = encoder.message(Head("SEND", {}), b"m", body, V12)
+        assert octets == b"message-id:m\ncontent-length:%d\n\n%b\0" % (len(body), body)
+        assert (type(octets) is Binary) is binary

@@ -1,0 +1,184 @@
+"""The arrows of docs/design.md, read out of the imports.
+
+    codec  <-  broker  <-  transports  <-  runtime  <-  app, cli
+                 ^ ports                     ^
+                 +-- auth                    +-- admin, observe
+
+Every import of the package `gateway` is an arrow between two of its units (a folder, or a module of the top level),
+wherever in a file it stands and also where it is only for the type checker: who names a thing knows of it.  An arrow
+that the design does not have fails here, and so does a unit that the design does not have.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "gateway"
+
+# Whom a unit may import.  `settings` stands beside the picture: plain values, for whoever sets up the rest.
+LAYERS = ("codec", "broker", "transports", "runtime")
+ARROWS = {
+    "codec": set(),
+    "broker": {"codec"},
+    "transports": {"codec", "broker"},
+    "settings": set(),
+    "settings_reference": {"settings"},
+    "runtime": {"codec", "broker", "transports", "settings"},
+    "auth": {"broker", "settings"},
+    "observe": {"broker"},
+    "admin": {"broker", "runtime", "observe", "settings"},
+    # The ASGI face, and what it is made of: the thread below an asyncio worker, the rules of a worker process.
+    "bridge": set(),
+    "worker": set(),
+    "app": {"bridge", "worker", "runtime", "settings", "admin", "observe", "auth"},
+    # The command line.  `serve` stands where hypercorn stands, and is the one that imports the app as hypercorn does.
+    "serve": {"app", "bridge", "worker", "runtime", "transports", "settings", "observe"},
+    "cli": {"serve", "runtime", "transports", "settings", "settings_reference", "auth"},
+    "__main__": {"cli"},
+}
+SOURCES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+
+Place = tuple[Path, int, str]
+
+
+def unit_of(path: Path) -> str:
+    """The unit that a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of whatever a file imports."""
+    package = ("gateway", *path.relative_to(ROOT).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join([*above, node.module] if node.module else above)
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def arrows(path: Path) -> Iterator[Place]:
+    """Line and unit of each import of another unit of the package."""
+    for line, name in imports(path):
+        package, *parts = name.split(".")
+        # `import gateway` and `from gateway import __version__` name no unit: the package itself knows nothing.
+        if package == "gateway" and parts and parts[0] not in ("__version__", unit_of(path)):
+            yield path, line, parts[0]
+
+
+def shown(places: list[Place]) -> list[str]:
+    return [f"{path.relative_to(ROOT.parent)}:{line}: {what}" for path, line, what in places]
+
+
+def test_every_unit_is_in_the_design() -> None:
+    assert {unit_of(path) for path in SOURCES} <= set(ARROWS)
+
+
+def test_no_other_arrows() -> None:
+    wrong = [place for path in SOURCES for place in arrows(path) if place[2] not in ARROWS[unit_of(path)]]
+    assert not shown(wrong)
+
+
+def test_the_layers_stand_on_each_other() -> None:
+    """Of the table above: a lower layer knows of no higher one, and a circle is nowhere."""
+    for place, unit in enumerate(LAYERS):
+        assert not ARROWS[unit] & set(LAYERS[place:])
+    order: list[str] = []
+    while len(order) < len(ARROWS):
+        free = [unit for unit in ARROWS if unit not in order and ARROWS[unit] <= set(order)]
+        assert free, f"a circle among {set(ARROWS) - set(order)}"
+        order += free
+
+
+def test_nobody_imports_the_app() -> None:
+    assert {unit for unit, targets in ARROWS.items() if "app" in targets} == {"serve"}
+
+
+@pytest.mark.parametrize("unit", ["codec", "broker"])
+def test_only_the_standard_library(unit: str) -> None:
+    foreign = [
+        (path, line, name)
+        for path in SOURCES
+        if unit_of(path) == unit
+        for line, name in imports(path)
+        if name.split(".")[0] not in {*sys.stdlib_module_names, "gateway"}
+    ]
+    assert not shown(foreign)
+
+
+@pytest.mark.parametrize("unit", ["codec", "broker"])
+@pytest.mark.parametrize("module", ["socket", "asyncio", "threading", "time", "select", "trio"])
+def test_no_sockets_no_tasks_no_clock(unit: str, module: str) -> None:
+    used = [
+        (path, line, name)
+        for path in SOURCES
+        if unit_of(path) == unit
+        for line, name in imports(path)
+        if name.split(".")[0] == module
+    ]
+    assert not shown(used)
+
+
+@pytest.mark.parametrize("unit", ["codec", "broker"])
+def test_nothing_waits(unit: str) -> None:
+    """No `async` and no `await` of any kind."""
+    waiting = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+    found = [
+        (path, node.lineno, type(node).__name__)
+        for path in SOURCES
+        if unit_of(path) == unit
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, waiting)
+    ]
+    comprehensions = [
+        path
+        for path in SOURCES
+        if unit_of(path) == unit
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.comprehension) and node.is_async
+    ]
+    assert not shown(found)
+    assert not comprehensions
+
+
+@pytest.mark.parametrize("unit", ["transports", "runtime"])
+def test_no_http_below_the_app(unit: str) -> None:
+    """The runtime knows nothing of HTTP; the WebSocket's upgrade is trio-websocket's."""
+    allowed = {*sys.stdlib_module_names, "gateway", "trio", "trio_websocket", "structlog"}
+    foreign = [
+        (path, line, name)
+        for path in SOURCES
+        if unit_of(path) == unit
+        for line, name in imports(path)
+        if name.split(".")[0] not in allowed
+    ]
+    assert not shown(foreign)
+
+
+def test_the_reading_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That the tests above would see what they look for."""
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    path = tmp_path / "broker" / "thing.py"
+    path.parent.mkdir()
+    path.write_text(
+        "import os, gateway, gateway.app\n"
+        "from gateway import settings, __version__\n"
+        "from gateway.codec import Frame\n"
+        "from . import queue\n"
+        "from .queue import Queue\n"
+        "from ..transports.hub import Hub\n"
+        "def late():\n    from gateway.runtime import open_gateway\n"
+    )
+    assert [(line, unit) for _, line, unit in arrows(path)] == [
+        (1, "app"),
+        (2, "settings"),
+        (3, "codec"),
+        (6, "transports"),
+        (8, "runtime"),
+    ]

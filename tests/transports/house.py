@@ -1,0 +1,201 @@
+"""A house for the clients of a test: a hub with its wheel turning, and connections without listener or HTTP.
+
+They run over memory streams, over a pair of sockets of the operating system, or through a `Valve`: a pipe that takes as
+many octets as the test lets it, so that every state of a slow client can be held still and looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import trio
+from trio.testing import memory_stream_pair
+
+from gateway.auth.anonymous import Anonymous
+from gateway.broker import Broker, Quotas
+from gateway.broker.counters import Counters
+from gateway.broker.ports import Authenticator
+from gateway.transports import Hub, Options
+from gateway.transports.connection import Connection
+from gateway.transports.link import BrokenLink, Buffers, Pipe, SocketPipe, StreamPipe, TcpLink
+from gateway.transports.websocket import WebSocketLink
+
+from .peers import Peer, TcpWire, WebSocketWire, socket_streams
+
+
+class Valve:
+    """A pipe whose other end takes as many octets as the test lets it: `Pipe` for the server, `end` for the client.
+
+    Attributes:
+        room: octets that it still takes.
+        written: what it took and the client did not read yet.
+        broken: writing fails.
+        eof: the server has said that nothing more comes.
+        closed: the server has closed it.
+    """
+
+    def __init__(self, room: float = math.inf) -> None:
+        self.room = room
+        self.written = bytearray()
+        self.broken = self.eof = self.closed = False
+        self.end = ValveEnd(self)
+        self._incoming = bytearray()
+        self._ended = False
+        self._moved = trio.lowlevel.ParkingLot()
+
+    async def receive(self, size: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        while not self._incoming:
+            if self._ended:
+                return b""
+            await self._moved.park()
+        octets = bytes(self._incoming[:size])
+        del self._incoming[:size]
+        return octets
+
+    def send_nowait(self, buffers: Buffers) -> int:
+        if self.broken:
+            raise BrokenLink("broken")
+        octets = b"".join(buffers)
+        taken = int(min(self.room, len(octets)))
+        self.written += octets[:taken]
+        self.room -= taken
+        self._moved.unpark_all()
+        return taken
+
+    async def send_some(self, buffers: Buffers) -> int:
+        await trio.lowlevel.checkpoint()
+        while not self.room and not self.broken:
+            await self._moved.park()
+        return self.send_nowait(buffers)
+
+    async def send_eof(self) -> None:
+        self.eof = True
+        self._moved.unpark_all()
+
+    async def aclose(self) -> None:
+        self.eof = self.closed = True
+        self._moved.unpark_all()
+
+    # the client's hands
+
+    def open(self, octets: float = math.inf) -> None:
+        """Take so many octets more."""
+        self.room += octets
+        self._moved.unpark_all()
+
+    def push(self, octets: bytes) -> None:
+        """Octets for the server."""
+        self._incoming += octets
+        self._moved.unpark_all()
+
+    def hang_up(self, *, broken: bool = True) -> None:
+        """The client's end of the stream; a broken one takes nothing any more."""
+        self._ended, self.broken = True, broken
+        self._moved.unpark_all()
+
+    async def pull(self) -> bytes:
+        """What the server has written."""
+        await trio.lowlevel.checkpoint()
+        while not self.written:
+            if self.eof:
+                return b""
+            await self._moved.park()
+        octets = bytes(self.written)
+        self.written.clear()
+        return octets
+
+
+class ValveEnd(trio.abc.Stream):
+    """The client's end of a valve, as a stream."""
+
+    def __init__(self, valve: Valve) -> None:
+        self._valve = valve
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        self._valve.push(bytes(data))
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        return await self._valve.pull()
+
+    async def aclose(self) -> None:
+        self._valve.hang_up()
+        await trio.lowlevel.checkpoint()
+
+
+class Slow:
+    """An authenticator that takes its time."""
+
+    def __init__(self, seconds: float, answer: str | None = "user") -> None:
+        self._seconds = seconds
+        self._answer = answer
+
+    async def authenticate(self, login: str | None, passcode: str | None) -> str | None:
+        await trio.sleep(self._seconds)
+        return self._answer
+
+
+@dataclass
+class House:
+    """A hub with all that runs beside it."""
+
+    nursery: trio.Nursery
+    authenticator: Authenticator = field(default_factory=Anonymous)
+    options: Options = field(default_factory=Options)
+    quotas: Quotas = field(default_factory=Quotas)
+    connections: list[Connection] = field(default_factory=list)
+    _sockets: list[trio.SocketStream] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.hub = Hub(self.authenticator, self.quotas, self.options)
+        self.nursery.start_soon(self.hub.wheel.run)
+
+    @property
+    def broker(self) -> Broker:
+        return self.hub.broker
+
+    @property
+    def counters(self) -> Counters:
+        return self.hub.broker.counters
+
+    def visit(self, kind: str, *, sockets: bool = False) -> Peer:
+        """A new connection of that transport; over sockets of the system, or in memory."""
+        theirs: trio.abc.Stream
+        pipe: Pipe
+        if sockets:
+            theirs, ours = socket_streams()
+            self._sockets.append(theirs)
+            pipe = SocketPipe(ours)
+        else:
+            theirs, end = memory_stream_pair()
+            pipe = StreamPipe(end)
+        self.serve(kind, pipe)
+        return Peer(WebSocketWire(theirs) if kind == "websocket" else TcpWire(theirs))
+
+    def visit_through(self, kind: str, valve: Valve) -> Peer:
+        """A new connection whose way out the test opens and shuts."""
+        self.serve(kind, valve)
+        return Peer(WebSocketWire(valve.end) if kind == "websocket" else TcpWire(valve.end))
+
+    def serve(self, kind: str, pipe: Pipe) -> Connection:
+        link = WebSocketLink(pipe, "test") if kind == "websocket" else TcpLink(pipe, "test")
+        connection = Connection(self.hub, link)
+        self.connections.append(connection)
+        self.nursery.start_soon(connection.serve)
+        return connection
+
+    def close(self) -> None:
+        """Leave no socket open."""
+        for stream in self._sockets:
+            stream.socket.close()
+
+    async def session(self, kind: str, version: str = "1.2", *, sockets: bool = False, **headers: object) -> Peer:
+        """A visitor who is connected."""
+        peer = self.visit(kind, sockets=sockets)
+        await peer.connect(version, **headers)
+        return peer

@@ -1,0 +1,102 @@
+"""A street: a gateway with both listeners open on loopback, two neighbours who talk across them, and strangers.
+
+Whatever a stranger does, in the middle of it the neighbours must still get their messages through.  Everything is real
+but short: timeouts of a fraction of a second, small limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import trio
+
+from gateway.auth.anonymous import Anonymous
+from gateway.runtime import Gateway, open_gateway
+from gateway.settings import KIB, Settings
+
+from .peers import Peer, dial, dial_stream, until
+
+
+class Street:
+    """The gateway, and two neighbours on it: one over TCP, one over WebSocket."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self._trips = 0
+        self._neighbours: list[Peer] = []
+
+    async def move_in(self) -> None:
+        for kind in ("tcp", "websocket"):
+            peer = await self.dial(kind)
+            await peer.connect()
+            await peer.subscribe(f"/queue/to-{kind}")
+            self._neighbours.append(peer)
+
+    async def neighbours_talk(self) -> None:
+        """Each sends to the other, who receives, within a moment."""
+        tcp, websocket = self._neighbours
+        with trio.fail_after(5):
+            for _ in range(3):
+                self._trips += 1
+                body = b"%d" % self._trips
+                await tcp.publish("/queue/to-websocket", body)
+                assert (await websocket.frame("MESSAGE")).body == body
+                await websocket.publish("/queue/to-tcp", body)
+                assert (await tcp.frame("MESSAGE")).body == body
+
+    async def move_out(self) -> None:
+        for peer in self._neighbours:
+            await peer.aclose()
+
+    async def dial(self, kind: str) -> Peer:
+        return await dial(kind, self.gateway.addresses[kind][0])
+
+    async def dial_stream(self, kind: str) -> trio.SocketStream:
+        return await dial_stream(self.gateway.addresses[kind][0])
+
+    async def session(self, kind: str, **headers: object) -> Peer:
+        peer = await self.dial(kind)
+        await peer.connect(**headers)
+        return peer
+
+    @property
+    def strangers(self) -> int:
+        """How many are there beside the two neighbours."""
+        return len(self.gateway._hub.open_connections) - 2
+
+    async def gone(self) -> None:
+        """Nobody is there but the neighbours, who talk."""
+        await until(lambda: not self.strangers)
+        assert len(self.gateway.broker.sessions) == 2
+        await self.neighbours_talk()
+
+
+OpenStreet = Callable[..., AbstractAsyncContextManager[Street]]
+
+
+@asynccontextmanager
+async def open_street(**changes: object) -> AsyncIterator[Street]:
+    """A street with other settings than the usual."""
+    values: dict[str, object] = {
+        "tcp": "127.0.0.1:0",
+        "websocket": "127.0.0.1:0",
+        "close_linger": 0.1,
+        "drain_timeout": 1.0,
+        "max_body": 64 * KIB,
+        "max_header_line": KIB,
+        "max_connect_header_line": KIB,
+        "max_outbound": 128 * KIB,
+        "slow_consumer_timeout": 0.2,
+        **changes,
+    }
+    settings = Settings(**values)  # type: ignore[arg-type]
+    async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+        found = Street(gateway)
+        await found.move_in()
+        yield found
+        await found.gone()
+        await found.move_out()
+
+
+OpenStreet = Callable[..., AbstractAsyncContextManager[Street]]

@@ -1,0 +1,209 @@
+"""How connections end: by the client, by an error, by an operator; what is still written and what is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.broker import Quotas
+from gateway.broker.errors import SessionEnded
+from gateway.transports import Options
+
+from .house import House, Slow, Valve
+from .peers import CONNECT, TEXT, frame, ws
+
+requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
+MakeHouse = Callable[..., House]
+
+
+class TestEnd:
+    @requirement("DSC-01", "DSC-03", "LNG-03", "LEN-13")
+    async def test_disconnect(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        await peer.send_frame("DISCONNECT", receipt="bye")
+        assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
+        await peer.at_end()
+        if kind == "websocket":
+            assert peer.websocket.closed == (1000, "")
+        assert not house.broker.sessions
+
+    @requirement("DSC-02")
+    async def test_nothing_behind_disconnect_counts(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        await peer.send(frame("DISCONNECT", receipt="bye") + frame("SEND", destination="/queue/a", receipt="late"))
+        await peer.frame("RECEIPT")
+        await peer.at_end()
+        assert not house.broker.destinations
+
+    @requirement("DSC-04", "ACK-06", "WST-10", "TXN-08")
+    @parametrize("sockets", [False, True])
+    async def test_a_client_may_just_close(self, house: House, kind: str, sockets: bool) -> None:
+        peer, other = await house.session(kind, sockets=sockets), await house.session(kind)
+        await peer.subscribe("/queue/a", ack="client")
+        await peer.publish("/queue/a", b"x")
+        await peer.frame("MESSAGE")
+        await peer.aclose()
+        (message,) = await other.subscribe_and_read("/queue/a", 1)
+        assert (message.body, message["redelivered"]) == (b"x", "true")
+        assert len(house.broker.sessions) == 1
+
+    @requirement("LNG-02", "ERR-04")
+    async def test_it_lingers(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        """For a second the rest of what the client sends is read and thrown away, so that no reset overtakes the
+        ERROR; a client that does not close is closed then."""
+        peer = await house.session(kind)
+        await peer.send(b"HELLO\n\n\0")
+        await peer.send(b"x" * 100_000)
+        await peer.frame("ERROR")
+        await peer.at_end()
+        assert house.hub.open_connections
+        began = trio.current_time()
+        await house.hub.wait_empty()
+        assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
+
+    async def test_it_does_not_linger_for_one_that_closes(
+        self, house: House, kind: str, autojump_clock: MockClock
+    ) -> None:
+        peer = await house.session(kind)
+        await peer.send_frame("DISCONNECT")
+        await peer.at_end()
+        await peer.aclose()
+        await house.hub.wait_empty()
+        assert trio.current_time() < 0.1
+
+    @requirement("LNG-02")
+    async def test_without_lingering_the_error_still_goes_out(self, make_house: MakeHouse, kind: str) -> None:
+        """As far as the socket takes it at once."""
+        house = make_house(options=Options(close_linger=0.0))
+        peer = await house.session(kind, sockets=True)
+        await peer.send(b"HELLO\n\n\0")
+        await peer.frame("ERROR")
+        await peer.at_end()
+
+    async def test_one_that_never_reads_is_not_waited_for(
+        self, house: House, kind: str, autojump_clock: MockClock
+    ) -> None:
+        valve = Valve()
+        peer = house.visit_through(kind, valve)
+        await peer.connect()
+        valve.room = 3
+        await peer.send(b"HELLO\n\n\0")
+        await house.hub.wait_empty()
+        assert trio.current_time() == pytest.approx(1.0, abs=0.01)
+        assert valve.closed
+
+    async def test_one_that_breaks_in_the_farewell(self, house: House, kind: str) -> None:
+        valve = Valve()
+        peer = house.visit_through(kind, valve)
+        await peer.connect()
+        valve.room = 3
+        await peer.send(b"HELLO\n\n\0")
+        await wait_all_tasks_blocked()
+        valve.hang_up()
+        await house.hub.wait_empty()
+
+    async def test_the_rest_is_written_behind_a_half_close(self, house: House, kind: str) -> None:
+        """The client says that it sends no more, and still reads."""
+        valve = Valve()
+        peer = house.visit_through(kind, valve)
+        await peer.connect()
+        valve.room = 5
+        await peer.send(frame("SEND", destination="/topic/a", receipt="1"))
+        await wait_all_tasks_blocked()
+        valve.hang_up(broken=False)
+        await wait_all_tasks_blocked()
+        valve.open()
+        assert (await peer.frame("RECEIPT"))["receipt-id"] == "1"
+        await peer.at_end()
+
+    async def test_ended_from_outside(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        (session,) = house.broker.sessions
+        assert house.broker.end_session(session, "go home")
+        error = await peer.frame("ERROR")
+        assert (error["message"], error.body) == ("session ended", b"go home")
+        assert "retry-after" not in error.headers
+        await peer.at_end()
+        if kind == "websocket":
+            assert peer.websocket.closed == (1008, "session ended")
+
+    async def test_ended_twice(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        (connection,) = house.connections
+        connection.end(SessionEnded("first"))
+        connection.end(SessionEnded("second"))
+        assert (await peer.frame("ERROR"))["message"] == "first"
+        await peer.at_end()
+        connection.end(SessionEnded("third"))
+        await peer.aclose()
+        await house.hub.wait_empty()
+
+    async def test_ended_when_it_has_ended_itself(self, house: House, kind: str) -> None:
+        """DISCONNECT comes in the moment of the shutdown: its RECEIPT is the last frame, and no ERROR."""
+        valve = Valve()
+        peer = house.visit_through(kind, valve)
+        await peer.connect()
+        await wait_all_tasks_blocked()
+        octets = frame("DISCONNECT", receipt="bye")
+        valve.push(ws(TEXT, octets) if kind == "websocket" else octets)
+        house.connections[0].end(SessionEnded("server is shutting down"))
+        assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
+        await peer.at_end()
+
+    async def test_nothing_to_flush_before_the_session(self, house: House, kind: str) -> None:
+        peer = house.visit(kind)
+        await wait_all_tasks_blocked()
+        house.connections[0].flush()
+        await peer.connect()
+
+    async def test_ended_while_it_waits_for_a_receiver(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        house = make_house(quotas=Quotas(max_outbound=64_000))
+        valve = Valve()
+        stalled = house.visit_through(kind, valve)
+        await stalled.connect()
+        await stalled.subscribe("/topic/a")
+        valve.room = 0
+        peer = await house.session(kind)
+        for _ in range(8):
+            await peer.publish("/topic/a", b"x" * 8000)
+        await wait_all_tasks_blocked()
+        house.connections[1].end(SessionEnded("now"))
+        await peer.frame("ERROR")
+        assert trio.current_time() < 0.5
+
+    async def test_ended_while_the_authenticator_is_asked(self, make_house: MakeHouse, kind: str) -> None:
+        house = make_house(authenticator=Slow(1000.0))
+        peer = house.visit(kind)
+        await peer.send(CONNECT)
+        await wait_all_tasks_blocked()
+        house.connections[0].end(SessionEnded("server is shutting down", retry_after=2000))
+        error = await peer.frame("ERROR")
+        assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
+        await peer.at_end()
+        if kind == "websocket":
+            assert peer.websocket.closed == (1012, "server is shutting down")
+
+    async def test_no_new_session_while_draining(self, house: House, kind: str) -> None:
+        house.hub.draining = True
+        peer = house.visit(kind)
+        await peer.send(CONNECT)
+        assert (await peer.frame("ERROR"))["message"] == "server is shutting down"
+        await peer.at_end()
+
+    async def test_cut_from_above(self, kind: str) -> None:
+        """Where the time of the drain is over, connections are cancelled; they leave nothing behind."""
+        async with trio.open_nursery() as nursery:
+            house = House(nursery)
+            peer = await house.session(kind)
+            await peer.subscribe("/queue/a", ack="client")
+            await peer.publish("/queue/a", b"x")
+            await peer.frame("MESSAGE")
+            nursery.cancel_scope.cancel()
+        assert not house.hub.open_connections
+        assert not house.broker.sessions
+        assert house.broker.waiting == 1

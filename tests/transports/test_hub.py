@@ -1,0 +1,311 @@
+"""What connections share: turns, back-pressure, the deadline of handshakes, the wait for the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.broker import Quotas
+from gateway.transports import Options
+
+from .house import House, Valve
+from .peers import Peer
+
+QUOTAS = Quotas(max_outbound=64_000)  # high mark 48,000, window 8,000
+MakeHouse = Callable[..., House]
+
+
+class Outbox:
+    """What stands in the broker's list of outboxes to flush."""
+
+    def __init__(self, flushed: list[int], number: int) -> None:
+        self._flushed = flushed
+        self._number = number
+
+    @property
+    def carrier(self) -> Outbox:
+        return self
+
+    def flush(self) -> None:
+        self._flushed.append(self._number)
+
+
+class TestFlush:
+    async def test_all_in_order(self, house: House) -> None:
+        flushed: list[int] = []
+        house.broker.dirty.extend(Outbox(flushed, number) for number in range(10))  # type: ignore[misc]
+        await house.hub.flush()
+        assert flushed == list(range(10))
+        assert not house.broker.dirty
+
+    async def test_very_many_let_others_have_a_turn(self, house: House) -> None:
+        flushed: list[int] = []
+        seen: list[int] = []
+
+        async def other() -> None:
+            while len(flushed) < 1000:
+                seen.append(len(flushed))
+                await trio.lowlevel.checkpoint()
+
+        house.broker.dirty.extend(Outbox(flushed, number) for number in range(1000))  # type: ignore[misc]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            nursery.start_soon(house.hub.flush)
+        assert len({count for count in seen if 0 < count < 1000}) >= 2
+
+    async def test_cancelled_in_between(self, house: House) -> None:
+        """What lies there belongs to others, who still wait for it."""
+        flushed: list[int] = []
+        house.broker.dirty.extend(Outbox(flushed, number) for number in range(1000))  # type: ignore[misc]
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await house.hub.flush()
+        assert flushed == list(range(1000))
+
+
+class TestEnd:
+    async def test_nobody_there(self, house: House) -> None:
+        await house.hub.wait_empty()
+
+    async def test_until_the_last_has_gone(self, house: House, kind: str) -> None:
+        """Also where all had gone once before."""
+        await (await house.session(kind)).aclose()
+        await house.hub.wait_empty()
+        peers = [await house.session(kind) for _ in range(3)]
+        gone = trio.Event()
+
+        async def wait() -> None:
+            await house.hub.wait_empty()
+            gone.set()
+
+        house.nursery.start_soon(wait)
+        for peer in peers:
+            await wait_all_tasks_blocked()
+            assert not gone.is_set()
+            await peer.aclose()
+        with trio.fail_after(5):
+            await gone.wait()
+        assert not house.hub.open_connections
+        assert not house.hub.connections
+
+
+class TestHandshakes:
+    async def test_each_has_its_own_deadline(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        house = make_house(options=Options(connect_timeout=10.0))
+        ended: dict[int, float] = {}
+
+        async def silent(number: int) -> None:
+            await trio.sleep(number * 3)
+            peer = house.visit(kind)
+            began = trio.current_time()
+            await peer.frame("ERROR")
+            ended[number] = trio.current_time() - began
+            await peer.at_end()
+
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(silent, number)
+        assert ended == {number: pytest.approx(10.01, abs=0.02) for number in range(5)}
+
+    async def test_a_session_is_no_longer_waited_for(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        house = make_house(options=Options(connect_timeout=10.0))
+        peer = await house.session(kind)
+        await trio.sleep(100)
+        await peer.settled()
+
+    async def test_the_wheel_forgets_them(self, house: House, autojump_clock: MockClock) -> None:
+        """Nothing is left on it when all handshakes are over, however many there were."""
+        for _ in range(50):
+            peer = await house.session("tcp")
+            await peer.aclose()
+        await trio.sleep(60)
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
+
+
+class TestSlowReceivers:
+    """A publisher is held back while somebody it writes to is over the high mark, but not for ever."""
+
+    async def stalled(self, house: House, kind: str) -> tuple[Peer, Valve]:
+        """A subscriber of /topic/a that takes nothing any more."""
+        valve = Valve()
+        peer = house.visit_through(kind, valve)
+        await peer.connect()
+        await peer.subscribe("/topic/a")
+        valve.room = 0
+        return peer, valve
+
+    async def fill(self, publisher: Peer, octets: int) -> None:
+        for _ in range(octets // 8000 + 1):
+            await publisher.publish("/topic/a", b"x" * 8000)
+
+    async def test_held_until_it_has_read(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        house = make_house(quotas=QUOTAS)
+        publisher = await house.session(kind)
+        _, valve = await self.stalled(house, kind)
+        await self.fill(publisher, 50_000)
+        await trio.sleep(1.0)
+        await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
+        await wait_all_tasks_blocked()
+        assert house.counters.held_publishers == 1
+        with trio.move_on_after(0.5) as scope:
+            await publisher.receive()
+        assert scope.cancelled_caught
+        valve.open()
+        assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
+        assert trio.current_time() == pytest.approx(1.5, abs=0.1)
+
+    async def test_not_longer_than_the_timeout(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        house = make_house(quotas=QUOTAS, options=Options(slow_consumer_timeout=2.0))
+        publisher = await house.session(kind)
+        receiver, _ = await self.stalled(house, kind)
+        began = trio.current_time()
+        await self.fill(publisher, 50_000)
+        await publisher.settled()
+        assert trio.current_time() - began == pytest.approx(2.0, abs=0.1)
+        # Waited for in vain once, it holds nobody back any more ...
+        await self.fill(publisher, 1)
+        await publisher.settled()
+        assert trio.current_time() - began == pytest.approx(2.0, abs=0.1)
+        assert house.hub.open_connections
+        # ... and is closed when its outbox is full.
+        await self.fill(publisher, 20_000)
+        await publisher.settled()
+        await wait_all_tasks_blocked()
+        assert house.counters.held_publishers == 1
+        assert house.counters.slow_consumers == 1
+        assert len(house.hub.open_connections) == 1
+        del receiver
+
+    async def test_forgiven_when_it_has_read(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        house = make_house(quotas=QUOTAS, options=Options(slow_consumer_timeout=2.0))
+        publisher = await house.session(kind)
+        receiver, valve = await self.stalled(house, kind)
+        await self.fill(publisher, 50_000)
+        await publisher.settled()
+        valve.open()
+        for _ in range(7):
+            assert len((await receiver.frame("MESSAGE")).body) == 8000
+        valve.room = 0
+        began = trio.current_time()
+        await self.fill(publisher, 50_000)
+        await publisher.settled()
+        assert trio.current_time() - began == pytest.approx(2.0, abs=0.1)
+        assert house.counters.held_publishers == 2
+        assert house.counters.slow_consumers == 0
+
+    async def test_one_that_leaves_holds_nobody(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        house = make_house(quotas=QUOTAS)
+        publisher = await house.session(kind)
+        receiver, _ = await self.stalled(house, kind)
+        await self.fill(publisher, 50_000)
+        await trio.sleep(1.0)
+        await receiver.aclose()
+        await publisher.settled()
+        assert trio.current_time() == pytest.approx(1.0, abs=0.1)
+
+    async def test_several_share_the_time(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        """Ten that do not read cost a publisher no more than one."""
+        house = make_house(quotas=QUOTAS, options=Options(slow_consumer_timeout=2.0))
+        publisher = await house.session(kind)
+        receivers = [await self.stalled(house, kind) for _ in range(10)]
+        await self.fill(publisher, 50_000)
+        await publisher.settled()
+        assert trio.current_time() == pytest.approx(2.0, abs=0.1)
+        await self.fill(publisher, 1)
+        await publisher.settled()
+        assert trio.current_time() == pytest.approx(2.0, abs=0.1)
+        assert len(receivers) == 10
+
+    async def test_others_publish_meanwhile(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        house = make_house(quotas=QUOTAS)
+        publisher, neighbour = await house.session(kind), await house.session(kind)
+        await self.stalled(house, kind)
+        await self.fill(publisher, 50_000)
+        await wait_all_tasks_blocked()
+        await neighbour.settled()
+        assert trio.current_time() == pytest.approx(0.0, abs=0.05)
+
+    async def test_who_does_not_read_what_it_causes_waits_for_itself(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """Receipts that nobody reads fill an outbox, too."""
+        house = make_house(quotas=QUOTAS)
+        valve = Valve()
+        peer = house.visit_through(kind, valve)
+        await peer.connect()
+        valve.room = 0
+        for number in range(60):
+            await peer.send_frame("SEND", destination="/topic/nobody", receipt=f"{number:01000}")
+        await wait_all_tasks_blocked()
+        assert house.counters.held_publishers == 1
+        await trio.sleep(1.0)
+        valve.open()
+        for number in range(60):
+            assert int((await peer.frame("RECEIPT"))["receipt-id"]) == number
+        assert trio.current_time() == pytest.approx(1.0, abs=0.1)
+
+
+class TestMemory:
+    """Kept messages over 3/4 of the memory limit hold publishers back; nothing is dropped."""
+
+    QUOTAS = Quotas(memory_limit=1_000_000, max_outbound=10_000_000)
+
+    async def test_held_until_messages_have_gone(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        house = make_house(quotas=self.QUOTAS)
+        publisher = await house.session(kind)
+        for _ in range(80):
+            await publisher.publish("/queue/a", b"x" * 10_000)
+        await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
+        await wait_all_tasks_blocked()
+        assert house.broker.pressed
+        assert house.counters.held_publishers == 1
+        await trio.sleep(5)
+        consumer = await house.session(kind)
+        messages = await consumer.subscribe_and_read("/queue/a", 80)
+        assert [len(message.body) for message in messages] == [10_000] * 80
+        assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
+        assert not house.broker.pressed
+
+    async def test_many_wait_together(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
+        house = make_house(quotas=self.QUOTAS)
+        publishers = [await house.session("tcp") for _ in range(5)]
+        for number in range(100):
+            await publishers[number % 5].publish("/queue/a", b"x" * 10_000)
+        await wait_all_tasks_blocked()
+        assert house.counters.held_publishers == 5
+        consumer = await house.session("tcp")
+        await consumer.subscribe_and_read("/queue/a", 100)
+        for publisher in publishers:
+            await publisher.settled()
+
+    async def test_who_holds_unacknowledged_messages_is_read(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """Its ACKs are what makes room."""
+        house = make_house(quotas=self.QUOTAS)
+        consumer = await house.session(kind)
+        await consumer.subscribe("/queue/a", ack="client")
+        publisher = await house.session(kind)
+        for _ in range(80):
+            await publisher.publish("/queue/a", b"x" * 10_000)
+        await wait_all_tasks_blocked()
+        assert house.broker.pressed
+        messages = [await consumer.frame("MESSAGE") for _ in range(house.counters.delivered)]
+        await consumer.settled()
+        await consumer.send_frame("ACK", id=messages[-1]["ack"])
+        await consumer.settled()
+        assert not house.broker.pressed
+        await publisher.settled()

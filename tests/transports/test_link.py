@@ -1,0 +1,323 @@
+"""Pipes and the plain link: how octets are grouped, and what a broken or a full connection looks like."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import lockstep_stream_one_way_pair, memory_stream_one_way_pair, memory_stream_pair
+
+from gateway.transports.link import BrokenLink, Buffers, Pipe, SocketPipe, StreamPipe, TcpLink, advance, joined
+from gateway.transports.websocket_frames import CloseCode
+
+from .peers import socket_streams
+
+LARGE = 32 * 1024
+
+
+class TestJoined:
+    def test_small_parts_are_one(self) -> None:
+        assert joined([b"a", b"b", b"", b"c"], 3) == [b"abc"]
+
+    def test_many_small_parts_are_one(self) -> None:
+        assert joined([b"x" * 1000] * 100, 100_000) == [b"x" * 100_000]
+
+    def test_large_parts_are_not_copied(self) -> None:
+        """A large message to many receivers exists once."""
+        large = b"x" * LARGE
+        buffers = joined([b"a", large, b"b", b"c", large, large, b"d"], 3 * LARGE + 4)
+        assert buffers == [b"a", large, b"bc", large, large, b"d"]
+        assert sum([buffer is large for buffer in buffers]) == 3
+
+    def test_a_large_part_alone(self) -> None:
+        large = b"x" * LARGE
+        assert joined([large], LARGE) == [large]
+
+    @settings(deadline=None, max_examples=100)
+    @given(st.lists(st.sampled_from([b"", b"a", b"bc", b"x" * LARGE, b"y" * (LARGE - 1)]), min_size=1, max_size=8))
+    def test_octets_and_their_order_are_kept(self, parts: list[bytes]) -> None:
+        whole = b"".join(parts)
+        assert b"".join(joined(parts, len(whole))) == whole
+
+
+class TestAdvance:
+    @settings(deadline=None, max_examples=200)
+    @given(st.lists(st.binary(min_size=1, max_size=5), min_size=1, max_size=5), st.data())
+    def test_what_is_left(self, parts: list[bytes], data: st.DataObject) -> None:
+        whole = b"".join(parts)
+        sent = data.draw(st.integers(0, len(whole)))
+        left = advance(list(parts), sent)
+        assert b"".join(left) == whole[sent:]
+        assert all(left)
+
+    def test_nothing_is_copied(self) -> None:
+        first, second = b"abc", b"def"
+        left = advance([first, second], 1)
+        assert isinstance(left[0], memoryview)
+        assert left[0].obj is first
+        assert left[1] is second
+
+
+def shrink(stream: trio.SocketStream) -> None:
+    """Let the operating system buffer little."""
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+
+async def tcp_streams() -> tuple[trio.SocketStream, trio.SocketStream]:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    theirs = await trio.open_tcp_stream(*listener.socket.getsockname())
+    ours = await listener.accept()
+    await listener.aclose()
+    return theirs, ours
+
+
+async def fill(pipe: Pipe, buffers: Buffers) -> int:
+    """Write until nothing is taken any more."""
+    total = 0
+    while sent := pipe.send_nowait(buffers):
+        total += sent
+    return total
+
+
+class TestSocketPipe:
+    async def test_octets_go_both_ways(self) -> None:
+        theirs, ours = socket_streams()
+        pipe = SocketPipe(ours)
+        async with theirs, ours:
+            await theirs.send_all(b"hello")
+            assert await pipe.receive(3) == b"hel"
+            assert await pipe.receive(3) == b"lo"
+            assert pipe.send_nowait([b"abc"]) == 3
+            assert await pipe.send_some([b"de", b"f"]) == 3
+            assert await theirs.receive_some() == b"abcdef"
+
+    async def test_a_full_socket_takes_nothing_and_says_so(self) -> None:
+        theirs, ours = socket_streams()
+        pipe = SocketPipe(ours)
+        async with theirs, ours:
+            shrink(ours)
+            taken = await fill(pipe, [b"x" * 3000])
+            assert taken > 0
+            assert pipe.send_nowait([b"x"]) == 0
+            assert pipe.send_nowait([b"x", b"y"]) == 0
+            with trio.move_on_after(0.05) as scope:
+                await pipe.send_some([b"x"])
+            assert scope.cancelled_caught
+            received = b""
+            while len(received) < taken:
+                received += await theirs.receive_some()
+            assert received == b"x" * taken
+            assert await pipe.send_some([b"y", b"z"]) == 2
+
+    async def test_part_of_it_may_be_taken(self) -> None:
+        theirs, ours = socket_streams()
+        pipe = SocketPipe(ours)
+        async with theirs, ours:
+            shrink(ours)
+            left: Buffers = [b"a" * 100_000, b"b" * 100_000, b"c"]
+            sent = pipe.send_nowait(left)
+            assert 0 < sent < 200_001
+            received = b""
+            async with trio.open_nursery() as nursery:
+
+                async def send() -> None:
+                    nonlocal left
+                    left = advance(left, sent)
+                    while left:
+                        left = advance(left, await pipe.send_some(left))
+
+                nursery.start_soon(send)
+                while len(received) < 200_001:
+                    received += await theirs.receive_some()
+            assert received == b"a" * 100_000 + b"b" * 100_000 + b"c"
+
+    async def test_more_buffers_than_one_system_call_takes(self) -> None:
+        theirs, ours = socket_streams()
+        pipe = SocketPipe(ours)
+        async with theirs, ours:
+            left: Buffers = [b"%04d" % number for number in range(3000)]
+            received = b""
+            while left:
+                left = advance(left, await pipe.send_some(left))
+                received += await theirs.receive_some()
+            assert received == b"".join([b"%04d" % number for number in range(3000)])
+
+    async def test_a_peer_that_closed(self) -> None:
+        theirs, ours = socket_streams()
+        pipe = SocketPipe(ours)
+        async with ours:
+            await theirs.send_all(b"last")
+            await theirs.aclose()
+            assert await pipe.receive(10) == b"last"
+            assert await pipe.receive(10) == b""
+            with pytest.raises(BrokenLink):
+                pipe.send_nowait([b"x"])
+            with pytest.raises(BrokenLink):
+                await pipe.send_some([b"x", b"y"])
+            await pipe.send_eof()
+
+    async def test_a_peer_that_vanished(self) -> None:
+        """A reset is the end of the stream, not an error."""
+        theirs, ours = await tcp_streams()
+        pipe = SocketPipe(ours)
+        async with ours:
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await theirs.aclose()
+            assert await pipe.receive(10) == b""
+            await pipe.send_eof()  # harmless, whatever the system thinks of it
+            with pytest.raises(BrokenLink):
+                pipe.send_nowait([b"x"])
+
+    async def test_half_close(self) -> None:
+        theirs, ours = await tcp_streams()
+        pipe = SocketPipe(ours)
+        async with theirs, ours:
+            await pipe.send_eof()
+            assert await theirs.receive_some() == b""
+            await theirs.send_all(b"still here")
+            assert await pipe.receive(100) == b"still here"
+
+    async def test_close_works_in_a_cancelled_task(self) -> None:
+        theirs, ours = socket_streams()
+        pipe = SocketPipe(ours)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await pipe.aclose()
+        async with theirs:
+            assert await theirs.receive_some() == b""
+        await pipe.aclose()
+
+    async def test_close_wakes_who_waits(self, nursery: trio.Nursery) -> None:
+        theirs, ours = socket_streams()
+        pipe = SocketPipe(ours)
+        done = trio.Event()
+
+        async def read() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await pipe.receive(10)
+            done.set()
+
+        nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        await pipe.aclose()
+        await done.wait()
+        await theirs.aclose()
+
+    async def test_woken_for_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The system may say readable, and then have nothing."""
+        theirs, ours = socket_streams()
+        pipe = SocketPipe(ours)
+        read, answers = os.read, [BlockingIOError(errno.EAGAIN, "nothing yet")]
+
+        def not_yet(fd: int, size: int) -> bytes:
+            if answers:
+                raise answers.pop()
+            return read(fd, size)
+
+        async with theirs, ours:
+            await theirs.send_all(b"x")
+            monkeypatch.setattr(os, "read", not_yet)
+            assert await pipe.receive(10) == b"x"
+            assert not answers
+
+
+class TestStreamPipe:
+    async def test_octets_go_both_ways(self) -> None:
+        theirs, ours = memory_stream_pair()
+        pipe = StreamPipe(ours)
+        await theirs.send_all(b"hello")
+        octets = await pipe.receive(3)
+        assert (octets, type(octets)) == (b"hel", bytes)
+        assert await pipe.send_some([b"abc", b"def"]) == 3
+        assert await pipe.send_some([memoryview(b"def")]) == 3
+        assert await theirs.receive_some() == b"abcdef"
+
+    async def test_a_stream_can_only_wait(self) -> None:
+        _, ours = memory_stream_pair()
+        assert StreamPipe(ours).send_nowait([b"x"]) == 0
+
+    async def test_half_close(self) -> None:
+        theirs, ours = memory_stream_pair()
+        pipe = StreamPipe(ours)
+        await pipe.send_eof()
+        assert await theirs.receive_some() == b""
+        await theirs.send_all(b"x")
+        assert await pipe.receive(1) == b"x"
+
+    async def test_half_close_of_a_stream_that_is_closed(self) -> None:
+        theirs, ours = socket_streams()
+        await ours.aclose()
+        await StreamPipe(ours).send_eof()
+        await theirs.aclose()
+
+    async def test_a_stream_that_cannot_half_close(self) -> None:
+        send, _ = memory_stream_one_way_pair()
+        _, receive = memory_stream_one_way_pair()
+
+        class Whole(trio.abc.Stream):
+            async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+                await send.send_all(data)
+
+            async def wait_send_all_might_not_block(self) -> None:
+                await send.wait_send_all_might_not_block()
+
+            async def receive_some(self, max_bytes: int | None = None) -> bytes:
+                return bytes(await receive.receive_some(max_bytes))
+
+            async def aclose(self) -> None:
+                await send.aclose()
+                await receive.aclose()
+
+        pipe = StreamPipe(Whole())
+        await pipe.send_eof()
+        assert await pipe.send_some([b"x"]) == 1
+
+    async def test_a_peer_that_is_gone(self) -> None:
+        theirs, ours = memory_stream_pair()
+        pipe = StreamPipe(ours)
+        await theirs.aclose()
+        assert await pipe.receive(1) == b""
+        with pytest.raises(BrokenLink):
+            await pipe.send_some([b"x"])
+
+    async def test_one_that_we_closed(self) -> None:
+        _, ours = memory_stream_pair()
+        pipe = StreamPipe(ours)
+        await pipe.aclose()
+        assert await pipe.receive(1) == b""
+        with pytest.raises(BrokenLink):
+            await pipe.send_some([b"x"])
+
+    async def test_a_slow_peer_is_waited_for(self, nursery: trio.Nursery) -> None:
+        send, receive = lockstep_stream_one_way_pair()
+        pipe = StreamPipe(trio.StapledStream(send, memory_stream_one_way_pair()[1]))
+        done = trio.Event()
+
+        async def write() -> None:
+            await pipe.send_some([b"abc"])
+            done.set()
+
+        nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not done.is_set()
+        assert await receive.receive_some() == b"abc"
+        await done.wait()
+
+
+async def test_tcp_link() -> None:
+    theirs, ours = memory_stream_pair()
+    link = TcpLink(StreamPipe(ours), "somebody")
+    assert (link.transport, link.peer, link.ping, link.pong()) == ("tcp", "somebody", b"", b"")
+    assert link.goodbye(CloseCode.NORMAL, "") == b""
+    assert link.pack([b"a", b"b"], 2) == [b"ab"]
+    await theirs.send_all(b"x")
+    assert await link.receive(10) == b"x"
+    await theirs.aclose()
+    assert await link.receive(10) is None

@@ -1,0 +1,288 @@
+"""Listeners: every kind of address, what is said of those that cannot be opened, and the files of unix sockets."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import structlog.testing
+import trio
+from trio.testing import MockClock
+
+from gateway.transports import (
+    AddressError,
+    Listening,
+    Options,
+    open_listeners,
+    serve_tcp,
+    serve_websocket,
+    unlinking,
+)
+from gateway.transports import listen as module
+
+from .house import House
+from .peers import UPGRADE, dial_stream, read_all, socket_streams, until, vanish
+
+parametrize = pytest.mark.parametrize
+
+
+@asynccontextmanager
+async def opened(host: str = "", port: int = 0, path: str = "") -> AsyncIterator[Listening]:
+    listening = await open_listeners(host, port, path)
+    try:
+        yield listening
+    finally:
+        for listener in listening.listeners:
+            await listener.aclose()
+
+
+async def meet(listening: Listening) -> None:
+    """A client comes in at each address."""
+    for listener, address in zip(listening.listeners, listening.addresses, strict=True):
+        client = await dial_stream(address)
+        accepted = await listener.accept()
+        await client.send_all(b"hello")
+        assert await accepted.receive_some() == b"hello"
+        await client.aclose()
+        await accepted.aclose()
+
+
+class TestTcp:
+    async def test_a_free_port(self) -> None:
+        async with opened("127.0.0.1") as listening:
+            (address,) = listening.addresses
+            assert address.startswith("127.0.0.1:")
+            assert not address.endswith(":0")
+            await meet(listening)
+
+    async def test_ipv6(self) -> None:
+        async with opened("::1") as listening:
+            (address,) = listening.addresses
+            assert address.startswith("[::1]:")
+            await meet(listening)
+
+    async def test_a_host_name_may_stand_for_several(self) -> None:
+        async with opened("localhost") as listening:
+            assert len(listening.addresses) == len(listening.listeners) >= 1
+            await meet(listening)
+
+    @parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+    async def test_a_port_that_is_taken(self, host: str, shown: str) -> None:
+        async with opened(host) as listening:
+            port = listening.listeners[0].socket.getsockname()[1]
+            with pytest.raises(AddressError) as caught:
+                await open_listeners(host, port, "")
+        assert str(caught.value) == f"{shown}:{port}: the address is in use by another program"
+
+    async def test_a_port_that_was_free_again(self) -> None:
+        """Connections that linger in the system do not keep a restart from its port."""
+        async with opened("127.0.0.1") as listening:
+            port = listening.listeners[0].socket.getsockname()[1]
+            client = await dial_stream(listening.addresses[0])
+            accepted = await listening.listeners[0].accept()
+            await accepted.aclose()
+            await client.aclose()
+        async with opened("127.0.0.1", port) as again:
+            assert again.addresses == [f"127.0.0.1:{port}"]
+
+    async def test_an_address_of_another_machine(self) -> None:
+        with pytest.raises(AddressError, match=r"^192\.0\.2\.1:61613: this machine has no such address$"):
+            await open_listeners("192.0.2.1", 61613, "")
+
+    @parametrize(
+        ("error", "words"),
+        [
+            (OSError(errno.EACCES, "Permission denied"), "not permitted to this user"),
+            (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "the host name cannot be resolved"),
+            (OSError(errno.ENOBUFS, "No buffer space available"), "no buffer space available"),
+            (OSError("something else"), "something else"),
+        ],
+    )
+    async def test_other_reasons(self, monkeypatch: pytest.MonkeyPatch, error: OSError, words: str) -> None:
+        async def refuse(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(trio, "open_tcp_listeners", refuse)
+        with pytest.raises(AddressError) as caught:
+            await open_listeners("gateway.example", 1, "")
+        assert str(caught.value) == f"gateway.example:1: {words}"
+
+
+class TestUnix:
+    async def test_a_new_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "stomp.sock"
+        async with opened(path=str(path)) as listening:
+            assert listening.addresses == [f"unix:{path}"]
+            assert stat.S_ISSOCK(path.stat().st_mode)
+            await meet(listening)
+
+    async def test_a_file_left_behind(self, tmp_path: Path) -> None:
+        """By a gateway that was killed: nobody listens on it, so it is replaced."""
+        path = tmp_path / "stomp.sock"
+        async with opened(path=str(path)):
+            pass
+        assert path.exists()
+        async with opened(path=str(path)) as listening:
+            await meet(listening)
+
+    async def test_a_file_in_use(self, tmp_path: Path) -> None:
+        path = tmp_path / "stomp.sock"
+        async with opened(path=str(path)) as listening:
+            with pytest.raises(AddressError) as caught:
+                await open_listeners("", 0, str(path))
+            assert str(caught.value) == f"unix:{path}: the address is in use by another program"
+            client = await dial_stream(f"unix:{path}")
+            await client.aclose()
+            await meet_after(listening, 2)  # the question whether somebody listens is the other
+
+    async def test_a_file_in_use_by_somebody_busy(self, tmp_path: Path) -> None:
+        """Whose backlog is full: asking must not wait, and the file is not taken away."""
+        path = tmp_path / "busy.sock"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as busy:
+            busy.bind(str(path))
+            busy.listen(0)
+            waiting = []
+            while len(waiting) < 10:
+                client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                client.setblocking(False)
+                waiting.append(client)
+                if client.connect_ex(str(path)):
+                    break
+            with pytest.raises(AddressError, match="in use"):
+                await open_listeners("", 0, str(path))
+            assert path.exists()
+            for client in waiting:
+                client.close()
+
+    async def test_a_file_that_is_no_socket(self, tmp_path: Path) -> None:
+        """It is not ours to take away."""
+        path = tmp_path / "notes.txt"
+        path.write_text("keep")
+        with pytest.raises(AddressError, match="in use"):
+            await open_listeners("", 0, str(path))
+        assert path.read_text() == "keep"
+
+    async def test_no_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(AddressError, match=r"the folder does not exist$"):
+            await open_listeners("", 0, str(tmp_path / "none" / "stomp.sock"))
+
+    async def test_a_path_too_long(self, tmp_path: Path) -> None:
+        with pytest.raises(AddressError, match="path too long"):
+            await open_listeners("", 0, str(tmp_path / ("x" * 200)))
+
+    def test_files_are_removed(self, tmp_path: Path) -> None:
+        paths = [tmp_path / "a.sock", tmp_path / "b.sock"]
+        for path in paths:
+            path.touch()
+        with unlinking(["127.0.0.1:1", *[f"unix:{path}" for path in paths], f"unix:{tmp_path / 'gone.sock'}"]):
+            assert all(path.exists() for path in paths)
+        assert not any(path.exists() for path in paths)
+
+    def test_files_are_removed_after_an_error(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.sock"
+        path.touch()
+        with pytest.raises(RuntimeError), unlinking([f"unix:{path}"]):
+            raise RuntimeError
+        assert not path.exists()
+
+
+async def meet_after(listening: Listening, count: int) -> None:
+    """Accept those who came and went, then meet."""
+    for _ in range(count):
+        await (await listening.listeners[0].accept()).aclose()
+    await meet(listening)
+
+
+Serve = Callable[..., object]
+
+
+class TestServe:
+    @parametrize("serve", [serve_tcp, serve_websocket])
+    async def test_a_peer_that_has_gone_already(self, house: House, serve: Serve) -> None:
+        """Reset between its connect and our accept: the system does not even know who it was."""
+        async with opened("127.0.0.1") as listening:
+            client = await dial_stream(listening.addresses[0])
+            vanish(client)
+            accepted = await listening.listeners[0].accept()
+            await serve(house.hub, accepted)  # type: ignore[misc]
+            assert accepted.socket.fileno() == -1
+        assert not house.hub.open_connections
+
+    async def test_over_a_unix_socket(self, house: House, kind: str) -> None:
+        """Its other end has no name."""
+        theirs, ours = socket_streams()
+        serve = serve_tcp if kind == "tcp" else serve_websocket
+        async with theirs:
+            house.nursery.start_soon(serve, house.hub, ours)
+            if kind == "websocket":
+                await theirs.send_all(UPGRADE)
+            await until(lambda: house.hub.open_connections)
+            (connection,) = house.hub.open_connections
+            assert connection._link.peer == "unix"
+
+    async def test_an_upgrade_that_is_refused(self, house: House) -> None:
+        theirs, ours = socket_streams()
+        async with theirs:
+            with structlog.testing.capture_logs() as logs:
+                house.nursery.start_soon(serve_websocket, house.hub, ours)
+                await theirs.send_all(UPGRADE.replace(b"/ws", b"/other"))
+                response = await read_all(theirs)
+        assert response.startswith(b"HTTP/1.1 404")
+        assert {"event": "WebSocket refused", "status": 404, "peer": "unix"}.items() <= logs[0].items()
+        assert house.counters.refused == 1
+        assert house.counters.connections == 0
+
+    async def test_a_tls_hello_is_named_in_the_log(self, house: House) -> None:
+        theirs, ours = socket_streams()
+        async with theirs:
+            with structlog.testing.capture_logs() as logs:
+                house.nursery.start_soon(serve_websocket, house.hub, ours)
+                await theirs.send_all(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 300)
+                await read_all(theirs)
+                await until(lambda: logs)
+        assert logs[0]["event"] == "TLS hello on a plain port"
+        assert logs[0]["log_level"] == "warning"
+
+    @parametrize("octets", [b"", b"GET /ws HTTP/1.1\r\nHost: h\r\n", UPGRADE[:-1]])
+    async def test_an_upgrade_that_does_not_come(
+        self, make_house: Callable[..., House], octets: bytes, autojump_clock: MockClock
+    ) -> None:
+        house = make_house(options=Options(connect_timeout=10.0))
+        theirs, ours = socket_streams()
+        async with theirs:
+            house.nursery.start_soon(serve_websocket, house.hub, ours)
+            if octets:
+                await theirs.send_all(octets)
+            await read_all(theirs)
+        assert trio.current_time() == pytest.approx(10.0, abs=0.1)
+        assert house.counters.refused == 1
+
+    async def test_a_fault_of_the_handshake_stays_in_it(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An exception that left it would end the listener."""
+
+        async def burn(*_: object, **__: object) -> None:
+            raise RuntimeError("in the handshake")
+
+        monkeypatch.setattr(module, "accept", burn)
+        theirs, ours = socket_streams()
+        async with theirs:
+            with structlog.testing.capture_logs() as logs:
+                await serve_websocket(house.hub, ours)
+            assert await read_all(theirs) == b""
+        assert logs[0]["event"] == "WebSocket handshake failed"
+        assert logs[0]["log_level"] == "error"
+        assert house.counters.refused == 1
+
+    async def test_octets_go_out_at_once(self) -> None:
+        """No waiting for more to send (Nagle): a broker's frames are small and awaited."""
+        async with opened("127.0.0.1") as listening:
+            client = await dial_stream(listening.addresses[0])
+            accepted = await listening.listeners[0].accept()
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            await client.aclose()
+            await accepted.aclose()

@@ -1,0 +1,288 @@
+"""The way out: one write that does not wait, the writer that does, and what both owe to the outbox."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.auth.anonymous import Anonymous
+from gateway.broker import Quotas
+from gateway.broker.outbound import Outbound
+from gateway.codec import V12, ProtocolError
+from gateway.transports import Hub
+from gateway.transports.link import TcpLink
+from gateway.transports.outgoing import Outgoing, write_all
+
+from .house import Valve
+
+LIMIT = 64_000
+LARGE = b"x" * 40_000
+
+
+class Exit:
+    """An `Outgoing` with a session's outbox before it and a valve behind it."""
+
+    def __init__(self, nursery: trio.Nursery, room: float = math.inf) -> None:
+        self.hub = Hub(Anonymous(), Quotas(max_outbound=LIMIT))
+        self.valve = Valve(room)
+        self.session = self.hub.broker.open_session(
+            V12, "guest", peer="test", transport="tcp", connected_at=0.0, carrier=self
+        )
+        self.outbound: Outbound = self.session.outbound
+        self.outgoing = Outgoing(self.hub, TcpLink(self.valve, "test"), nursery, self.outbound)
+
+    def flush(self) -> None:
+        self.outgoing.flush()
+
+    def end(self, error: ProtocolError) -> None:
+        raise AssertionError(error)
+
+    def put(self, *frames: bytes) -> None:
+        """Append frames and flush, as a turn does."""
+        for frame in frames:
+            self.outbound.append(frame)
+        self.flush()
+
+    @property
+    def written(self) -> bytes:
+        return bytes(self.valve.written)
+
+
+class TestFlush:
+    async def test_nothing(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.flush()
+        assert exit.written == b""
+
+    async def test_all_at_once_and_without_a_task(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.hub.now = 42.0
+        exit.put(b"one", b"two")
+        assert (exit.written, exit.outbound.size, exit.outgoing.writing) == (b"onetwo", 0, False)
+        assert exit.outgoing.last_write == 42.0
+        assert exit.hub.broker.counters.octets_out == 6
+        assert not nursery.child_tasks
+
+    async def test_large_parts_at_once(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.put(b"one", LARGE, b"two")
+        assert (exit.written, exit.outbound.size, exit.outgoing.rest) == (b"one" + LARGE + b"two", 0, [])
+        assert not nursery.child_tasks
+
+    @pytest.mark.parametrize("room", [0, 1, 3, 5])
+    async def test_the_writer_does_the_rest(self, nursery: trio.Nursery, room: int) -> None:
+        exit = Exit(nursery, room)
+        exit.put(b"one", b"two")
+        assert exit.outgoing.writing
+        assert exit.outbound.size == 6 - room
+        await wait_all_tasks_blocked()
+        assert exit.written == b"onetwo"[:room]
+        exit.valve.open()
+        await wait_all_tasks_blocked()
+        assert (exit.written, exit.outbound.size, exit.outgoing.writing) == (b"onetwo", 0, False)
+        assert exit.hub.broker.counters.octets_out == 6
+
+    async def test_while_it_writes_the_outbox_gathers(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 2)
+        exit.put(b"one")
+        exit.put(b"two")
+        exit.put(b"three", LARGE)
+        assert exit.outbound.size == 9 + len(LARGE)
+        exit.valve.open(3)
+        await wait_all_tasks_blocked()
+        assert exit.written == b"onetw"
+        exit.valve.open()
+        await wait_all_tasks_blocked()
+        assert exit.written == b"onetwothree" + LARGE
+        assert (exit.outbound.size, exit.outgoing.writing) == (0, False)
+        exit.put(b"again")
+        assert exit.written.endswith(b"again")
+
+    async def test_octet_by_octet(self, nursery: trio.Nursery) -> None:
+        """Sizes fall with each octet, never below nothing."""
+        exit = Exit(nursery, 0)
+        exit.put(b"one", b"two")
+        exit.put(b"three")
+        for number in range(11):
+            assert exit.outbound.size == 11 - number
+            exit.valve.open(1)
+            await wait_all_tasks_blocked()
+        assert (exit.written, exit.outbound.size) == (b"onetwothree", 0)
+
+    async def test_the_writer_knows_when_it_wrote(self, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+        exit = Exit(nursery, 0)
+        exit.put(b"one")
+        await trio.sleep(3)
+        exit.valve.open()
+        await wait_all_tasks_blocked()
+        assert exit.outgoing.last_write == trio.current_time()
+
+    async def test_what_its_progress_sets_free_is_flushed_at_once(self, nursery: trio.Nursery) -> None:
+        """A queue goes on when the window opens; nobody else may come along to flush that."""
+        exit = Exit(nursery, 0)
+        exit.put(b"one")
+        exit.outbound.starved.append(Hungry(exit.outbound))  # type: ignore[arg-type]
+        exit.valve.open()
+        await wait_all_tasks_blocked()
+        assert exit.written == b"onefed"
+        assert not exit.hub.broker.dirty
+
+
+class Hungry:
+    """A subscription that had to wait for room."""
+
+    def __init__(self, outbound: Outbound) -> None:
+        self._outbound = outbound
+
+    def offer(self) -> None:
+        self._outbound.append(b"fed")
+
+
+class TestBroken:
+    async def test_at_the_first_write(self, nursery: trio.Nursery) -> None:
+        """The reader will see the end; what is appended meanwhile is thrown away."""
+        exit = Exit(nursery)
+        exit.valve.broken = True
+        exit.put(b"one")
+        assert exit.outbound.closed
+        exit.put(b"two")
+        assert exit.outbound.size == 0
+        assert exit.outgoing.last_words() == []
+
+    async def test_in_the_writer(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 2)
+        exit.put(b"one", b"two")
+        waiter = Waiter(nursery, exit.outgoing)
+        await wait_all_tasks_blocked()
+        exit.valve.hang_up()
+        await wait_all_tasks_blocked()
+        assert exit.outbound.closed
+        assert (exit.outgoing.rest, exit.outgoing.writing, waiter.relieved) == ([], False, True)
+
+    async def test_closed_while_the_writer_waits(self, nursery: trio.Nursery) -> None:
+        """The session is gone, the octets under way still go out."""
+        exit = Exit(nursery, 2)
+        exit.put(b"one", b"two")
+        exit.outbound.close()
+        exit.valve.open()
+        await wait_all_tasks_blocked()
+        assert (exit.written, exit.outbound.size) == (b"onetwo", 0)
+
+
+class Waiter:
+    """Waits for relief."""
+
+    def __init__(self, nursery: trio.Nursery, outgoing: Outgoing) -> None:
+        self.relieved = False
+        nursery.start_soon(self._wait, outgoing)
+
+    async def _wait(self, outgoing: Outgoing) -> None:
+        await outgoing.wait_relief()
+        self.relieved = True
+
+
+class TestRelief:
+    async def test_at_half_of_the_high_mark(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 0)
+        exit.put(b"x" * exit.outbound.high)
+        waiters = [Waiter(nursery, exit.outgoing) for _ in range(3)]
+        await wait_all_tasks_blocked()
+        half = exit.outbound.high - exit.outbound.high // 2
+        exit.valve.open(half - 1)
+        await wait_all_tasks_blocked()
+        assert not any(waiter.relieved for waiter in waiters)
+        exit.valve.open(1)
+        await wait_all_tasks_blocked()
+        assert all(waiter.relieved for waiter in waiters)
+
+    async def test_without_anybody_waiting(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.outgoing.release_waiters()
+        waiter = Waiter(nursery, exit.outgoing)
+        await wait_all_tasks_blocked()
+        assert not waiter.relieved
+        exit.outgoing.release_waiters()
+        await wait_all_tasks_blocked()
+        assert waiter.relieved
+
+
+class TestControl:
+    """Control frames of WebSocket stand between two messages, never in one."""
+
+    async def test_at_once(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.outgoing.send_control(b"ping")
+        assert (exit.written, exit.outbound.size) == (b"ping", 0)
+        assert not nursery.child_tasks
+
+    async def test_the_rest_by_the_writer(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 1)
+        exit.outgoing.send_control(b"ping")
+        exit.put(b"one")
+        exit.valve.open()
+        await wait_all_tasks_blocked()
+        assert (exit.written, exit.outbound.size, exit.outgoing.writing) == (b"pingone", 0, False)
+
+    async def test_not_in_a_message(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 1)
+        exit.put(b"one")
+        exit.outgoing.send_control(b"ping")
+        exit.valve.open()
+        await wait_all_tasks_blocked()
+        assert exit.written == b"oneping"
+
+    async def test_between_two_messages(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 1)
+        exit.put(b"one")
+        exit.outgoing.send_control(b"ping")
+        exit.put(b"two")
+        exit.valve.open()
+        await wait_all_tasks_blocked()
+        assert (exit.written, exit.outbound.size, exit.outgoing.writing) == (b"onepingtwo", 0, False)
+
+    async def test_only_the_latest_waits(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 1)
+        exit.put(b"one")
+        for number in range(1000):
+            exit.outgoing.send_control(b"%d" % number)
+        exit.valve.open()
+        await wait_all_tasks_blocked()
+        assert exit.written == b"one999"
+
+    async def test_to_nobody(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.valve.broken = True
+        exit.outgoing.send_control(b"ping")
+        assert not exit.outgoing.writing
+
+
+class TestLastWords:
+    async def test_rest_and_outbox(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 2)
+        exit.put(b"one")
+        exit.outbound.append(b"two")
+        assert b"".join(exit.outgoing.last_words()) == b"etwo"
+
+    async def test_rest_alone(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 2)
+        exit.put(b"one")
+        assert b"".join(exit.outgoing.last_words()) == b"e"
+
+    async def test_none(self, nursery: trio.Nursery) -> None:
+        assert Exit(nursery).outgoing.last_words() == []
+
+
+async def test_write_all(nursery: trio.Nursery) -> None:
+    valve = Valve(3)
+    link = TcpLink(valve, "test")
+    await write_all(link, [])
+    nursery.start_soon(write_all, link, [b"one", b"two", b"three"])
+    await wait_all_tasks_blocked()
+    assert valve.written == b"one"
+    for _ in range(8):
+        valve.open(1)
+        await wait_all_tasks_blocked()
+    assert valve.written == b"onetwothree"

@@ -1,0 +1,399 @@
+"""The upgrade: whom it lets in, what it answers the others, and what becomes of octets that come with the request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+import pytest
+import trio
+from trio.testing import MockClock, memory_stream_pair
+
+from gateway.transports.link import StreamPipe
+from gateway.transports.websocket import (
+    Refusal,
+    WebSocketLink,
+    _HandshakeStream,
+    accept,
+    check_origin,
+    check_request,
+    choose_subprotocol,
+)
+from gateway.transports.websocket_frames import CloseCode, close_frame
+
+from .peers import BINARY, CLOSE, PING, TEXT, ws
+
+requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
+
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+BASIC = {
+    "Host": "gateway.example:15674",
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Key": KEY,
+    "Sec-WebSocket-Version": "13",
+}
+
+
+def request(path: str = "/ws", **changes: str | None) -> bytes:
+    """An upgrade request; a field of None is left out."""
+    fields = {**BASIC, **{name.replace("_", "-"): value for name, value in changes.items()}}
+    lines = [f"{name}: {value}" for name, value in fields.items() if value is not None]
+    return "\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode()
+
+
+class TestSubprotocol:
+    @requirement("WST-01", "WST-02", "WST-11")
+    @parametrize(
+        ("offered", "chosen"),
+        [
+            ([], None),
+            (["v10.stomp"], "v10.stomp"),
+            (["v10.stomp", "v11.stomp", "v12.stomp"], "v12.stomp"),
+            (["v11.stomp", "v10.stomp"], "v11.stomp"),
+            (["mqtt", "v12.stomp"], "v12.stomp"),
+        ],
+    )
+    def test_the_best_of_those_offered(self, offered: list[str], chosen: str | None) -> None:
+        assert choose_subprotocol(offered) == chosen
+
+    @requirement("WST-02")
+    @parametrize("offered", [["mqtt"], ["V12.STOMP"], ["v12"], ["v13.stomp", "stomp"]])
+    def test_none_of_ours(self, offered: list[str]) -> None:
+        refusal = choose_subprotocol(offered)
+        assert isinstance(refusal, Refusal)
+        assert refusal.status == 400
+        assert "v12.stomp, v11.stomp, v10.stomp" in refusal.reason
+
+
+class TestOrigin:
+    @parametrize(
+        ("origin", "host", "allowed"),
+        [
+            (None, "gateway.example", ()),
+            (None, None, ()),
+            ("http://gateway.example", "gateway.example", ()),
+            ("http://127.0.0.1:8000", "127.0.0.1:15674", ()),
+            ("https://gateway.example:8443", "gateway.example", ()),
+            ("http://GATEWAY.example", "gateway.EXAMPLE:80", ()),
+            ("http://[::1]:8000", "[::1]:15674", ()),
+            ("https://page.example", "gateway.example", ("https://page.example",)),
+            ("https://page.example:8443", "gateway.example", ("https://a.example", "https://page.example:8443")),
+            ("https://anywhere.example", "gateway.example", ("*",)),
+            ("null", "gateway.example", ("*",)),
+        ],
+    )
+    def test_let_in(self, origin: str | None, host: str | None, allowed: tuple[str, ...]) -> None:
+        assert check_origin(origin, host, allowed) is None
+
+    @parametrize(
+        ("origin", "host", "allowed"),
+        [
+            ("https://evil.example", "gateway.example", ()),
+            ("https://evil.example", None, ()),
+            ("https://evil.example", "", ()),
+            ("null", "gateway.example", ()),
+            ("", "gateway.example", ()),
+            ("gateway.example", "gateway.example", ()),
+            ("https://gateway.example.evil.example", "gateway.example", ()),
+            ("https://gateway.example@evil.example", "gateway.example", ()),
+            ("https://evil.example/gateway.example", "gateway.example", ()),
+            ("http://page.example", "gateway.example", ("https://page.example",)),
+            ("https://page.example:1", "gateway.example", ("https://page.example",)),
+            ("file://", "gateway.example", ()),
+            ("null", ":15674", ()),
+            ("http://[", "gateway.example", ()),
+            ("http://gateway.example", "[", ()),
+            ("http://[::1", "[::1]", ()),
+        ],
+    )
+    def test_refused(self, origin: str, host: str | None, allowed: tuple[str, ...]) -> None:
+        refusal = check_origin(origin, host, allowed)
+        assert refusal is not None
+        assert refusal.status == 403
+        assert "allowed_origins" in refusal.reason
+
+    def test_a_long_origin_is_cut(self) -> None:
+        refusal = check_origin("http://" + "x" * 10_000, "h", ())
+        assert refusal is not None
+        assert len(refusal.reason) < 400
+
+
+class TestPath:
+    @parametrize("path", ["/ws", "/ws?", "/ws?token=x", "/ws?a=/other"])
+    def test_right(self, path: str) -> None:
+        assert check_request(path, {}, wanted_path="/ws", allowed_origins=()) is None
+
+    @parametrize("path", ["/", "", "/ws/", "/WS", "/ws2", "/other?/ws", "//ws"])
+    def test_wrong(self, path: str) -> None:
+        refusal = check_request(path, {"origin": "https://evil.example"}, wanted_path="/ws", allowed_origins=())
+        assert refusal == Refusal(404, "STOMP over WebSocket is at /ws")
+
+    def test_origin_is_looked_at_next(self) -> None:
+        fields = {"origin": "https://evil.example", "host": "gateway.example"}
+        refusal = check_request("/ws", fields, wanted_path="/ws", allowed_origins=())
+        assert refusal is not None
+        assert refusal.status == 403
+
+
+class Upgrade:
+    """An opening handshake in memory: the server's side at work, the client's end in the test's hands."""
+
+    def __init__(self, nursery: trio.Nursery, *, path: str = "/ws", origins: tuple[str, ...] = ()) -> None:
+        self.stream, ours = memory_stream_pair()
+        self.pipe = StreamPipe(ours)
+        self.result: WebSocketLink | Refusal | None = None
+        self._done = trio.Event()
+        nursery.start_soon(self._accept, path, origins)
+
+    async def _accept(self, path: str, origins: tuple[str, ...]) -> None:
+        self.result = await accept(self.pipe, "peer", wanted_path=path, allowed_origins=origins)
+        self._done.set()
+
+    async def outcome(self) -> WebSocketLink | Refusal:
+        with trio.fail_after(5):
+            await self._done.wait()
+        assert self.result is not None
+        return self.result
+
+    async def link(self) -> WebSocketLink:
+        result = await self.outcome()
+        assert isinstance(result, WebSocketLink), result
+        return result
+
+    async def refusal(self) -> Refusal:
+        result = await self.outcome()
+        assert isinstance(result, Refusal)
+        return result
+
+    async def response(self) -> tuple[int, dict[str, str], str]:
+        """Status, fields and body of the HTTP response; nothing may stand behind it."""
+        await self.outcome()
+        with trio.fail_after(5):
+            octets = bytes(await self.stream.receive_some())
+        head, _, body = octets.decode().partition("\r\n\r\n")
+        status, *lines = head.split("\r\n")
+        fields = dict(line.split(": ", 1) for line in lines)
+        return int(status.split()[1]), {name.lower(): value for name, value in fields.items()}, body
+
+
+class TestAccept:
+    @requirement("WST-01", "WST-02")
+    @parametrize("offer", [None, "v12.stomp", "v10.stomp, v11.stomp"])
+    async def test_the_response(self, nursery: trio.Nursery, offer: str | None) -> None:
+        upgrade = Upgrade(nursery)
+        await upgrade.stream.send_all(request(Sec_WebSocket_Protocol=offer))
+        status, fields, body = await upgrade.response()
+        digest = hashlib.sha1((KEY + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
+        assert (status, body) == (101, "")
+        assert fields["sec-websocket-accept"] == base64.b64encode(digest).decode()
+        assert fields.get("sec-websocket-protocol") == (offer and offer.rpartition(" ")[2])
+        assert "sec-websocket-extensions" not in fields
+        assert (await upgrade.link()).peer == "peer"
+
+    async def test_no_extension_is_agreed(self, nursery: trio.Nursery) -> None:
+        """Browsers offer permessage-deflate; our framing has none."""
+        upgrade = Upgrade(nursery)
+        await upgrade.stream.send_all(request(Sec_WebSocket_Extensions="permessage-deflate; client_max_window_bits"))
+        status, fields, _ = await upgrade.response()
+        assert status == 101
+        assert "sec-websocket-extensions" not in fields
+
+    @parametrize("origin", ["http://gateway.example", "http://gateway.example:8000"])
+    async def test_a_page_of_our_own(self, nursery: trio.Nursery, origin: str) -> None:
+        upgrade = Upgrade(nursery)
+        await upgrade.stream.send_all(request(Origin=origin))
+        await upgrade.link()
+
+    async def test_a_listed_page_and_another_path(self, nursery: trio.Nursery) -> None:
+        upgrade = Upgrade(nursery, path="/stomp", origins=("https://page.example",))
+        await upgrade.stream.send_all(request("/stomp?x=1", Origin="https://page.example"))
+        await upgrade.link()
+
+    async def test_octet_by_octet(self, nursery: trio.Nursery) -> None:
+        upgrade = Upgrade(nursery)
+        for octet in request(Origin="http://gateway.example"):
+            await upgrade.stream.send_all(bytes([octet]))
+        await upgrade.link()
+
+    @requirement("FRM-09", "CON-11", "WST-04")
+    @parametrize("cut", [0, 1, 5, 200])
+    async def test_octets_behind_the_request_are_kept(self, nursery: trio.Nursery, cut: int) -> None:
+        """A client need not wait for the response; what it sent early is read as if it came late."""
+        upgrade = Upgrade(nursery)
+        octets = request() + ws(TEXT, b"early") + ws(BINARY, b"more")
+        place = len(request()) + cut - 3
+        await upgrade.stream.send_all(octets[:place])
+        await trio.testing.wait_all_tasks_blocked()
+        await upgrade.stream.send_all(octets[place:])
+        link = await upgrade.link()
+        received = b""
+        while len(received) < 9:
+            received += await link.receive(100) or b""
+        assert received == b"earlymore"
+
+    async def test_no_task_is_left(self, nursery: trio.Nursery) -> None:
+        """The library's reader ends with the handshake: an idle WebSocket costs no second task."""
+        before = trio.lowlevel.current_statistics().tasks_living
+        upgrades = [Upgrade(nursery) for _ in range(5)]
+        for upgrade in upgrades:
+            await upgrade.stream.send_all(request())
+            await upgrade.link()
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before
+
+    async def test_the_stream_below_is_a_whole_one(self) -> None:
+        """trio-websocket asks less of it than trio's streams promise."""
+        _, ours = memory_stream_pair()
+        await _HandshakeStream(StreamPipe(ours), trio.CancelScope()).wait_send_all_might_not_block()
+
+    async def test_the_pipe_stays_open(self, nursery: trio.Nursery) -> None:
+        upgrade = Upgrade(nursery)
+        await upgrade.stream.send_all(request())
+        link = await upgrade.link()
+        await upgrade.response()
+        await link.pipe.send_some([b"x"])
+        assert await upgrade.stream.receive_some() == b"x"
+
+
+class TestRefuse:
+    @parametrize(
+        ("octets", "status", "reason"),
+        [
+            (request("/other"), 404, "STOMP over WebSocket is at /ws"),
+            (request(Origin="https://evil.example"), 403, "not allowed"),
+            (request(Origin="http://["), 403, "not allowed"),
+            (request(Origin="null"), 403, "not allowed"),
+            (request(Sec_WebSocket_Protocol="mqtt"), 400, "subprotocols"),
+        ],
+        ids=["path", "origin", "broken origin", "null origin", "subprotocol"],
+    )
+    async def test_with_words(self, nursery: trio.Nursery, octets: bytes, status: int, reason: str) -> None:
+        upgrade = Upgrade(nursery)
+        await upgrade.stream.send_all(octets)
+        answered, _, body = await upgrade.response()
+        assert answered == status
+        assert reason in body
+        refusal = await upgrade.refusal()
+        assert refusal.status == status
+        assert reason in refusal.reason
+
+    @requirement("FRM-13")
+    @parametrize(
+        "octets",
+        [
+            b"GET /ws HTTP/1.1\r\nHost: h\r\n\r\n",
+            b"POST /ws HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
+            request(Sec_WebSocket_Version="8"),
+            request(Sec_WebSocket_Key=None),
+            request(Upgrade="h2c"),
+            request(Host=None),
+            b"garbage\r\n\r\n",
+            b"\0" * 100 + b"\r\n\r\n",
+            b"\xff\xfe\r\n\r\n",
+            b"CONNECT\naccept-version:1.2\nhost:h\n\n\0\r\n\r\n",
+            b"\r\n\r\n",
+        ],
+    )
+    async def test_what_is_no_upgrade(self, nursery: trio.Nursery, octets: bytes) -> None:
+        upgrade = Upgrade(nursery)
+        await upgrade.stream.send_all(octets)
+        refusal = await upgrade.refusal()
+        assert refusal.status == 400
+        assert refusal.reason
+
+    @requirement("FRM-13")
+    @parametrize(
+        "octets",
+        [b"CONNECT\naccept-version:1.2\nhost:h\n\n\0", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 300],
+    )
+    async def test_what_is_not_even_http(self, nursery: trio.Nursery, octets: bytes, autojump_clock: MockClock) -> None:
+        """STOMP and TLS on the WebSocket's port: no line of theirs looks like the end of a request, and none is
+        waited for."""
+        upgrade = Upgrade(nursery)
+        await upgrade.stream.send_all(octets)
+        await upgrade.refusal()
+
+    async def test_a_peer_that_leaves_half_way(self, nursery: trio.Nursery) -> None:
+        for octets in (b"", b"GET /ws HT", request()[:-2]):
+            upgrade = Upgrade(nursery)
+            await upgrade.stream.send_all(octets)
+            await upgrade.stream.aclose()
+            assert (await upgrade.refusal()).status == 400
+
+    async def test_a_peer_that_leaves_before_the_response(self, nursery: trio.Nursery) -> None:
+        for octets in (request(), request("/other")):
+            upgrade = Upgrade(nursery)
+            await upgrade.stream.send_all(octets)
+            await upgrade.stream.aclose()
+            assert isinstance(await upgrade.outcome(), WebSocketLink | Refusal)
+
+    async def test_a_request_without_end(self, nursery: trio.Nursery) -> None:
+        """Of some 16 KiB no more is read."""
+        upgrade = Upgrade(nursery)
+        sent = 0
+        await upgrade.stream.send_all(b"GET /ws HTTP/1.1\r\n")
+        while upgrade.result is None and sent < 100_000:
+            await upgrade.stream.send_all(b"X-Padding: 0123456789\r\n" * 10)
+            sent += 230
+            await trio.testing.wait_all_tasks_blocked()
+        assert (await upgrade.refusal()).status == 400
+        assert sent < 20_000
+
+
+def linked(
+    behind: bytes = b"",
+) -> tuple[trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream], WebSocketLink]:
+    theirs, ours = memory_stream_pair()
+    return theirs, WebSocketLink(StreamPipe(ours), "peer", behind)
+
+
+class TestLink:
+    async def test_what_it_says_of_itself(self) -> None:
+        _, link = linked()
+        assert (link.transport, link.peer, link.ping) == ("websocket", "peer", b"\x89\x00")
+
+    @requirement("WST-03", "WST-05")
+    async def test_messages_to_octets(self) -> None:
+        theirs, link = linked(ws(TEXT, b"behind"))
+        assert await link.receive(100) == b"behind"
+        await theirs.send_all(ws(BINARY, b"\n"))
+        assert await link.receive(100) == b"\n"
+        await theirs.aclose()
+        assert await link.receive(100) is None
+
+    @requirement("WST-07")
+    async def test_a_ping_is_a_sign_of_life_and_due_an_answer(self) -> None:
+        theirs, link = linked()
+        assert link.pong() == b""
+        await theirs.send_all(ws(PING, b"?"))
+        assert await link.receive(100) == b""
+        assert link.pong() == b"\x8a\x01?"
+        assert link.pong() == b""
+
+    @requirement("WST-08")
+    async def test_a_close_is_the_end_and_is_answered(self) -> None:
+        theirs, link = linked()
+        await theirs.send_all(ws(TEXT, b"last") + ws(CLOSE, b"\x03\xe9"))
+        assert await link.receive(100) == b"last"
+        assert await link.receive(100) is None
+        assert link.goodbye(CloseCode.PROTOCOL_ERROR, "why") == close_frame(1001)
+
+    @requirement("WST-09")
+    async def test_a_violation_is_the_end_and_is_named(self) -> None:
+        theirs, link = linked()
+        await theirs.send_all(ws(TEXT, b"x", mask=None))
+        assert await link.receive(100) is None
+        assert link.goodbye(CloseCode.NORMAL, "") == close_frame(1002, "frames of a client must be masked")
+
+    @requirement("WST-08")
+    async def test_our_own_close(self) -> None:
+        _, link = linked()
+        assert link.goodbye(CloseCode.SERVICE_RESTART, "bye") == close_frame(1012, "bye")
+
+    def test_frames_to_messages(self) -> None:
+        _, link = linked()
+        assert link.pack([b"A\n\n\0", b"", b"\n", b""], 5) == [b"\x81\x04A\n\n\0\x81\x01\n"]
+        large = b"x" * 40_000
+        buffers = link.pack([b"MESSAGE\n", large], 40_008)
+        assert buffers[1] is large

@@ -1,0 +1,122 @@
+"""The wheel: who is called when."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.transports.wheel import TICK, Wheel
+
+
+class Bell:
+    """Notes when it was called, and wants to be called at given times."""
+
+    def __init__(self, *answers: float) -> None:
+        self.rung: list[float] = []
+        self._answers = list(answers)
+
+    def tick(self, now: float) -> float:
+        assert now == trio.current_time()
+        self.rung.append(now)
+        return self._answers.pop(0) if self._answers else math.inf
+
+
+@pytest.fixture
+def wheel(nursery: trio.Nursery) -> Wheel:
+    wheel = Wheel()
+    nursery.start_soon(wheel.run)
+    return wheel
+
+
+def near(time: float) -> object:
+    """At that time or up to one tick later, never earlier."""
+    return pytest.approx(time + TICK / 2, abs=TICK / 2 + 1e-6)
+
+
+async def test_called_in_time_and_once(wheel: Wheel, autojump_clock: MockClock) -> None:
+    bell = Bell()
+    wheel.add(bell, 1.234)
+    await trio.sleep(100)
+    assert bell.rung == [near(1.234)]
+
+
+async def test_called_again_when_it_says(wheel: Wheel, autojump_clock: MockClock) -> None:
+    bell = Bell(2.0, 2.5, 10.0)
+    wheel.add(bell, 1.0)
+    await trio.sleep(100)
+    assert bell.rung == [near(1.0), near(2.0), near(2.5), near(10.0)]
+
+
+async def test_never(wheel: Wheel, autojump_clock: MockClock) -> None:
+    bell = Bell()
+    wheel.add(bell, math.inf)
+    await trio.sleep(80_000)
+    assert bell.rung == []
+
+
+async def test_one_that_is_due_in_the_past(wheel: Wheel, autojump_clock: MockClock) -> None:
+    """At the next tick, not in a loop that never waits."""
+    bell = Bell(0.0, 0.0, 0.0)
+    wheel.add(bell, 0.0)
+    await trio.sleep(10)
+    assert bell.rung == [near(TICK * number) for number in range(4)]
+
+
+async def test_a_nearer_time_ends_the_sleep(wheel: Wheel, autojump_clock: MockClock) -> None:
+    late, early, between = Bell(), Bell(), Bell()
+    wheel.add(late, 50.0)
+    await wait_all_tasks_blocked()
+    wheel.add(early, 1.0)
+    wheel.add(between, 2.0)
+    await trio.sleep(3)
+    assert (early.rung, between.rung, late.rung) == ([near(1.0)], [near(2.0)], [])
+    await trio.sleep(50)
+    assert late.rung == [near(50.0)]
+
+
+async def test_many_at_one_time_in_order(wheel: Wheel, autojump_clock: MockClock) -> None:
+    order: list[int] = []
+
+    class Numbered(Bell):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def tick(self, now: float) -> float:
+            order.append(self.number)
+            return super().tick(now)
+
+    bells = [Numbered(number) for number in range(100)]
+    for bell in bells:
+        wheel.add(bell, 5.0)
+    await trio.sleep(6)
+    assert order == list(range(100))
+    assert {time for bell in bells for time in bell.rung} == {bells[0].rung[0]}
+
+
+async def test_added_from_a_tick(wheel: Wheel, autojump_clock: MockClock) -> None:
+    second = Bell()
+
+    class Adding(Bell):
+        def tick(self, now: float) -> float:
+            wheel.add(second, now + 1.0)
+            return super().tick(now)
+
+    wheel.add(Adding(), 1.0)
+    await trio.sleep(3)
+    assert second.rung == [pytest.approx(2.02, abs=0.03)]
+
+
+async def test_an_empty_wheel_sleeps(wheel: Wheel, autojump_clock: MockClock) -> None:
+    """It wakes for nothing but an entry: no polling, of which a thousand idle machines would know."""
+    bell = Bell()
+    wheel.add(bell, 1.0)
+    await trio.sleep(2)
+    await wait_all_tasks_blocked()
+    assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
+    wheel.add(bell, trio.current_time() + 1.0)
+    await trio.sleep(2)
+    assert len(bell.rung) == 2
