@@ -173,6 +173,7 @@ def options_of(settings: Settings) -> Options:
         websocket_path=settings.websocket_path,
         websocket_ping=settings.websocket_ping,
         allowed_origins=tuple(settings.allowed_origins),
+        anonymous=settings.users_file is None,
         close_linger=settings.close_linger,
         slow_consumer_timeout=settings.slow_consumer_timeout,
     )

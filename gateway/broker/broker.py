@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from gateway.codec import Frame, Version
@@ -41,6 +41,7 @@ class Broker:
         dirty: outboxes with something to flush.  Always the same object.
         strained: outboxes over their high mark that the reader at work just filled; it empties the set.
         stored_octets: what kept messages cost.
+        kept: what messages cost that were kept since the start; it only grows.
         waiting: messages in queues that nobody has.
         subscriptions: how many there are.
         on_relief: called when `pressed` ends.
@@ -54,6 +55,7 @@ class Broker:
         self.dirty: deque[Outbound] = deque()
         self.strained: set[Outbound] = set()
         self.stored_octets = 0
+        self.kept = 0
         self.waiting = 0
         self.subscriptions = 0
         self.pressed = False
@@ -149,9 +151,24 @@ class Broker:
         return target
 
     def _check_destinations(self, name: str) -> None:
+        if name not in self.destinations:
+            self._check_room(1)
+
+    def _check_room(self, new: int) -> None:
         limit = self.quotas.max_destinations
-        if len(self.destinations) >= limit and name not in self.destinations:
-            raise NotAllowed("too many destinations", f"the server has its {limit} (max_destinations)")
+        if len(self.destinations) + new > limit:
+            raise NotAllowed("too many destinations", f"the server may have {limit} (max_destinations)")
+
+    def check_new(self, destinations: Iterable[str]) -> None:
+        """Refuse a COMMIT that would make more queues than there may be.
+
+        Raises:
+            NotAllowed: the limit would be exceeded.
+        """
+        names = {canonical(destination) for destination in destinations}
+        new = [name for name in names if name not in self.destinations and not is_topic(name)]
+        if new:
+            self._check_room(len(new))
 
     def forget_if_idle(self, target: Queue | Topic) -> None:
         """Drop a destination that nobody subscribes and where nothing waits."""
@@ -163,6 +180,7 @@ class Broker:
     def keep(self, octets: int) -> None:
         """Kept messages cost so much more."""
         self.stored_octets += octets
+        self.kept += octets
         if self.stored_octets > self._memory_high:
             self.pressed = True
 

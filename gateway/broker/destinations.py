@@ -14,7 +14,8 @@ from .errors import NotAllowed
 
 QUEUE = "/queue/"
 TOPIC = "/topic/"
-_RESERVED = ("/temp-queue/", "/temp-topic/", "/reply-queue/", "/user/", "/exchange/", "/amq/queue/", "/dsub/")
+TEMPORARY = ("/temp-queue/", "/temp-topic/")
+_RESERVED = (*TEMPORARY, "/reply-queue/", "/user/", "/exchange/", "/amq/queue/", "/dsub/")
 
 
 def canonical(destination: str) -> str:

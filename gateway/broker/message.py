@@ -52,7 +52,7 @@ class Message:
     @property
     def size(self) -> int:
         """Octets that keeping it costs, nearly."""
-        return self.head.size + len(self.body) + OVERHEAD
+        return self.head.cost + len(self.body) + OVERHEAD
 
 
 class Delivery:

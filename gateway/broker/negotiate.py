@@ -46,9 +46,7 @@ def read_opening(frame: Frame) -> Opening:
     headers = frame.headers
     version = negotiate(headers.get("accept-version"))
     if version is None:
-        raise VersionRefused(
-            "no common version", f"this server speaks {' '.join(each.name for each in VERSIONS)}"
-        )
+        raise VersionRefused("no common version", f"this server speaks {' '.join(each.name for each in VERSIONS)}")
     login = headers.get("login")
     if login is None and version.lenient:
         login = headers.get("username")  # LEN-11

@@ -23,6 +23,7 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from .broker import Broker
 
+
 class Queue:
     """A queue of the broker, or the private one of a topic subscription.
 

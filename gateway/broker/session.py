@@ -10,12 +10,13 @@ A RECEIPT goes out when the frame was carried out without error (RCP-03); inside
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from gateway.codec import V10, V11, V12, VERSIONS, Frame, ProtocolError, Version, encoder
 
-from .destinations import canonical
+from .destinations import TEMPORARY, canonical, is_topic
 from .errors import HeaderMissing, NotAllowed, SessionEnded, VersionRefused
 from .message import Message
 from .outbound import Outbound
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 
 _MODES = {mode.value: mode for mode in AckMode}
 
+# What other brokers read as wildcards when it is a word of its own.  Not ours yet: to subscribe to a topic that is
+# called so would be silence where messages are expected.
+_WILDCARDS = frozenset(["*", "**", "#", ">"])
+_WORDS = re.compile(r"[./]")
+
 
 class Session:
     """One connected client.
@@ -40,7 +46,6 @@ class Session:
         transport: `tcp` or `websocket`.
         connected_at: seconds since the epoch.
         frames_in: frames handled.
-        sent: SENDs among them.
         outstanding: deliveries not yet settled.
         ended: the client sent DISCONNECT; whatever follows it is ignored (DSC-02).
     """
@@ -57,7 +62,6 @@ class Session:
         "outbound",
         "outstanding",
         "peer",
-        "sent",
         "subscriptions",
         "table",
         "transactions",
@@ -89,7 +93,6 @@ class Session:
         self.transactions: dict[str, Transaction] = {}
         self.table = _TABLES[version.index]
         self.frames_in = 0
-        self.sent = 0
         self.outstanding = 0
         self.ended = False
         self._keys = 0
@@ -159,7 +162,10 @@ class Session:
         destination = headers.get("destination")
         if destination is None:
             raise HeaderMissing("SEND", "destination")
-        self.sent += 1
+        if "reply-to" in headers and headers["reply-to"].startswith(TEMPORARY):
+            raise NotAllowed(
+                "temporary queues are not supported", "name a queue of your own in reply-to, and subscribe to it"
+            )
         if "transaction" in headers:
             self._send_later(self._transaction(frame), frame, destination)
         else:
@@ -192,6 +198,8 @@ class Session:
             )
         if "selector" in headers:
             raise NotAllowed("selectors are not supported", "remove the selector header and filter in the client")
+        if is_topic(destination) and not _WILDCARDS.isdisjoint(_WORDS.split(destination)):
+            raise NotAllowed("wildcards are not supported", f"{destination[:80]!r} must name one topic")
         name: str | tuple[str] = (destination,) if subscription_id is None else subscription_id
         if name in self.subscriptions:
             raise NotAllowed(
@@ -325,6 +333,7 @@ class Session:
 
     def _on_commit(self, frame: Frame) -> None:
         transaction = self._transaction(frame)
+        self.broker.check_new(send.headers["destination"] for send in transaction.sends)
         del self.transactions[frame.headers["transaction"]]
         transaction.let_go()
         self.broker.release(transaction.octets)
@@ -360,6 +369,7 @@ class Session:
 
     def _on_disconnect(self, frame: Frame) -> None:
         self.ended = True
+        self._depart()  # nothing goes out behind the RECEIPT
 
     def _on_connect(self, frame: Frame) -> None:
         raise NotAllowed("already connected", "a connection has one CONNECT, at its start")

@@ -29,7 +29,7 @@ class Transaction:
 
     def add_send(self, frame: Frame) -> int:
         """Keep a SEND; returns the octets it costs."""
-        size = frame.head.size + len(frame.body) + OVERHEAD
+        size = frame.head.cost + len(frame.body) + OVERHEAD
         self.sends.append(frame)
         self.octets += size
         return size

@@ -36,9 +36,7 @@ from .frame import Frame, Head
 from .headers import parse_lines, parse_opening
 from .versions import Version, negotiate
 
-CLIENT_COMMANDS = frozenset(
-    "CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT".split()
-)
+CLIENT_COMMANDS = frozenset("CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT".split())
 
 _NUL = 0
 _SPACE = 32
@@ -165,6 +163,7 @@ class Decoder:
                 cut = buffer.find(blank, position, position + _LONGEST_CACHED_BLOCK)
                 if cut >= 0 and buffer[position] == _S and (head := cache.get(buffer[position:cut])) is not None:
                     position = cut + len(blank)
+                    self._searched = 0
                 else:
                     head, position = self._read_head(buffer, position, cut)
                     blank = self._blank
@@ -244,6 +243,7 @@ class Decoder:
             if position >= len(buffer):
                 return None, position
             cut = -1
+            self._searched = 0
         block = buffer[position:cut] if cut >= 0 else b"\r"
         if self._blank is _LF_LF and b"\r" not in block and self._version is not None and not self._version.lenient:
             behind = cut + 2  # no CR in it, so nothing in front of this empty line can be one
@@ -254,6 +254,7 @@ class Decoder:
                 return None, position
             block = buffer[position:cut]
         head = self._parse(block)
+        self._searched = 0
         if head.command == "SEND" and len(block) <= _LONGEST_CACHED_BLOCK:
             if len(self._cache) >= _CACHED_BLOCKS:
                 self._cache.clear()
@@ -274,6 +275,7 @@ class Decoder:
                 return -1, -1
             self._blank = _LF_CR_LF if found.group() == _LF_CR_LF else _LF_LF
             return found.span()
+        position += max(0, self._searched - 3)  # an empty line may have begun in what was searched before
         if not version.strips_cr and self._blank != _LF_LF:  # left over from the CONNECT
             self._blank, cut = _LF_LF, -1
         blank = self._blank
@@ -292,7 +294,7 @@ class Decoder:
         size = len(buffer) - position
         if size > self._limits.header_block + 2:  # the start of an empty line may be there
             raise self._headers_too_large()
-        if buffer.find(b"\0", position) >= 0:
+        if buffer.find(b"\0", position + self._searched) >= 0:
             raise MalformedFrame("NUL octet among the headers", "an empty line must stand between headers and body")
         line_end = buffer.find(b"\n", position, position + _LONGEST_COMMAND_LINE)
         line = buffer[position : line_end if line_end >= 0 else position + _LONGEST_COMMAND_LINE]
@@ -302,6 +304,7 @@ class Decoder:
             raise _no_command(line)
         elif line_end >= 0 and not self._version.strips_cr and line.endswith(b"\r"):
             raise _cr_behind_command()
+        self._searched = size
 
     def _check_opening(self, line: bytes, *, complete: bool) -> None:
         """Refuse what another protocol says first, at its first octets."""

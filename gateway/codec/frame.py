@@ -9,6 +9,9 @@ Header names are unique here: of repeated entries the first counts (HDR-01), the
 
 from __future__ import annotations
 
+# What a header costs in memory beside its octets, measured: two strings and their place in the dictionary.
+_HEADER_OVERHEAD = 100
+
 
 class Head:
     """Command and headers of a frame.
@@ -29,6 +32,11 @@ class Head:
         self.content_length = content_length
         self.size = size
         self.encoded: list[bytes | None] | None = None
+
+    @property
+    def cost(self) -> int:
+        """Octets of memory, nearly; a head that frames share counts for each of them."""
+        return self.size + _HEADER_OVERHEAD * len(self.headers)
 
 
 class Frame:

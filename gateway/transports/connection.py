@@ -25,7 +25,7 @@ from gateway.broker import Session
 from gateway.broker.errors import LoginRefused, NotAllowed, SessionEnded, SlowConsumer
 from gateway.broker.negotiate import read_opening
 from gateway.broker.session import error_frame
-from gateway.codec import Decoder, Frame, ProtocolError, encoder
+from gateway.codec import Decoder, Frame, MalformedFrame, ProtocolError, encoder
 
 from .hub import Hub
 from .link import BrokenLink, Buffers, Link
@@ -40,6 +40,8 @@ log = structlog.get_logger("gateway.connection")
 _READ = 64 * 1024
 # Deliveries after which a reader lets others have a turn in the middle of its chunk: about 2 ms.
 _DELIVERIES_PER_TURN = 4096
+# Seconds for what is left to be written at the end, to a client that reads slowly.
+_LONGEST_FAREWELL = 10.0
 _TLS_HELLO = b"\x16\x03"
 
 
@@ -107,6 +109,7 @@ class Connection:
                 finally:
                     self._nursery = None
                     if self.outgoing is not None:
+                        self.outgoing.flush()  # what the socket takes now is not given back to its queue
                         self.outgoing.stop()
                 nursery.cancel_scope.cancel()
             if self._ending is not None and self._failure is None:
@@ -115,9 +118,17 @@ class Connection:
         except Exception:
             log.exception("connection failed", peer=self._link.peer, session=self.session and self.session.id)
         finally:
-            self._forget()
-            self._hub.leave(self)
+            self._leave()
             await self._link.pipe.aclose()
+
+    def _leave(self) -> None:
+        """Leave the hub, whatever happened, and let go of what refers back to us: the collector comes by rarely."""
+        try:
+            self._forget()
+        except Exception:
+            log.exception("closing a session failed", peer=self._link.peer)
+        self._hub.leave(self)
+        self.session = self.outgoing = self._pulse = None
 
     async def _converse(self) -> None:
         frame: Frame | None = None
@@ -194,26 +205,26 @@ class Connection:
         assert session is not None  # _open_session has returned
         assert outgoing is not None
         assert pulse is not None
-        counters = hub.broker.counters
+        broker, counters = hub.broker, hub.broker.counters
         frame: Frame | None = None
         try:
             while True:
-                mark, sent_before = counters.delivered, session.sent
+                mark, kept_before = counters.delivered, broker.kept
                 for frame in decoder.frames():
                     session.handle(frame)
                     frame = None  # an error of the decoder's is not this frame's
                     if session.ended:
                         return
                     if counters.delivered - mark > _DELIVERIES_PER_TURN:
-                        await hub.settle(self, published=session.sent != sent_before)
+                        await hub.settle(self, kept=broker.kept != kept_before)
                         await trio.lowlevel.checkpoint()
                         mark = counters.delivered
-                await hub.settle(self, published=session.sent != sent_before)
+                await hub.settle(self, kept=broker.kept != kept_before)
                 octets = await link.receive(_READ)
                 if octets is None:
                     return
-                if hub.broker.strained:  # by somebody else's writer: not our doing
-                    hub.broker.strained.clear()
+                if broker.strained:  # by somebody else's writer: not our doing
+                    broker.strained.clear()
                 pulse.last_read = hub.now = trio.current_time()
                 counters.octets_in += len(octets)
                 pong = link.pong()
@@ -234,7 +245,8 @@ class Connection:
         hub.broker.counters.refused += 1
         hub.broker.counters.errors += 1
         if not warn_of_tls(self._decoder.first_octets, self._link.peer):
-            log.info("connection refused", peer=self._link.peer, reason=str(error), detail=error.detail)
+            # Not the detail: it may quote the passcode.
+            log.info("connection refused", peer=self._link.peer, reason=str(error))
         self._failure = error
         self._farewell_frame = self._link.pack([error_frame(error, frame), b""], 0)
 
@@ -243,7 +255,8 @@ class Connection:
         assert self.session is not None
         self._failure = error
         self.session.fail(error, frame)
-        log.info("session failed", session=self.session.id, reason=str(error), detail=error.detail)
+        detail = "" if isinstance(error, MalformedFrame) else error.detail  # octets of the client's are not for the log
+        log.info("session failed", session=self.session.id, peer=self._link.peer, reason=str(error), detail=detail)
 
     def flush(self) -> None:
         """See `Carrier`."""
@@ -288,11 +301,14 @@ class Connection:
         if isinstance(self._failure, SlowConsumer):
             return
         goodbye = link.goodbye(*self._close_code())
-        with trio.move_on_after(self._hub.options.close_linger):
+        with trio.move_on_after(_LONGEST_FAREWELL) as patience:
             try:
                 await write_all(link, [*left, goodbye] if goodbye else left)
             except BrokenLink:
                 return
+        if patience.cancelled_caught:
+            return
+        with trio.move_on_after(self._hub.options.close_linger):
             await link.pipe.send_eof()
             while await link.pipe.receive(_READ):
                 pass

@@ -44,6 +44,7 @@ class Options:
     websocket_path: str = "/ws"
     websocket_ping: float = 25.0
     allowed_origins: tuple[str, ...] = ()
+    anonymous: bool = True
     close_linger: float = 1.0
     slow_consumer_timeout: float = 2.0
 
@@ -70,6 +71,7 @@ class Hub:
         self.open_connections: set[Connection] = set()
         self.draining = False
         self._handshakes: dict[Connection, float] = {}
+        self._on_wheel = False
         self._relief = trio.lowlevel.ParkingLot()
         self._emptied = trio.Event()
 
@@ -77,9 +79,10 @@ class Hub:
         """A connection begins; it has `connect_timeout` to become a session."""
         self.open_connections.add(connection)
         deadline = trio.current_time() + self.options.connect_timeout
-        if not self._handshakes:
-            self.wheel.add(self, deadline)
         self._handshakes[connection] = deadline
+        if not self._on_wheel:
+            self._on_wheel = True
+            self.wheel.add(self, deadline)
 
     def welcome(self, connection: Connection, session: Session) -> None:
         """A connection has become a session."""
@@ -94,6 +97,7 @@ class Hub:
                 return deadline
             del self._handshakes[connection]
             connection.give_up_handshake()
+        self._on_wheel = False
         return math.inf
 
     def leave(self, connection: Connection) -> None:
@@ -113,17 +117,18 @@ class Hub:
     def _on_relief(self) -> None:
         self._relief.unpark_all()
 
-    async def settle(self, connection: Connection, *, published: bool) -> None:
+    async def settle(self, connection: Connection, *, kept: bool) -> None:
         """End a turn: flush, and hold the connection whose turn it was back as long as it must be.
 
-        Short memory holds only those back that published; who subscribes or acknowledges makes room.
+        Short memory holds back only those whose messages were `kept`; topics keep nothing, and who subscribes or
+        acknowledges makes room.
         """
         broker = self.broker
         strained = broker.take_strained()
         await self.flush()
         if strained:
             await self._wait_for(strained, connection)
-        if published and broker.pressed and not connection.must_read:
+        if kept and broker.pressed and not connection.must_read:
             await self._wait_for_memory(connection)
 
     async def flush(self) -> None:

@@ -26,6 +26,14 @@ log = structlog.get_logger("gateway.listen")
 
 # Connections that may wait to be accepted: a whole fleet that reconnects at once (the kernel cuts it to somaxconn).
 _BACKLOG = 4096
+# A peer that vanished without a word and agreed on no heart-beats is found by the system after two minutes.  Accepted
+# sockets inherit these.
+_KEEPALIVE = {
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): 60,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): 15,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): 4,
+}
 
 
 class AddressError(OSError):
@@ -53,6 +61,9 @@ async def open_listeners(host: str, port: int, path: str) -> Listening:
         listeners = await trio.open_tcp_listeners(port, host=host, backlog=_BACKLOG)
     except OSError as error:
         raise AddressError(f"{shown}: {_reason(error)}") from None
+    for listener in listeners:
+        for option, value in _KEEPALIVE.items():
+            listener.socket.setsockopt(*option, value)
     return Listening(listeners, [_name(each.socket.getsockname()) for each in listeners])
 
 
@@ -153,11 +164,15 @@ async def serve_websocket(hub: Hub, stream: trio.SocketStream) -> None:
         if peer is not None:
             with trio.move_on_after(options.connect_timeout):
                 result = await accept(
-                    pipe, peer, wanted_path=options.websocket_path, allowed_origins=options.allowed_origins
+                    pipe,
+                    peer,
+                    wanted_path=options.websocket_path,
+                    allowed_origins=options.allowed_origins,
+                    open_to_all=options.anonymous,
                 )
     except Exception:
         log.exception("WebSocket handshake failed", peer=peer)
-    if result is None or isinstance(result, Refusal):
+    if result is None or isinstance(result, Refusal) or hub.draining:
         hub.broker.counters.refused += 1
         if isinstance(result, Refusal) and not warn_of_tls(result.request[:2], str(peer)):
             log.info("WebSocket refused", peer=peer, status=result.status, reason=result.reason)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Browsers throttle timers of hidden tabs to one a minute but answer pings; asking more often than this is of no use.
 _SHORTEST_PING = 5.0
+# Seconds after which a pulse leaves the wheel at the latest once its session has ended: a client may agree on years.
+_LONGEST_LOOK = 60.0
 
 
 class HeartbeatMissing(ProtocolError):
@@ -73,9 +75,8 @@ class Pulse:
         self._session = self._outgoing = None
 
     def _nearest(self) -> float:
-        return min(
-            [each for each in (self._send_every, self._receive_within, self._ping_every) if each], default=math.inf
-        )
+        intervals = [each for each in (self._send_every, self._receive_within, self._ping_every) if each]
+        return min([*intervals, _LONGEST_LOOK]) if intervals else math.inf
 
     def tick(self, now: float) -> float:
         """The wheel looks in: send what is due, end a session whose client is silent."""
@@ -102,7 +103,7 @@ class Pulse:
                 outgoing.send_control(self._ping)
                 self._last_ping = asked = now
             due = min(due, asked + self._ping_every)
-        return due if due < math.inf else now + self._nearest()
+        return min(due, now + _LONGEST_LOOK)
 
     def _give_up(self, session: Session, silent: float) -> None:
         self._hub.broker.counters.heartbeat_timeouts += 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import trio
@@ -20,6 +21,8 @@ import trio_websocket
 from .link import BrokenLink, Buffers, Pipe, advance, joined
 from .websocket_frames import CloseCode, Deframer, Opcode, WebSocketError, close_frame, header, pack
 
+_LOOPBACK = "localhost"
+_PROXY_FIELDS = frozenset(["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"])
 # Best first.
 SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
 _END_OF_REQUEST = b"\r\n\r\n"
@@ -53,33 +56,48 @@ def choose_subprotocol(offered: Sequence[str]) -> str | Refusal | None:
     return None
 
 
-def check_origin(origin: str | None, host: str | None, allowed: Sequence[str]) -> Refusal | None:
+def check_origin(fields: Mapping[str, str], allowed: Sequence[str], *, open_to_all: bool) -> Refusal | None:
     """Same host name or listed, else refused.
 
-    The port is not compared: the gateway's own page comes from another port than its WebSocket.
+    The port is not compared: the gateway's own page comes from another port than its WebSocket.  All names of loopback
+    are one host.  Where nobody must log in, a name that is no address and did not come through a proxy is not believed:
+    a page of anybody's can make its own name mean 127.0.0.1 (DNS rebinding).
     """
+    origin = fields.get("origin")
     if origin is None or "*" in allowed or origin in allowed:
         return None
-    ours = _host_name(f"//{host}") if host else None
-    if ours is not None and _host_name(origin) == ours:
+    ours = _host_name(f"//{fields.get('host', '')}")
+    believed = not open_to_all or not _PROXY_FIELDS.isdisjoint(fields)
+    if ours is not None and _host_name(origin) == ours and (believed or ours == _LOOPBACK or _is_address(ours)):
         return None
     return Refusal(403, f"the origin {origin[:200]!r} is not allowed; add it to allowed_origins")
 
 
 def _host_name(url: str) -> str | None:
     try:
-        return urlsplit(url).hostname
+        name = urlsplit(url).hostname
     except ValueError:
         return None
+    if name is not None and (name == _LOOPBACK or (_is_address(name) and ip_address(name).is_loopback)):
+        return _LOOPBACK
+    return name
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def check_request(
-    path: str, fields: Mapping[str, str], *, wanted_path: str, allowed_origins: Sequence[str]
+    path: str, fields: Mapping[str, str], *, wanted_path: str, allowed_origins: Sequence[str], open_to_all: bool
 ) -> Refusal | None:
     """Whether an upgrade request, with its header fields by lower-case name, may come in."""
     if path.partition("?")[0] != wanted_path:
         return Refusal(404, f"STOMP over WebSocket is at {wanted_path}")
-    return check_origin(fields.get("origin"), fields.get("host"), allowed_origins)
+    return check_origin(fields, allowed_origins, open_to_all=open_to_all)
 
 
 class _HandshakeStream(trio.abc.Stream):
@@ -132,7 +150,7 @@ class _HandshakeStream(trio.abc.Stream):
 
 
 async def accept(
-    pipe: Pipe, peer: str, *, wanted_path: str, allowed_origins: Sequence[str]
+    pipe: Pipe, peer: str, *, wanted_path: str, allowed_origins: Sequence[str], open_to_all: bool
 ) -> WebSocketLink | Refusal:
     """Do the opening handshake.
 
@@ -145,7 +163,11 @@ async def accept(
         try:
             request = await trio_websocket.wrap_server_stream(nursery, stream)
             refusal = check_request(
-                request.path, stream.fields, wanted_path=wanted_path, allowed_origins=allowed_origins
+                request.path,
+                stream.fields,
+                wanted_path=wanted_path,
+                allowed_origins=allowed_origins,
+                open_to_all=open_to_all,
             )
             chosen = refusal or choose_subprotocol(request.proposed_subprotocols)
             if isinstance(chosen, Refusal):

@@ -11,7 +11,10 @@ import heapq
 import math
 from typing import Protocol
 
+import structlog
 import trio
+
+log = structlog.get_logger("gateway.wheel")
 
 TICK = 0.02  # seconds; heart-beats are sent early by more than that
 
@@ -56,7 +59,16 @@ class Wheel:
                 # A slot nearer than the nearest so far ends the sleep.
                 self._filled = trio.Event()
                 await self._filled.wait()
+            # If the loop stood still, octets of clients may wait unread: their readers go first.
+            await trio.lowlevel.checkpoint()
             now = trio.current_time()
             while self._order and self._order[0] * TICK <= now:
                 for timed in self._slots.pop(heapq.heappop(self._order)):
-                    self.add(timed, max(timed.tick(now), now + TICK))
+                    self._tick(timed, now)
+
+    def _tick(self, timed: Timed, now: float) -> None:
+        """One fault must not stop the clock of all others."""
+        try:
+            self.add(timed, max(timed.tick(now), now + TICK))
+        except Exception:
+            log.exception("a timer failed")

@@ -92,7 +92,7 @@ class TestEnd:
         valve.room = 3
         await peer.send(b"HELLO\n\n\0")
         await house.hub.wait_empty()
-        assert trio.current_time() == pytest.approx(1.0, abs=0.01)
+        assert trio.current_time() == pytest.approx(10.0, abs=0.01)
         assert valve.closed
 
     async def test_one_that_breaks_in_the_farewell(self, house: House, kind: str) -> None:

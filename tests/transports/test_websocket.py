@@ -23,6 +23,12 @@ from gateway.transports.websocket_frames import CloseCode, close_frame
 
 from .peers import BINARY, CLOSE, PING, TEXT, ws
 
+
+def fields(origin: str | None, host: str | None) -> dict[str, str]:
+    """Header fields of an upgrade request, those that are there."""
+    return {name: value for name, value in (("origin", origin), ("host", host)) if value is not None}
+
+
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -84,7 +90,23 @@ class TestOrigin:
         ],
     )
     def test_let_in(self, origin: str | None, host: str | None, allowed: tuple[str, ...]) -> None:
-        assert check_origin(origin, host, allowed) is None
+        assert check_origin(fields(origin, host), allowed, open_to_all=False) is None
+
+    @parametrize("origin", ["http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000", "http://127.0.0.2"])
+    @parametrize("host", ["localhost:15674", "127.0.0.1:15674", "[::1]:15674"])
+    def test_all_names_of_loopback_are_one_host(self, origin: str, host: str) -> None:
+        assert check_origin(fields(origin, host), (), open_to_all=True) is None
+
+    def test_an_address_cannot_be_rebound(self) -> None:
+        assert check_origin(fields("http://192.0.2.7:8000", "192.0.2.7:15674"), (), open_to_all=True) is None
+
+    def test_a_name_can_where_nobody_must_log_in(self) -> None:
+        """A page whose own name was made to mean 127.0.0.1 has the same Origin and Host, and no proxy in front."""
+        rebound = fields("http://evil.example:15674", "evil.example:15674")
+        assert isinstance(check_origin(rebound, (), open_to_all=True), Refusal)
+        assert check_origin(rebound, (), open_to_all=False) is None
+        assert check_origin({**rebound, "x-forwarded-for": "192.0.2.7"}, (), open_to_all=True) is None
+        assert check_origin(rebound, ("http://evil.example:15674",), open_to_all=True) is None
 
     @parametrize(
         ("origin", "host", "allowed"),
@@ -108,13 +130,13 @@ class TestOrigin:
         ],
     )
     def test_refused(self, origin: str, host: str | None, allowed: tuple[str, ...]) -> None:
-        refusal = check_origin(origin, host, allowed)
+        refusal = check_origin(fields(origin, host), allowed, open_to_all=False)
         assert refusal is not None
         assert refusal.status == 403
         assert "allowed_origins" in refusal.reason
 
     def test_a_long_origin_is_cut(self) -> None:
-        refusal = check_origin("http://" + "x" * 10_000, "h", ())
+        refusal = check_origin(fields("http://" + "x" * 10_000, "h"), (), open_to_all=False)
         assert refusal is not None
         assert len(refusal.reason) < 400
 
@@ -122,16 +144,17 @@ class TestOrigin:
 class TestPath:
     @parametrize("path", ["/ws", "/ws?", "/ws?token=x", "/ws?a=/other"])
     def test_right(self, path: str) -> None:
-        assert check_request(path, {}, wanted_path="/ws", allowed_origins=()) is None
+        assert check_request(path, {}, wanted_path="/ws", allowed_origins=(), open_to_all=True) is None
 
     @parametrize("path", ["/", "", "/ws/", "/WS", "/ws2", "/other?/ws", "//ws"])
     def test_wrong(self, path: str) -> None:
-        refusal = check_request(path, {"origin": "https://evil.example"}, wanted_path="/ws", allowed_origins=())
+        evil = {"origin": "https://evil.example"}
+        refusal = check_request(path, evil, wanted_path="/ws", allowed_origins=(), open_to_all=True)
         assert refusal == Refusal(404, "STOMP over WebSocket is at /ws")
 
     def test_origin_is_looked_at_next(self) -> None:
         fields = {"origin": "https://evil.example", "host": "gateway.example"}
-        refusal = check_request("/ws", fields, wanted_path="/ws", allowed_origins=())
+        refusal = check_request("/ws", fields, wanted_path="/ws", allowed_origins=(), open_to_all=True)
         assert refusal is not None
         assert refusal.status == 403
 
@@ -147,7 +170,9 @@ class Upgrade:
         nursery.start_soon(self._accept, path, origins)
 
     async def _accept(self, path: str, origins: tuple[str, ...]) -> None:
-        self.result = await accept(self.pipe, "peer", wanted_path=path, allowed_origins=origins)
+        self.result = await accept(
+            self.pipe, "peer", wanted_path=path, allowed_origins=origins, open_to_all=False
+        )
         self._done.set()
 
     async def outcome(self) -> WebSocketLink | Refusal:
