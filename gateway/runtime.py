@@ -66,11 +66,8 @@ class Gateway:
 
     def not_ready(self) -> str | None:
         """Why no new session should be sent here, or None."""
-        if self._hub.draining:
-            return "the gateway is shutting down"
-        if self.broker.pressed:
-            return "kept messages cost more than 3/4 of memory_limit; publishers are held back"
-        return None
+        # Short memory is no reason: it would keep away the consumers, who alone can make room.
+        return "the gateway is shutting down" if self._hub.draining else None
 
     async def drain(self) -> None:
         """End all sessions as described at the top; returns when they are gone or the time is up."""

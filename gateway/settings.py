@@ -319,6 +319,8 @@ class Settings(BaseSettings):
             raise ValueError(
                 "max_body must be at most a quarter of memory_limit, or one message could stop all publishers"
             )
+        if not self.http or not (self.tcp or self.websocket):
+            raise ValueError("http, and one of tcp and websocket, must name an address")
         if self.max_outbound < 2 * self.max_body:
             raise ValueError(
                 "max_outbound must be at least twice max_body, or one large message would make a slow consumer of "

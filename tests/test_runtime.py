@@ -101,9 +101,8 @@ class TestOpen:
         async with running(memory_limit=4 * 1024 * 1024, max_body=1024 * 1024) as gateway:
             assert gateway.not_ready() is None
             gateway.broker.keep(3 * 1024 * 1024 + 1)
-            assert gateway.not_ready() == "kept messages cost more than 3/4 of memory_limit; publishers are held back"
-            gateway.broker.release(3 * 1024 * 1024 + 1)
-            assert gateway.not_ready() is None
+            assert gateway.broker.pressed
+            assert gateway.not_ready() is None  # the consumers who can make room must still come in
             await gateway.drain()
             assert gateway.not_ready() == "the gateway is shutting down"
 

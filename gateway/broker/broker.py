@@ -44,10 +44,17 @@ class Broker:
         kept: what messages cost that were kept since the start; it only grows.
         waiting: messages in queues that nobody has.
         subscriptions: how many there are.
-        on_relief: called when `pressed` ends.
+        on_pressure: called when `pressed` begins.
+        on_relief: called when it ends.
     """
 
-    def __init__(self, quotas: Quotas | None = None, *, on_relief: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        quotas: Quotas | None = None,
+        *,
+        on_pressure: Callable[[], None] = lambda: None,
+        on_relief: Callable[[], None] = lambda: None,
+    ) -> None:
         self.quotas = quotas or Quotas()
         self.counters = Counters()
         self.sessions: dict[str, Session] = {}
@@ -59,6 +66,7 @@ class Broker:
         self.waiting = 0
         self.subscriptions = 0
         self.pressed = False
+        self.on_pressure = on_pressure
         self.on_relief = on_relief
         self._memory_high = self.quotas.memory_high
         self._number = 0
@@ -172,7 +180,7 @@ class Broker:
 
     def forget_if_idle(self, target: Queue | Topic) -> None:
         """Drop a destination that nobody subscribes and where nothing waits."""
-        if not target.subscriptions and not (isinstance(target, Queue) and (target.waiting or target.private)):
+        if target.is_idle:
             self.destinations.pop(target.name, None)
 
     # pressure
@@ -181,8 +189,9 @@ class Broker:
         """Kept messages cost so much more."""
         self.stored_octets += octets
         self.kept += octets
-        if self.stored_octets > self._memory_high:
+        if self.stored_octets > self._memory_high and not self.pressed:
             self.pressed = True
+            self.on_pressure()
 
     def release(self, octets: int) -> None:
         """Kept messages cost so much less."""

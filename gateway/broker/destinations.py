@@ -2,10 +2,11 @@
 
     /queue/NAME    a queue: kept until consumed, each message to one consumer
     /topic/NAME    a topic: every current subscriber gets a copy, nothing is kept
-    NAME           the queue /queue/NAME
+    NAME           the queue /queue/NAME; it does not start with a slash
 
-A name is opaque beyond that: nothing in it is trimmed, decoded or split.  The prefixes that other brokers give a
-meaning we do not have are refused, because a queue of that name is not what the sender wants.
+A name is opaque beyond that: nothing in it is trimmed, decoded or split.  Any other start with a slash is refused: it
+is a kind that another broker has (/user/, /exchange/, /app/), or a slip of the pen, and a queue of that name would
+swallow what is sent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from .errors import NotAllowed
 QUEUE = "/queue/"
 TOPIC = "/topic/"
 TEMPORARY = ("/temp-queue/", "/temp-topic/")
-_RESERVED = (*TEMPORARY, "/reply-queue/", "/user/", "/exchange/", "/amq/queue/", "/dsub/")
 
 
 def canonical(destination: str) -> str:
@@ -28,7 +28,7 @@ def canonical(destination: str) -> str:
         if len(destination) == len(QUEUE):
             raise NotAllowed("destination without a name", f"{destination!r} needs a name behind the last slash")
         return destination
-    if destination.startswith(_RESERVED):
+    if destination.startswith("/"):
         raise NotAllowed(
             "unsupported kind of destination",
             f"{destination[:80]!r} names a kind this server does not have; it has /queue/NAME and /topic/NAME",

@@ -32,7 +32,7 @@ class Message:
         head: headers of the SEND, perhaps shared with other messages.
         body: the octets.
         attempts: deliveries so far, counted by the queue.
-        avoid: the subscription that gave it back with NACK; another one gets it first.
+        avoid: the serial of the subscription that gave it back with NACK; another one gets it first.
     """
 
     __slots__ = ("attempts", "avoid", "body", "head", "number")
@@ -42,7 +42,7 @@ class Message:
         self.head = head
         self.body = body
         self.attempts = 0
-        self.avoid: Subscription | None = None
+        self.avoid = 0
 
     @property
     def id(self) -> bytes:

@@ -34,7 +34,7 @@ class Outbound:
     """The outbox of a session.
 
     Attributes:
-        carrier: the connection, which flushes.
+        carrier: the connection, which flushes; None when it is gone.
         parts: prefix, shared, prefix, shared, ... of the frames that the transport did not take yet.
         size: octets in `parts` and in the transport's hands.
         gone: octets written since the start; a part's place in the stream is counted from there.
@@ -66,7 +66,7 @@ class Outbound:
 
     def __init__(self, session: Session, carrier: Carrier, limit: int, dirty: deque[Outbound]) -> None:
         self.session = session
-        self.carrier = carrier
+        self.carrier: Carrier | None = carrier
         self.parts: list[bytes] = []
         self.size = 0
         self.gone = 0
@@ -144,6 +144,7 @@ class Outbound:
     def close(self) -> None:
         """Throw away what was not written, and all that still comes."""
         self.closed = True
+        self.carrier = None  # it refers to us: only the collector would find both
         self.parts = []
         self.size = 0
         self.starved.clear()

@@ -53,6 +53,11 @@ class Queue:
         """Messages that nobody has."""
         return len(self._fresh) + len(self._returned)
 
+    @property
+    def is_idle(self) -> bool:
+        """Nobody subscribes and nothing waits; a private queue is not the broker's to drop."""
+        return not self.subscriptions and not self.waiting and not self.private
+
     def accept(self, message: Message) -> None:
         """Take a new message: to a consumer with room, else to the end of those waiting."""
         if self._rotation:
@@ -80,7 +85,7 @@ class Queue:
                 consumer.listed = False
                 continue
             rotation.rotate(-1)
-            if consumer is not message.avoid:
+            if consumer.serial != message.avoid:
                 return consumer
             second_choice = consumer
         return second_choice
@@ -135,7 +140,7 @@ class Queue:
         messages = []
         for delivery in deliveries:
             self._broker.counters.rejected += 1
-            delivery.message.avoid = subscription
+            delivery.message.avoid = subscription.serial
             messages.append(delivery.message)
         self.take_back(messages)
         subscription.offer()

@@ -121,12 +121,13 @@ class Session:
     def fail(self, error: ProtocolError, frame: Frame | None = None) -> None:
         """Put the ERROR frame into the outbox (ERR-01 to ERR-03).  The connection must end behind it."""
         self.broker.counters.errors += 1
-        self._depart()  # nothing goes out behind the ERROR (ERR-05)
+        self.depart()  # nothing goes out behind the ERROR (ERR-05)
         self.outbound.append(error_frame(error, frame, self.version))
 
     def end(self, error: ProtocolError) -> None:
         """End the session from outside: the connection does the rest, soon."""
-        self.outbound.carrier.end(error)
+        if self.outbound.carrier is not None:
+            self.outbound.carrier.end(error)
 
     def close(self) -> None:
         """The connection is gone: open transactions are aborted, unacknowledged messages given back."""
@@ -134,10 +135,10 @@ class Session:
         self.outbound.close()
         for _, message in unsent:
             self.broker.keep(message.size)
-        self._depart(unsent)
+        self.depart(unsent)
         self.broker.forget_session(self)
 
-    def _depart(self, unsent: Iterable[tuple[Queue, Message]] = ()) -> None:
+    def depart(self, unsent: Iterable[tuple[Queue, Message]] = ()) -> None:
         """Leave the broker: abort transactions, end subscriptions, give back what was not settled.
 
         Everything is collected before any queue takes back, so that no queue dispatches one half before the other.
@@ -369,7 +370,7 @@ class Session:
 
     def _on_disconnect(self, frame: Frame) -> None:
         self.ended = True
-        self._depart()  # nothing goes out behind the RECEIPT
+        self.depart()  # nothing goes out behind the RECEIPT
 
     def _on_connect(self, frame: Frame) -> None:
         raise NotAllowed("already connected", "a connection has one CONNECT, at its start")

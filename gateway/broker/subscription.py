@@ -9,8 +9,8 @@ start.  Its keys are what the client's ACK will name: in 1.2 the value of the `a
 
 from __future__ import annotations
 
+import itertools
 from enum import Enum
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gateway.codec import encoder
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .queue import Queue
     from .session import Session
     from .topic import Topic
+
+
+_serials = itertools.count(1)
 
 
 class AckMode(Enum):
@@ -39,6 +42,7 @@ class Subscription:
         key: starts the `ack` handles of its deliveries; unique in the session.
         destination: as the client wrote it.
         ledger: handle -> delivery, oldest first; None in mode auto.
+        serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
         listed: it stands in its queue's rotation.
         ended: it left its queue; `queue` still tells where a transaction's deliveries go back to.
     """
@@ -56,6 +60,7 @@ class Subscription:
         "outbound",
         "prefix",
         "queue",
+        "serial",
         "session",
         "topic",
         "version",
@@ -79,6 +84,7 @@ class Subscription:
         self.ended = False
         self._window = window
         self._count = 0
+        self.serial = next(_serials)
 
     def has_room(self) -> bool:
         """Whether a message can be sent now.  If not, the subscription comes back to its queue when it can."""
@@ -132,5 +138,5 @@ class Subscription:
         """
         if self.mode is AckMode.INDIVIDUAL or self.ledger is None:
             return [delivery]
-        earlier = takewhile(lambda each: each is not delivery, self.ledger.values())
+        earlier = itertools.takewhile(lambda each: each is not delivery, self.ledger.values())
         return [*(each for each in earlier if each.transaction is None), delivery]

@@ -35,6 +35,11 @@ class Topic:
         """All subscribers."""
         return [subscription for group in (*self._auto, self._acknowledging) for subscription in group]
 
+    @property
+    def is_idle(self) -> bool:
+        """Nobody subscribes."""
+        return not self._acknowledging and not any(self._auto)
+
     def accept(self, message: Message) -> None:
         """Copy a message to everybody."""
         broker = self._broker

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import structlog
 import trio
@@ -109,11 +109,12 @@ class Connection:
                 finally:
                     self._nursery = None
                     if self.outgoing is not None:
-                        self.outgoing.flush()  # what the socket takes now is not given back to its queue
                         self.outgoing.stop()
                 nursery.cancel_scope.cancel()
             if self._ending is not None and self._failure is None:
                 self._end_now(self._ending)
+            if self.session is not None:
+                self.session.depart()
             await self._farewell()
         except Exception:
             log.exception("connection failed", peer=self._link.peer, session=self.session and self.session.id)
@@ -246,7 +247,8 @@ class Connection:
         hub.broker.counters.errors += 1
         if not warn_of_tls(self._decoder.first_octets, self._link.peer):
             # Not the detail: it may quote the passcode.
-            log.info("connection refused", peer=self._link.peer, reason=str(error))
+            login = {"login": frame.headers.get("login")} if frame and isinstance(error, LoginRefused) else {}
+            log.info("connection refused", peer=self._link.peer, reason=str(error), **login)
         self._failure = error
         self._farewell_frame = self._link.pack([error_frame(error, frame), b""], 0)
 
@@ -255,8 +257,12 @@ class Connection:
         assert self.session is not None
         self._failure = error
         self.session.fail(error, frame)
-        detail = "" if isinstance(error, MalformedFrame) else error.detail  # octets of the client's are not for the log
-        log.info("session failed", session=self.session.id, peer=self._link.peer, reason=str(error), detail=detail)
+        session = self.session
+        # Octets of the client's are not for the log, and an end that was ordered is no failure.
+        detail = "" if isinstance(error, MalformedFrame) else error.detail
+        say = log.debug if isinstance(error, SessionEnded) else log.info
+        whose = {"session": session.id, "login": session.login, "peer": session.peer}
+        say("session failed", **whose, reason=str(error), detail=detail)
 
     def flush(self) -> None:
         """See `Carrier`."""
@@ -290,28 +296,33 @@ class Connection:
         self._pulse.stop()
 
     async def _farewell(self) -> None:
-        """Write what is left, say that nothing more comes, and read on until the peer has closed, too."""
-        link, session, outgoing = self._link, self.session, self.outgoing
-        left = self._farewell_frame
-        if session is not None and outgoing is not None:
-            ended_by_frame = self._failure is not None or session.ended
-            left = outgoing.last_words() if ended_by_frame else outgoing.rest
-            self._forget()
-            await self._hub.flush()
-        if isinstance(self._failure, SlowConsumer):
-            return
+        """Write what is left, say that nothing more comes, and read on until the peer has closed, too.
+
+        The session leaves the broker behind the write, for what cannot be written goes back to its queues.
+        """
+        reads = not isinstance(self._failure, SlowConsumer) and await self._say_goodbye()
+        self._forget()
+        await self._hub.flush()
+        if reads:
+            with trio.move_on_after(self._hub.options.close_linger):
+                while await self._link.pipe.receive(_READ):
+                    pass
+
+    async def _say_goodbye(self) -> bool:
+        """Write what is left; False when the peer does not take it."""
+        link, outgoing = self._link, self.outgoing
         goodbye = link.goodbye(*self._close_code())
-        with trio.move_on_after(_LONGEST_FAREWELL) as patience:
-            try:
-                await write_all(link, [*left, goodbye] if goodbye else left)
-            except BrokenLink:
-                return
-        if patience.cancelled_caught:
-            return
-        with trio.move_on_after(self._hub.options.close_linger):
+        with trio.move_on_after(_LONGEST_FAREWELL), suppress(BrokenLink):
+            if outgoing is not None:
+                await outgoing.write_out(outbox=self._reads_on())
+            await write_all(link, [*self._farewell_frame, goodbye] if goodbye else self._farewell_frame)
             await link.pipe.send_eof()
-            while await link.pipe.receive(_READ):
-                pass
+            return True
+        return False
+
+    def _reads_on(self) -> bool:
+        """Whether the client can be thought to read still: it did not end the stream itself."""
+        return self._failure is not None or (self.session is not None and self.session.ended)
 
     def _close_code(self) -> tuple[CloseCode, str]:
         failure = self._failure

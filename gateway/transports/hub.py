@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import structlog
 import trio
 
 from gateway.broker import Broker, Quotas, Session
@@ -23,6 +24,10 @@ from .wheel import Wheel
 if TYPE_CHECKING:
     from .connection import Connection
 
+log = structlog.get_logger("gateway.hub")
+
+# A receiver that took less than this part of `max_outbound` while it was waited for is too slow to be waited for again.
+_LEAST_SHARE = 16
 # Seconds between looks whether a client that is not read is still there.
 _LOOK_FOR_PEER = 1.0
 # Writes after which others get a turn: 256 of them are about 1 ms.
@@ -49,6 +54,11 @@ class Options:
     slow_consumer_timeout: float = 2.0
 
 
+def _flush(outbound: Outbound) -> None:
+    if outbound.carrier is not None:
+        outbound.carrier.flush()
+
+
 class Hub:
     """The shared part of all connections.
 
@@ -62,7 +72,7 @@ class Hub:
     def __init__(
         self, authenticator: Authenticator, quotas: Quotas | None = None, options: Options | None = None
     ) -> None:
-        self.broker = Broker(quotas, on_relief=self._on_relief)
+        self.broker = Broker(quotas, on_pressure=self._on_pressure, on_relief=self._on_relief)
         self.authenticator = authenticator
         self.options = options or Options()
         self.wheel = Wheel()
@@ -114,7 +124,16 @@ class Hub:
                 self._emptied = trio.Event()
             await self._emptied.wait()
 
+    def _on_pressure(self) -> None:
+        log.warning(
+            "memory is short, publishers are held back",
+            octets=self.broker.stored_octets,
+            memory_limit=self.broker.quotas.memory_limit,
+            waiting=self.broker.waiting,
+        )
+
     def _on_relief(self) -> None:
+        log.info("memory is there again", octets=self.broker.stored_octets)
         self._relief.unpark_all()
 
     async def settle(self, connection: Connection, *, kept: bool) -> None:
@@ -137,14 +156,14 @@ class Hub:
         count = 0
         try:
             while dirty:
-                dirty.popleft().carrier.flush()
+                _flush(dirty.popleft())
                 count += 1
                 if count % _FLUSHES_PER_TURN == 0:
                     await trio.lowlevel.checkpoint()
         finally:
             # Cancelled in between: what lies here belongs to others.
             for _ in range(len(dirty)):
-                dirty.popleft().carrier.flush()
+                _flush(dirty.popleft())
 
     async def _wait_for(self, strained: set[Outbound], publisher: Connection) -> None:
         """Hold a publisher back until those it writes to have read; not longer than `slow_consumer_timeout`."""
@@ -152,6 +171,7 @@ class Hub:
         if not late:
             return
         self.broker.counters.held_publishers += 1
+        before = {each: each.gone for each in late}
         with publisher.held(), trio.move_on_after(self.options.slow_consumer_timeout):
             for outbound in late:
                 receiver = self.connections.get(outbound.session)
@@ -159,7 +179,8 @@ class Hub:
                 while outgoing is not None and outbound.size > outbound.relief and not outbound.closed:
                     await outgoing.wait_relief()
         for outbound in late:
-            outbound.excused = outbound.size > outbound.relief and not outbound.closed
+            too_slow = outbound.gone - before[outbound] < outbound.limit // _LEAST_SHARE
+            outbound.excused = too_slow and outbound.size > outbound.relief and not outbound.closed
 
     async def _wait_for_memory(self, connection: Connection) -> None:
         """Hold a publisher back until kept messages have gone."""

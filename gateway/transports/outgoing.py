@@ -41,6 +41,7 @@ class Outgoing:
         "_link",
         "_nursery",
         "_outbound",
+        "_overhead",
         "_pack",
         "_relief",
         "_send_nowait",
@@ -60,6 +61,7 @@ class Outgoing:
         self._nursery = nursery  # of the connection: the writer lives in it
         self._outbound = outbound
         self._in_flight = 0  # how many of the outbox's octets `rest` stands for
+        self._overhead = 0  # how many octets of `rest` are not the outbox's
         self._relief: trio.Event | None = None
         self._control = b""  # a control frame for the writer's next pause
         self.rest: Buffers = []
@@ -89,6 +91,7 @@ class Outgoing:
             outbound.written(in_flight)
             return
         self._in_flight = in_flight
+        self._overhead = sum(map(len, buffers)) - in_flight
         self.rest = buffers
         self._advance(sent)
         if self.rest:
@@ -108,6 +111,7 @@ class Outgoing:
             return
         if sent < len(data):
             self.rest = advance([data], sent)
+            self._overhead = len(data) - sent
             self._start_writer()
 
     def stop(self) -> None:
@@ -121,8 +125,11 @@ class Outgoing:
     def _advance(self, sent: int) -> None:
         """So many octets of `rest` are with the operating system."""
         self.rest = advance(self.rest, sent)
-        # Octets of WebSocket headers are not the outbox's; what is left of the account is settled at the end.
-        credit = min(sent, self._in_flight) if self.rest else self._in_flight
+        # Octets of WebSocket headers are not the outbox's.  They count as if they all went first: so no message counts
+        # as written that is not, and one that comes back for nothing is marked as redelivered.
+        before = min(sent, self._overhead)
+        self._overhead -= before
+        credit = sent - before if self.rest else self._in_flight
         self._in_flight -= credit
         outbound = self._outbound
         if not outbound.closed:
@@ -142,10 +149,7 @@ class Outgoing:
                     self._advance(sent)
                     if hub.broker.dirty:
                         await hub.flush()
-                parts = outbound.take(_PARTS_PER_WRITE)
-                self._in_flight = sum(map(len, parts))
-                self.rest = [*self._take_control(), *(self._link.pack(parts, self._in_flight) if parts else [])]
-                if not self.rest:
+                if not self._take():
                     break
         except BrokenLink:
             outbound.close()
@@ -154,14 +158,27 @@ class Outgoing:
         if not self._stopped:
             self.writing = False
 
-    def _take_control(self) -> Buffers:
-        control, self._control = self._control, b""
-        return [control] if control else []
+    async def write_out(self, *, outbox: bool) -> None:
+        """Write the rest, and what lies in the `outbox`, at the end, when no writer is at work any more.
 
-    def last_words(self) -> Buffers:
-        """All that is left to be written at the end: the rest, and what lies in the outbox."""
-        parts = self._outbound.take()
-        return [*self.rest, *self._link.pack(parts, self._outbound.size)] if parts else self.rest
+        Raises:
+            BrokenLink: the peer is gone.
+        """
+        pipe = self._link.pipe
+        while self.rest or (outbox and self._take()):
+            sent = pipe.send_nowait(self.rest)
+            self._advance(sent or await pipe.send_some(self.rest))
+
+    def _take(self) -> bool:
+        """Take the next parts of the outbox, and a control frame in front of them; False when there is nothing."""
+        parts = self._outbound.take(_PARTS_PER_WRITE)
+        self._in_flight = sum(map(len, parts))
+        control, self._control = self._control, b""
+        self.rest = [control] if control else []
+        if parts:
+            self.rest += self._link.pack(parts, self._in_flight)
+        self._overhead = sum(map(len, self.rest)) - self._in_flight
+        return bool(self.rest)
 
     async def wait_relief(self) -> None:
         """Wait until the client has read most of its outbox, or is gone."""

@@ -150,7 +150,8 @@ class TestBroken:
         assert exit.outbound.closed
         exit.put(b"two")
         assert exit.outbound.size == 0
-        assert exit.outgoing.last_words() == []
+        await exit.outgoing.write_out(outbox=True)
+        assert exit.written == b""
 
     async def test_in_the_writer(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 2)
@@ -259,20 +260,33 @@ class TestControl:
         assert not exit.outgoing.writing
 
 
-class TestLastWords:
-    async def test_rest_and_outbox(self, nursery: trio.Nursery) -> None:
+class TestWriteOut:
+    """What is left at the end, when no writer is at work any more."""
+
+    async def at_the_end(self, nursery: trio.Nursery, *, outbox: bool) -> bytes:
         exit = Exit(nursery, 2)
         exit.put(b"one")
+        exit.outgoing.stop()
         exit.outbound.append(b"two")
-        assert b"".join(exit.outgoing.last_words()) == b"etwo"
+        exit.valve.open(100)
+        await exit.outgoing.write_out(outbox=outbox)
+        return bytes(exit.valve.written)
 
-    async def test_rest_alone(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery, 2)
-        exit.put(b"one")
-        assert b"".join(exit.outgoing.last_words()) == b"e"
+    async def test_rest_and_outbox(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.shield = True
+            assert await self.at_the_end(nursery, outbox=True) == b"onetwo"
+            nursery.cancel_scope.cancel()
 
-    async def test_none(self, nursery: trio.Nursery) -> None:
-        assert Exit(nursery).outgoing.last_words() == []
+    async def test_rest_alone(self) -> None:
+        async with trio.open_nursery() as nursery:
+            assert await self.at_the_end(nursery, outbox=False) == b"one"
+            nursery.cancel_scope.cancel()
+
+    async def test_nothing(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        await exit.outgoing.write_out(outbox=True)
+        assert exit.valve.written == b""
 
 
 async def test_write_all(nursery: trio.Nursery) -> None:

@@ -1,0 +1,184 @@
+"""The broker itself: sessions, the lists for operators, and destinations that come and go."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from itertools import product
+
+import pytest
+
+from gateway.broker import Broker, Quotas
+from gateway.codec import V12, Version
+
+from .client import ALL, WITH_NACK, Client, Scene, Step
+from .conftest import Stage
+
+
+def test_it_has_quotas_of_its_own() -> None:
+    assert Broker().quotas == Quotas()
+    assert Broker(Quotas(max_destinations=5)).quotas.max_destinations == 5
+
+
+def test_there_need_not_be_anybody_to_tell_of_pressure() -> None:
+    broker = Broker(Quotas(memory_limit=1_000))
+    broker.keep(1_000)
+    assert broker.pressed
+    broker.release(1_000)
+    assert not broker.pressed
+
+
+@pytest.mark.requirement("SES-04")
+def test_an_operator_ends_one_session_and_no_other(scene: Scene, version: Version) -> None:
+    client, other = scene.connect(version), scene.connect(version)
+    assert scene.broker.end_session(client.session.id, "maintenance")
+    scene.settle()
+    error = client.error()
+    assert (error.headers["message"], error.body) == ("session ended", b"maintenance")
+    assert list(scene.broker.sessions) == [other.session.id]
+    assert not scene.broker.end_session(client.session.id, "again")
+    assert not scene.broker.end_session("nope", "nobody")
+
+
+class TestForgotten:
+    """A broker runs for months: of those who are gone nothing may be left, or all that they held stays in memory."""
+
+    def latest_is_gone(self, scene: Scene) -> bool:
+        reference = weakref.ref(scene.clients.pop())
+        gc.collect()
+        return reference() is None
+
+    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
+    def test_a_session_with_all_that_it_had(self, scene: Scene, version: Version, leave: Step) -> None:
+        other = scene.connect(version)
+        client = scene.connect(version)
+        for id, (destination, ack) in enumerate(product(("/queue/a", "/topic/a"), ("auto", "client"))):
+            client.subscribe(destination, str(id), ack)
+        other.publish("/topic/a")
+        message = client.messages()[-1]
+        client.begin()
+        client.ack(message, transaction="t")
+        client.publish("/queue/b", transaction="t")
+        client.stalled = True
+        other.publish("/queue/a")
+        other.publish("/queue/a", b"x" * 1_000_000)
+        other.publish("/queue/a")
+        leave(client)
+        del client
+        assert self.latest_is_gone(scene)
+
+    def test_a_slow_consumer(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_outbound=8 * 1024)
+        other = scene.connect(version)
+        client = scene.connect(version)
+        client.subscribe("/topic/a")
+        client.stalled = client.session.outbound.excused = True
+        for _ in range(10):
+            other.publish("/topic/a", b"x" * 1_000)
+        assert client.closed
+        scene.broker.strained.clear()
+        del client
+        assert self.latest_is_gone(scene)
+
+    @pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
+    @pytest.mark.parametrize("stalled", [False, True])
+    def test_one_that_gave_back_by_nack_what_still_waits(self, stage: Stage, version: Version, stalled: bool) -> None:
+        scene = stage(max_outbound=8 * 1024)
+        client = scene.connect(version)
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a")
+        message = client.message()
+        client.stalled = stalled  # so that it cannot have it back at once
+        client.publish("/queue/a", b"x" * client.session.outbound.window)
+        client.nack(message)
+        client.drop()
+        assert scene.broker.waiting == 2
+        del client
+        assert self.latest_is_gone(scene)
+
+
+class TestRows:
+    def test_sessions_oldest_first(self, scene: Scene) -> None:
+        clients = [scene.connect(version) for version in ALL]
+        rows = scene.broker.session_rows()
+        assert [row["id"] for row in rows] == [client.session.id for client in clients]
+        assert [row["version"] for row in rows] == ["1.0", "1.1", "1.2"]
+        assert rows == [client.session.row() for client in clients]
+
+    def test_destinations(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
+        client.subscribe("/topic/a", "0")
+        other.subscribe("/topic/a", "0")
+        for _ in range(3):
+            client.publish("b", b"x")
+        other.subscribe("b", "1", ack="client")
+        for _ in range(2):
+            client.publish("c", b"x")
+        waiting = scene.broker.destinations["/queue/c"]
+        rows = scene.broker.destination_rows()
+        assert [tuple(row.values()) for row in rows] == [
+            ("/topic/a", "topic", 2, 0, 0, 0),
+            ("/queue/b", "queue", 1, 0, 3, 0),
+            ("/queue/c", "queue", 0, 2, 0, scene.broker.stored_octets // 5 * 2),
+        ]
+        assert rows[2]["name"] == waiting.name
+        assert list(rows[0]) == ["name", "kind", "subscriptions", "waiting", "unacknowledged", "octets"]
+
+    @pytest.mark.parametrize(
+        ("offset", "limit", "expected"),
+        [(0, None, "abcde"), (2, None, "cde"), (0, 2, "ab"), (1, 3, "bcd"), (4, 9, "e"), (9, 9, ""), (0, 0, "")],
+    )
+    def test_a_part_of_the_list(self, scene: Scene, offset: int, limit: int | None, expected: str) -> None:
+        client = scene.connect()
+        for name in "abcde":
+            client.publish(name)
+        rows = scene.broker.destination_rows(offset, limit)
+        assert "".join(str(row["name"])[-1] for row in rows) == expected
+        ids = [scene.connect().session.id for _ in range(4)]
+        assert [row["id"] for row in scene.broker.session_rows(offset, limit)] == [client.session.id, *ids][
+            offset : None if limit is None else offset + limit
+        ]
+
+
+class TestDestinations:
+    def test_a_queue_is_there_while_somebody_is_or_something_waits(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        names = scene.broker.destinations
+        client.publish("a")
+        assert list(names) == ["/queue/a"]
+        other.subscribe("a", ack="client")
+        message = other.message()
+        assert list(names) == ["/queue/a"]
+        other.ack(message)
+        assert list(names) == ["/queue/a"]
+        other.unsubscribe()
+        assert not names
+
+    def test_unacknowledged_messages_bring_it_back(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("a", ack="client")
+        client.publish("a")
+        client.drop()
+        assert list(scene.broker.destinations) == ["/queue/a"]
+
+    def test_a_failed_subscribe_makes_none(self, scene: Scene) -> None:
+        client = scene.connect(V12)
+        client.subscribe("/topic/")
+        assert client.error()
+        assert not scene.broker.destinations
+        assert scene.broker.subscriptions == 0
+
+    def test_a_message_to_a_topic_makes_none(self, scene: Scene, version: Version) -> None:
+        scene.connect(version).publish("/topic/a")
+        assert not scene.broker.destinations
+
+    @pytest.mark.requirement("XTR-03", "ACK-06")
+    def test_queues_outlive_the_sessions_of_their_producers_and_consumers(self, scene: Scene, version: Version) -> None:
+        producer, consumer = scene.connect(version), scene.connect(version)
+        consumer.subscribe("a", ack="client")
+        producer.publish("a", b"1")
+        producer.drop()
+        consumer.drop()
+        later = scene.connect(version, transport="websocket")
+        later.subscribe("a")
+        assert later.message().headers["delivery-count"] == "2"

@@ -1,0 +1,300 @@
+"""The outbox: what waits to be written, the three marks in octets, and what becomes of it when nobody reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.codec import Version
+
+from .client import Client, Scene
+from .conftest import Stage
+
+KIB = 1024
+
+
+def fill(producer: Client, count: int, destination: str = "/queue/a", size: int = 0) -> list[bytes]:
+    """Send so many numbered messages; returns their bodies."""
+    bodies = [b"%d" % number + b" " * size for number in range(1, count + 1)]
+    for body in bodies:
+        producer.publish(destination, body)
+    return bodies
+
+
+@pytest.fixture
+def pair(stage: Stage, version: Version) -> tuple[Client, Client]:
+    """A consumer and a producer; the consumer's marks are 1 KiB, 6 KiB and 8 KiB."""
+    scene = stage(max_outbound=8 * KIB)
+    return scene.connect(version), scene.connect(version)
+
+
+class TestOutbox:
+    def test_frames_are_taken_in_order_with_their_parts_side_by_side(self, scene: Scene) -> None:
+        outbound = scene.connect().session.outbound
+        outbound.append(b"a", b"b")
+        outbound.append(b"c")
+        assert outbound.take() == [b"a", b"b", b"c", b""]
+        assert outbound.take() == []
+
+    def test_a_part_can_be_taken(self, scene: Scene) -> None:
+        outbound = scene.connect().session.outbound
+        for octets in (b"a", b"c", b"e"):
+            outbound.append(octets, octets.upper())
+        assert outbound.take(2) == [b"a", b"A"]
+        outbound.written(2)
+        assert outbound.take(2) == [b"c", b"C"]
+        assert outbound.take(2) == [b"e", b"E"]
+        assert outbound.take(2) == []
+        assert outbound.size == 4
+
+    def test_what_was_not_taken_is_not_on_its_way(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        client.subscribe("/queue/a")
+        client.stalled = True
+        fill(producer, 3)
+        client.session.outbound.take(2)
+        client.drop()
+        producer.subscribe("/queue/a")
+        assert [each.redelivered for each in producer.messages()] == [True, False, False]
+
+    def test_the_size_falls_when_octets_are_written_not_when_they_are_taken(self, scene: Scene) -> None:
+        outbound = scene.connect().session.outbound
+        outbound.append(b"12", b"345")
+        outbound.take()
+        outbound.append(b"6")
+        assert outbound.size == 6
+        outbound.written(4)
+        assert outbound.size == 2
+
+    def test_it_reports_itself_once_per_flush(self, scene: Scene) -> None:
+        outbound = scene.connect().session.outbound
+        for _ in range(2):
+            for _ in range(3):
+                outbound.append(b"x")
+            assert list(scene.broker.dirty) == [outbound]
+            scene.broker.dirty.clear()
+            outbound.take()
+
+    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
+    def test_messages_report_it_too(self, pair: tuple[Client, Client], destination: str) -> None:
+        client, producer = pair
+        client.subscribe(destination)
+        producer.receive(f"SEND\ndestination:{destination}\n\n1\0".encode() * 3)
+        assert len(client.messages()) == 3
+
+    def test_what_comes_after_the_end_is_thrown_away(self, scene: Scene) -> None:
+        outbound = scene.connect().session.outbound
+        outbound.append(b"x")
+        outbound.take()
+        scene.broker.dirty.clear()
+        outbound.append(b"y")
+        outbound.close()
+        outbound.append(b"z")
+        assert outbound.take() == []
+        assert outbound.size == 0
+
+    def test_the_marks(self, stage: Stage) -> None:
+        outbound = stage(max_outbound=8 * KIB).connect().session.outbound
+        assert (outbound.window, outbound.relief, outbound.high, outbound.limit) == (
+            1 * KIB,
+            3 * KIB,
+            6 * KIB,
+            8 * KIB,
+        )
+
+
+class TestWindow:
+    """A queue does not fill the outbox of a client that does not read; what it does not get others can have."""
+
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_over_the_window_messages_wait_in_the_queue(self, pair: tuple[Client, Client], ack: str) -> None:
+        client, producer = pair
+        client.subscribe("/queue/a", ack=ack)
+        client.stalled = True
+        bodies = fill(producer, 20, size=200)
+        assert 1 * KIB <= client.session.outbound.size < 2 * KIB
+        assert 10 < client.scene.broker.waiting < 20
+        client.resume()
+        assert client.bodies() == bodies
+        assert client.scene.broker.waiting == 0
+
+    def test_a_subscription_that_comes_to_a_full_outbox_waits_too(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        client.subscribe("/topic/a", "0")
+        client.stalled = True
+        fill(producer, 10, "/topic/a", size=200)
+        bodies = fill(producer, 3)
+        client.subscribe("/queue/a", "1")
+        assert client.scene.broker.waiting == 3
+        client.resume()
+        assert [each.body for each in client.messages() if each.subscription == "1"] == bodies
+
+    def test_others_get_them(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        client.subscribe("/queue/a")
+        producer.subscribe("/queue/a")
+        client.stalled = True
+        bodies = fill(producer, 40, size=200)
+        share = producer.bodies()
+        assert len(share) > 30
+        client.resume()
+        assert sorted(client.bodies() + share, key=int) == bodies
+        fill(producer, 4)
+        assert len(client.messages()) == len(producer.messages()) == 2
+
+    def test_all_starved_subscriptions_go_on(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        queues = [f"/queue/{number}" for number in range(5)]
+        for id, queue in enumerate(queues):
+            client.subscribe(queue, str(id), ack="client" if id % 2 else "auto")
+        client.stalled = True
+        bodies = {queue: fill(producer, 5, queue, size=200) for queue in queues}
+        assert client.scene.broker.waiting > 15
+        client.resume()
+        messages = client.messages()
+        for queue in queues:
+            assert [each.body for each in messages if each.headers["destination"] == queue] == bodies[queue]
+
+    def test_octet_by_octet(self, pair: tuple[Client, Client]) -> None:
+        """The socket takes little at a time: the queue goes on below the window, not before."""
+        client, producer = pair
+        client.subscribe("/queue/a")
+        client.stalled = True
+        bodies = fill(producer, 20, size=200)
+        outbound = client.session.outbound
+        found = 0
+        while outbound.size:
+            found += b"".join(outbound.take()).count(b"\0")
+            waiting = client.scene.broker.waiting
+            while outbound.size > outbound.window:
+                outbound.written(1)
+            assert client.scene.broker.waiting == waiting
+            outbound.written(1)
+            assert client.scene.broker.waiting < waiting or not waiting
+            outbound.written(min(100, outbound.size))
+        assert found == len(bodies)
+
+    def test_acks_while_nothing_is_read_change_nothing(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        client.subscribe("/queue/a", ack="client")
+        fill(producer, 1)
+        message = client.message()
+        client.stalled = True
+        fill(producer, 20, size=200)
+        waiting = client.scene.broker.waiting
+        client.ack(message)
+        assert client.scene.broker.waiting == waiting > 0
+        client.resume()
+        assert len(client.messages()) == 20
+
+    def test_a_starved_subscription_may_leave(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        client.subscribe("/queue/a", ack="client")
+        client.stalled = True
+        bodies = fill(producer, 20, size=200)
+        client.unsubscribe()
+        client.resume()
+        assert len(client.messages()) < 20
+        producer.subscribe("/queue/a")
+        assert producer.bodies() == bodies
+
+
+class TestBrokenConnection:
+    """The transport found out that the connection is gone; the session's end comes a little later."""
+
+    def test_queues_leave_it_out(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        client.subscribe("/queue/a")
+        client.session.outbound.close()
+        bodies = fill(producer, 3)
+        assert client.scene.broker.waiting == 3
+        producer.subscribe("/queue/a")
+        assert producer.bodies() == bodies
+
+    def test_topics_write_into_the_void(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        for each in pair:
+            each.subscribe("/topic/a")
+        client.session.outbound.close()
+        producer.publish("/topic/a", b"m")
+        assert producer.bodies() == [b"m"]
+        client.drop()
+
+
+class TestHigh:
+    """A topic does not wait: it fills the outbox, and whoever publishes is told to."""
+
+    def test_over_the_mark_it_is_strained(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        client.subscribe("/topic/a")
+        client.stalled = True
+        outbound, strained = client.session.outbound, client.scene.broker.strained
+        while outbound.size <= outbound.high:
+            assert not strained
+            fill(producer, 1, "/topic/a", size=500)
+        assert client.scene.broker.take_strained() == {outbound}
+        assert client.scene.broker.take_strained() == set()
+        strained = client.scene.broker.strained
+        fill(producer, 5, "/topic/a")
+        assert list(strained) == [outbound]
+        client.resume()
+        assert outbound.size == 0
+
+    def test_who_never_reads_its_receipts_strains_its_own(self, pair: tuple[Client, Client]) -> None:
+        client, _ = pair
+        client.stalled = True
+        outbound, strained = client.session.outbound, client.scene.broker.strained
+        while outbound.size <= outbound.high:
+            assert not strained
+            client.publish("/topic/a", receipt="r" * 1_000)
+        assert set(strained) == {outbound}
+
+    def test_one_who_is_waited_for_is_not_closed(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        client.subscribe("/topic/a")
+        client.stalled = True
+        bodies = fill(producer, 40, "/topic/a", size=500)
+        assert client.session.outbound.size > client.session.outbound.limit
+        client.resume()
+        assert client.bodies() == bodies
+
+    @pytest.mark.parametrize("destination", ["/topic/a", "/topic/b"])
+    def test_one_who_is_excused_is_closed_over_the_limit(self, pair: tuple[Client, Client], destination: str) -> None:
+        client, producer = pair
+        client.subscribe(destination)
+        producer.subscribe(destination)
+        client.stalled = True
+        outbound = client.session.outbound
+        outbound.excused = True
+        while not client.closed:
+            assert outbound.size <= outbound.limit
+            fill(producer, 1, destination, size=500)
+        (failure,) = client.failures
+        assert str(failure) == "slow consumer"
+        assert "(max_outbound)" in failure.detail
+        assert client.scene.broker.counters.slow_consumers == 1
+        assert not client.scene.broker.strained
+        assert len(producer.messages()) > 10
+
+    def test_and_only_once_however_much_its_neighbours_still_send(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        client.subscribe("/topic/a")
+        client.stalled = True
+        client.session.outbound.excused = True
+        large = b"SEND\ndestination:/topic/a\n\n" + b"x" * 9_000 + b"\0"
+        producer.receive(large * 4)
+        assert len(client.failures) == 1
+        assert client.scene.broker.counters.slow_consumers == 1
+        assert client.scene.broker.counters.errors == 1
+
+    def test_one_who_reads_again_is_excused_no_longer(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        client.subscribe("/topic/a")
+        client.stalled = True
+        fill(producer, 13, "/topic/a", size=500)
+        outbound = client.session.outbound
+        outbound.excused = True
+        outbound.take()
+        outbound.written(outbound.size - outbound.relief - 1)
+        assert outbound.excused
+        outbound.written(1)
+        assert not outbound.excused

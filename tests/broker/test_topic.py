@@ -1,0 +1,216 @@
+"""Topics: a copy to everybody who is there; a private queue for each who must acknowledge."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.codec import Version
+
+from .client import ALL, WITH_NACK, Client, Scene, Step
+from .conftest import Stage
+
+with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
+
+
+def fill(producer: Client, count: int) -> list[bytes]:
+    """Send so many numbered messages to /topic/a; returns their bodies."""
+    bodies = [b"%d" % number for number in range(1, count + 1)]
+    for body in bodies:
+        producer.publish("/topic/a", body)
+    return bodies
+
+
+@pytest.mark.requirement("XTR-04", "XTR-05")
+def test_every_subscriber_gets_every_message_in_order(scene: Scene) -> None:
+    clients = [scene.connect(version) for version in ALL * 2]
+    for number, client in enumerate(clients):
+        client.subscribe("/topic/a", ack="auto" if number < 3 else "client")
+    bodies = fill(clients[0], 20)
+    assert [client.bodies() for client in clients] == [bodies] * 6
+
+
+@pytest.mark.requirement("SUB-12")
+@pytest.mark.parametrize("modes", [("auto", "auto"), ("auto", "client"), ("client", "client")])
+def test_two_subscriptions_get_two_copies(scene: Scene, version: Version, modes: tuple[str, str]) -> None:
+    client = scene.connect(version)
+    for id, mode in enumerate(modes):
+        client.subscribe("/topic/a", str(id), ack=mode)
+    client.publish("/topic/a", b"m")
+    assert {each.subscription: each.body for each in client.messages()} == {"0": b"m", "1": b"m"}
+
+
+@pytest.mark.requirement("XTR-04")
+@pytest.mark.parametrize("ack", ["auto", "client"])
+def test_nothing_is_kept_for_later(scene: Scene, version: Version, ack: str) -> None:
+    producer, client = scene.connect(version), scene.connect(version)
+    fill(producer, 3)
+    client.subscribe("/topic/a", ack=ack)
+    assert not client.received()
+    assert scene.broker.counters.unroutable == 3
+    assert scene.broker.stored_octets == 0
+
+
+@pytest.mark.requirement("UNS-01")
+@pytest.mark.parametrize("ack", ["auto", "client"])
+def test_nothing_comes_after_unsubscribe(scene: Scene, version: Version, ack: str) -> None:
+    client, other = scene.connect(version), scene.connect(version)
+    for each in (client, other):
+        each.subscribe("/topic/a", ack=ack)
+    client.unsubscribe()
+    fill(other, 2)
+    assert not client.received()
+    assert len(other.messages()) == 2
+
+
+def test_a_topic_that_nobody_subscribes_is_forgotten(scene: Scene, version: Version) -> None:
+    clients = [scene.connect(version) for _ in range(4)]
+    for client, ack in zip(clients, ("auto", "client", "auto", "client"), strict=True):
+        client.subscribe("/topic/a", ack=ack)
+    for client in clients:
+        assert list(scene.broker.destinations) == ["/topic/a"]
+        client.unsubscribe()
+    assert not scene.broker.destinations
+
+
+def test_one_message_is_encoded_once_per_version(scene: Scene) -> None:
+    clients = [scene.connect(version) for version in ALL for _ in range(3)]
+    for client in clients:
+        client.subscribe("/topic/a")
+        client.stalled = True
+    clients[0].publish("/topic/a", b"m")
+    shared = [client.session.outbound.parts[1] for client in clients]
+    assert len({id(part) for part in shared}) == 3
+    for client in clients:
+        client.resume()
+        assert client.bodies() == [b"m"]
+
+
+class TestAcknowledging:
+    """A subscription that must acknowledge has its own copies, its own window and its own ledger."""
+
+    def test_window(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_unacknowledged=2)
+        client, other = scene.connect(version), scene.connect(version)
+        for each in (client, other):
+            each.subscribe("/topic/a", ack="client")
+        bodies = fill(other, 5)
+        messages = client.messages()
+        assert [each.body for each in messages] == bodies[:2]
+        client.ack(messages[-1])
+        assert client.bodies() == bodies[2:4]
+        assert other.bodies() == bodies[:2]
+
+    @pytest.mark.requirement("ACK-04")
+    def test_cumulative_ack(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("/topic/a", ack="client")
+        fill(client, 5)
+        client.ack(client.messages()[2])
+        assert client.session.row()["unacknowledged"] == 2
+        assert scene.broker.counters.acknowledged == 3
+
+    @pytest.mark.requirement("NAK-03")
+    @with_nack
+    def test_a_nack_comes_back_to_the_same_and_to_nobody_else(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        for each in (client, other):
+            each.subscribe("/topic/a", ack="client")
+        fill(other, 2)
+        other.received()
+        client.nack(client.messages()[-1])
+        again = client.messages()
+        assert [(each.body, each.headers["delivery-count"]) for each in again] == [(b"1", "2"), (b"2", "2")]
+        assert not other.received()
+
+    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
+    def test_what_it_did_not_acknowledge_goes_with_it(self, stage: Stage, version: Version, leave: Step) -> None:
+        """Sent or still waiting."""
+        scene = stage(max_unacknowledged=2)
+        client, other = scene.connect(version), scene.connect(version)
+        for each in (client, other):
+            each.subscribe("/topic/a", ack="client")
+        fill(other, 5)
+        assert scene.broker.waiting == 6
+        leave(client)
+        assert scene.broker.waiting == 3
+        assert len(other.messages()) == 2
+
+    @pytest.mark.requirement("TXN-03", "TXN-04")
+    @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
+    @pytest.mark.parametrize("unsubscribed", [False, True])
+    def test_in_a_transaction(self, scene: Scene, version: Version, end: Step, unsubscribed: bool) -> None:
+        client = scene.connect(version)
+        client.subscribe("/topic/a", ack="client")
+        fill(client, 3)
+        messages = client.messages()
+        client.begin()
+        client.ack(messages[1], transaction="t")
+        if unsubscribed:
+            client.unsubscribe()
+        held = scene.broker.stored_octets
+        assert held > 0
+        end(client)
+        if unsubscribed or end is Client.drop:
+            assert scene.broker.stored_octets == 0
+        elif end is Client.abort:
+            assert scene.broker.stored_octets == held
+        else:
+            assert scene.broker.stored_octets == held // 3
+        assert not client.received()
+
+    @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
+    def test_what_waits_goes_with_the_subscription_what_a_transaction_holds_with_that(
+        self, stage: Stage, version: Version, end: Step
+    ) -> None:
+        scene = stage(max_unacknowledged=2)
+        client = scene.connect(version)
+        client.subscribe("/topic/a", ack="client")
+        fill(client, 5)
+        client.begin()
+        client.ack(client.messages()[0], transaction="t")
+        assert scene.broker.waiting == 3
+        octets = scene.broker.stored_octets
+        client.unsubscribe()
+        assert scene.broker.waiting == 0
+        assert scene.broker.stored_octets == octets // 5
+        end(client)
+        assert scene.broker.stored_octets == 0
+
+    @pytest.mark.requirement("TXN-13")
+    @with_nack
+    @pytest.mark.parametrize("unsubscribed", [False, True])
+    def test_a_nack_in_a_transaction(self, scene: Scene, version: Version, unsubscribed: bool) -> None:
+        client = scene.connect(version)
+        client.subscribe("/topic/a", ack="client")
+        client.publish("/topic/a", b"m")
+        message = client.message()
+        client.begin()
+        client.nack(message, transaction="t")
+        if unsubscribed:
+            client.unsubscribe()
+        client.commit()
+        assert [each.redelivered for each in client.messages()] == ([] if unsubscribed else [True])
+
+    def test_the_topics_row_has_what_waits_in_there(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_unacknowledged=2)
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe("/topic/a", ack="client")
+        other.subscribe("/topic/a")
+        fill(client, 5)
+        (row,) = scene.broker.destination_rows()
+        assert (row["name"], row["kind"], row["subscriptions"]) == ("/topic/a", "topic", 2)
+        assert row["unacknowledged"] == 2
+
+    def test_who_never_acknowledges_is_closed_and_holds_up_nobody(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_unacknowledged=2, max_outbound=64 * 1024)
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe("/topic/a", ack="client")
+        other.subscribe("/topic/a")
+        for _ in range(20):
+            other.publish("/topic/a", b"x" * 4096)
+        (failure,) = client.failures
+        assert str(failure) == "slow consumer"
+        assert "(max_outbound) of '/topic/a'" in failure.detail
+        assert client.closed
+        assert scene.broker.counters.slow_consumers == 1
+        assert len(other.messages()) == 20
