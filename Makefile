@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help run test check coverage bench conformance docs static clean
+.PHONY: help run test check coverage bench conformance docs static wheel clean
 
 help:
 	@sed -n 's/^# \(make [a-z]* .*\)/\1/p' Makefile
@@ -48,6 +48,10 @@ docs: .venv/runtime
 # make static       the demo page's STOMP client into static/vendor
 static:
 	@tests/install-tools page
+
+# make wheel        a wheel with the demo page in it, in dist/
+wheel: .venv/runtime static
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 # make clean        remove all that these commands made
 clean:
