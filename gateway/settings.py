@@ -134,7 +134,8 @@ class Settings(BaseSettings):
         10.0,
         gt=0,
         le=600,
-        description="Seconds a peer has from its connection to a complete CONNECT frame and login (RabbitMQ: 10).",
+        description="Seconds a peer has from its connection to a complete CONNECT frame and login (RabbitMQ: 10); "
+        "over WebSocket the upgrade has as much before.",
     )
     heartbeat_send: int = Field(
         250,

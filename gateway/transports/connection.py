@@ -219,7 +219,7 @@ class Connection:
                     if counters.delivered - mark > _DELIVERIES_PER_TURN:
                         await hub.settle(self, kept=broker.kept != kept_before)
                         await trio.lowlevel.checkpoint()
-                        mark = counters.delivered
+                        mark, kept_before = counters.delivered, broker.kept
                 await hub.settle(self, kept=broker.kept != kept_before)
                 octets = await link.receive(_READ)
                 if octets is None:
