@@ -66,7 +66,8 @@ def test_a_destination_is_an_opaque_string(stomp: Scene, kind: str, name: str) -
 def test_names_that_differ_a_little_are_different(stomp: Scene) -> None:
     queue = stomp.queue()
     watcher, producer = stomp.watch(queue), stomp.connect()
-    for other in ("/queue/" + queue.removeprefix("/queue/").upper(), queue + "/", queue.replace("/queue/", "/queue//"), queue + "%20", queue + ".x"):
+    louder = "/queue/" + queue.removeprefix("/queue/").upper()
+    for other in (louder, queue + "/", queue.replace("/queue/", "/queue//"), queue + "%20", queue + ".x"):
         producer.put(other, b"x")
     assert watcher.seen(queue) == []
 
