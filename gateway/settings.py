@@ -237,8 +237,7 @@ class Settings(BaseSettings):
         ge=64 * KIB,
         le=4096 * MIB,
         description="Octets waiting to be written to one client, at least twice max_body. At 3/4 of it those who "
-        "publish to it are held back; above it a client that was waited for in vain is closed. Bodies are shared "
-        "by all their receivers, so many full outboxes cost little more than one.",
+        "publish to it are held back; above it a client that was waited for in vain is closed.",
     )
     slow_consumer_timeout: float = Field(
         2.0,

@@ -6,7 +6,7 @@ ends behind it.
 
 from __future__ import annotations
 
-from gateway.codec import ProtocolError
+from gateway.codec import V10, VERSIONS, Frame, ProtocolError, Version, encoder
 
 
 class HeaderMissing(ProtocolError):
@@ -45,3 +45,18 @@ class SessionEnded(ProtocolError):
     def __init__(self, message: str, detail: str = "", retry_after: int | None = None) -> None:
         super().__init__(message, detail)
         self.retry_after = retry_after
+
+
+def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V10) -> bytes:
+    """The ERROR frame of an error; before the session exists it is written as 1.0 has it, which all versions read."""
+    headers = {"message": str(error)}
+    if frame is not None and "receipt" in frame.headers:
+        headers["receipt-id"] = frame.headers["receipt"]
+    if isinstance(error, VersionRefused):
+        headers["version"] = ",".join(each.name for each in VERSIONS)
+    if isinstance(error, SessionEnded) and error.retry_after is not None:
+        headers["retry-after"] = str(error.retry_after)
+    body = error.detail.encode()
+    if body:
+        headers["content-type"] = "text/plain;charset=utf-8"
+    return encoder.frame("ERROR", headers, body, version=version)

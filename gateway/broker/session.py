@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from gateway.codec import V10, V11, V12, VERSIONS, Frame, ProtocolError, Version, encoder
+from gateway.codec import V11, V12, VERSIONS, Frame, ProtocolError, Version, encoder
 
 from .destinations import TEMPORARY, canonical, is_topic
-from .errors import HeaderMissing, NotAllowed, SessionEnded, VersionRefused
+from .errors import HeaderMissing, NotAllowed, error_frame
 from .message import Message
 from .outbound import Outbound
 from .subscription import AckMode, Subscription
@@ -413,18 +413,3 @@ _TABLES = tuple(
     {command: handler for command, handler in _COMMANDS.items() if version.nack or command != "NACK"}
     for version in VERSIONS
 )
-
-
-def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V10) -> bytes:
-    """The ERROR frame of an error; before the session exists it is written as 1.0 has it, which all versions read."""
-    headers = {"message": str(error)}
-    if frame is not None and "receipt" in frame.headers:
-        headers["receipt-id"] = frame.headers["receipt"]
-    if isinstance(error, VersionRefused):
-        headers["version"] = ",".join(each.name for each in VERSIONS)
-    if isinstance(error, SessionEnded) and error.retry_after is not None:
-        headers["retry-after"] = str(error.retry_after)
-    body = error.detail.encode()
-    if body:
-        headers["content-type"] = "text/plain;charset=utf-8"
-    return encoder.frame("ERROR", headers, body, version=version)

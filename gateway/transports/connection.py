@@ -22,9 +22,8 @@ import structlog
 import trio
 
 from gateway.broker import Session
-from gateway.broker.errors import LoginRefused, NotAllowed, SessionEnded, SlowConsumer
+from gateway.broker.errors import LoginRefused, NotAllowed, SessionEnded, SlowConsumer, error_frame
 from gateway.broker.negotiate import read_opening
-from gateway.broker.session import error_frame
 from gateway.codec import Decoder, Frame, MalformedFrame, ProtocolError, encoder
 
 from .hub import Hub

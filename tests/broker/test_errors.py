@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.errors import HeaderMissing, LoginRefused, NotAllowed, SessionEnded, SlowConsumer, VersionRefused
-from gateway.broker.session import error_frame
+from gateway.broker.errors import (
+    HeaderMissing,
+    LoginRefused,
+    NotAllowed,
+    SessionEnded,
+    SlowConsumer,
+    VersionRefused,
+    error_frame,
+)
 from gateway.codec import V10, Frame, Head, MalformedFrame, ProtocolError, Version
 
 from .client import Scene
