@@ -76,13 +76,13 @@ class TestCommands:
     ) -> None:
         """Nobody could ever answer there."""
         other.subscribe("/queue/a")
-        client.publish("/queue/a", **{"reply-to": reply_to})
+        client.publish("/queue/a", b"m", **{"reply-to": reply_to})
         assert client.error().headers["message"] == "temporary queues are not supported"
         assert not other.received()
 
     def test_another_reply_to_is_an_ordinary_header(self, client: Client, other: Client) -> None:
         other.subscribe("/queue/a")
-        client.publish("/queue/a", **{"reply-to": "/queue/answers"})
+        client.publish("/queue/a", b"m", **{"reply-to": "/queue/answers"})
         assert other.message().headers["reply-to"] == "/queue/answers"
 
     def test_an_error_shows_no_more_of_the_client_than_fits(self, client: Client) -> None:

@@ -176,6 +176,27 @@ class TestAcknowledging:
         end(client)
         assert scene.broker.stored_octets == 0
 
+    @with_nack
+    @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
+    def test_also_what_waits_because_it_came_back_by_nack(self, stage: Stage, version: Version, end: Step) -> None:
+        scene = stage(max_outbound=8 * 1024)
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe("/topic/a", "0", ack="client-individual")
+        client.subscribe("/topic/b", "1")
+        fill(other, 3)
+        first, second, _ = client.messages()
+        client.stalled = True
+        other.publish("/topic/b", b"x" * client.session.outbound.window)
+        client.begin()
+        client.ack(first, transaction="t")
+        client.nack(second)
+        assert scene.broker.waiting == 1
+        client.unsubscribe("0")
+        assert scene.broker.waiting == 0
+        end(client)
+        assert scene.broker.waiting == 0
+        assert scene.broker.stored_octets == 0
+
     @pytest.mark.requirement("TXN-13")
     @with_nack
     @pytest.mark.parametrize("unsubscribed", [False, True])
