@@ -50,6 +50,42 @@ class TestEnd:
         assert (message.body, message["redelivered"]) == (b"x", "true")
         assert len(house.broker.sessions) == 1
 
+    @requirement("ACK-08", "DSC-01")
+    async def test_an_orderly_end_behind_a_full_socket_gives_nothing_twice(self, house: House, kind: str) -> None:
+        """Mode auto: what is still written behind DISCONNECT is the client's, and nobody else gets it."""
+        valve = Valve()
+        peer, publisher = house.visit_through(kind, valve), await house.session(kind)
+        await peer.connect()
+        await peer.subscribe("/queue/a")
+        valve.room = 500
+        for number in range(20):
+            await publisher.publish("/queue/a", b"%02d" % number + b"x" * 100)
+        await publisher.settled()
+        await peer.send_frame("DISCONNECT", receipt="bye")
+        await wait_all_tasks_blocked()
+        valve.open(100_000)
+        bodies = [(await peer.frame("MESSAGE")).body[:2] for _ in range(20)]
+        assert bodies == [b"%02d" % number for number in range(20)]
+        await peer.frame("RECEIPT")
+        await peer.aclose()
+        await wait_all_tasks_blocked()
+        assert house.broker.waiting == 0
+
+    @requirement("ACK-08")
+    async def test_a_lost_connection_gives_back_what_the_system_never_had(self, house: House, kind: str) -> None:
+        valve = Valve()
+        peer, publisher = house.visit_through(kind, valve), await house.session(kind)
+        await peer.connect()
+        await peer.subscribe("/queue/a")
+        valve.room = 0
+        for _ in range(20):
+            await publisher.publish("/queue/a", b"x" * 100)
+        await publisher.settled()
+        valve.broken = True
+        valve.hang_up()
+        await wait_all_tasks_blocked()
+        assert house.broker.waiting == 20
+
     @requirement("LNG-02", "ERR-04")
     async def test_it_lingers(self, house: House, kind: str, autojump_clock: MockClock) -> None:
         """For a second the rest of what the client sends is read and thrown away, so that no reset overtakes the
