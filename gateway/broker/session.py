@@ -153,8 +153,7 @@ class Session:
             self._leave(subscription, returned)
         self.subscriptions.clear()
         self._acknowledging.clear()
-        for queue, messages in returned.items():
-            queue.take_back(messages)
+        _take_back(returned)
 
     # SEND
 
@@ -227,8 +226,7 @@ class Session:
         self._acknowledging.pop(subscription.key, None)
         returned: dict[Queue, list[Message]] = {}
         self._leave(subscription, returned)
-        for queue, messages in returned.items():
-            queue.take_back(messages)
+        _take_back(returned)
 
     def _subscription_named(self, frame: Frame) -> str | tuple[str]:
         """The key of the subscription that an UNSUBSCRIBE means: by id, in 1.0 also by destination."""
@@ -353,8 +351,7 @@ class Session:
         del self.transactions[frame.headers["transaction"]]
         returned: dict[Queue, list[Message]] = {}
         self._abort(transaction, returned)
-        for queue, messages in returned.items():
-            queue.take_back(messages)
+        _take_back(returned)
 
     def _abort(self, transaction: Transaction, returned: dict[Queue, list[Message]]) -> None:
         """Undo a transaction; what it held for subscriptions that are gone goes into `returned`."""
@@ -390,6 +387,11 @@ class Session:
             "pending_octets": self.outbound.size,
             "frames_in": self.frames_in,
         }
+
+
+def _take_back(returned: dict[Queue, list[Message]]) -> None:
+    for queue, messages in returned.items():
+        queue.take_back(messages)
 
 
 _Handler = Callable[[Session, Frame], None]

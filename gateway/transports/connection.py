@@ -107,13 +107,15 @@ class Connection:
                     await self._converse()
                 finally:
                     self._nursery = None
-                    if self.outgoing is not None:
+                    if self.outgoing is not None and self._pulse is not None:
                         self.outgoing.stop()
+                        self._pulse.stop()
                 nursery.cancel_scope.cancel()
             if self._ending is not None and self._failure is None:
                 self._end_now(self._ending)
             if self.session is not None:
                 self.session.depart()
+                await self._hub.flush()  # to others, who shall not wait for our farewell
             await self._farewell()
         except Exception:
             log.exception("connection failed", peer=self._link.peer, session=self.session and self.session.id)
@@ -290,9 +292,7 @@ class Connection:
         session.close()
         self._hub.connections.pop(session, None)
         assert self.outgoing is not None  # it came with the session
-        assert self._pulse is not None
         self.outgoing.release_waiters()
-        self._pulse.stop()
 
     async def _farewell(self) -> None:
         """Write what is left, say that nothing more comes, and read on until the peer has closed, too.

@@ -85,9 +85,9 @@ class Outgoing:
             # The reader will see the end of the stream; until then frames that came before it still count.
             outbound.close()
             return
-        self._counters.octets_out += sent
         self.last_write = self._hub.now
         if len(buffers) == 1 and sent == len(buffers[0]):
+            self._counters.octets_out += sent
             outbound.written(in_flight)
             return
         self._in_flight = in_flight
@@ -124,6 +124,7 @@ class Outgoing:
 
     def _advance(self, sent: int) -> None:
         """So many octets of `rest` are with the operating system."""
+        self._counters.octets_out += sent
         self.rest = advance(self.rest, sent)
         # Octets of WebSocket headers are not the outbox's.  They count as if they all went first: so no message counts
         # as written that is not, and one that comes back for nothing is marked as redelivered.
@@ -144,7 +145,6 @@ class Outgoing:
             while True:
                 while self.rest:
                     sent = await pipe.send_some(self.rest)
-                    hub.broker.counters.octets_out += sent
                     self.last_write = trio.current_time()
                     self._advance(sent)
                     if hub.broker.dirty:

@@ -86,6 +86,25 @@ class TestEnd:
         await wait_all_tasks_blocked()
         assert house.broker.waiting == 20
 
+    @requirement("ACK-06")
+    async def test_what_it_held_does_not_wait_for_its_farewell(
+        self, house: House, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """A frozen client, whose socket is full, takes no ERROR; what it held is with another consumer meanwhile."""
+        valve = Valve()
+        peer, other = house.visit_through(kind, valve), await house.session(kind)
+        await peer.connect(heart_beat="1000,0")
+        await peer.subscribe("/queue/a", ack="client")
+        await other.publish("/queue/a", b"x")
+        await peer.frame("MESSAGE")
+        await other.subscribe("/queue/a")
+        valve.room = 0
+        message = await other.frame("MESSAGE")
+        assert message["redelivered"] == "true"
+        assert trio.current_time() < 3.0
+        await trio.sleep(8.0)  # the pulse of a session that is ending is not felt again
+        assert house.counters.heartbeat_timeouts == 1
+
     @requirement("LNG-02", "ERR-04")
     async def test_it_lingers(self, house: House, kind: str, autojump_clock: MockClock) -> None:
         """For a second the rest of what the client sends is read and thrown away, so that no reset overtakes the
