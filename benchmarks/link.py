@@ -53,6 +53,13 @@ class Link:
             else:
                 self.unsent.popleft()
 
+    def write_out(self) -> None:
+        """Write all that was left, and wait for it."""
+        self.socket.settimeout(PATIENCE)
+        while self.unsent:
+            self.socket.sendall(self.unsent.popleft())
+        self.socket.setblocking(False)
+
     def read(self) -> bytes:
         """What has arrived; empty when nothing has."""
         try:
@@ -90,14 +97,14 @@ class Link:
 
 
 class Check:
-    """What one link must receive: these bodies, each once, in this order, over and over."""
+    """What one link must receive: these bodies, each once, in this order, over and over; `count` are there already."""
 
-    def __init__(self, expected: Sequence[bytes]) -> None:
+    def __init__(self, expected: Sequence[bytes], count: int = 0) -> None:
         self.cycle = len(expected)
         # Twice, so that the slice to compare with never has to be put together from an end and a beginning.
         self._expected = [b"\n\n" + body for body in expected] * 2
         self.size = len(self._expected[0])
-        self.count = 0
+        self.count = count
 
     def take(self, deliveries: list[bytes]) -> None:
         """Count these deliveries, whole frames or their tails.

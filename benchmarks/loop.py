@@ -14,8 +14,8 @@ from __future__ import annotations
 import itertools
 import select
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from benchmarks.link import PATIENCE, Link, Receiver
 from benchmarks.server import Server
@@ -31,7 +31,8 @@ class Sample:
 
     `cost` is in the unit of the row, `generator` in us of the generator's CPU per operation, its polling included;
     `load` is the part of its core that the server used: near 1 from one to one in bulk; less in bulk fan-out, where one
-    read of the server takes the whole window and both sides work in turns.
+    read of the server takes the whole window and both sides work in turns.  `beside` holds what else the round found
+    out, for rows of their own.
     """
 
     cost: float
@@ -39,13 +40,15 @@ class Sample:
     generator: float | None = None
     load: float | None = None
     note: str = ""
+    beside: Mapping[str, Sample] = field(default_factory=dict)
 
 
 class Loop:
     """Publishes `batches` over and over through `publisher`, and checks what the receivers get.
 
     `batch` is the number of messages in each batch, `fan_out` says whether every receiver gets every message (else each
-    message goes to one of them), `limit` is the number of messages after which publishing ends by itself.
+    message goes to one of them), `limit` is the number of messages after which publishing ends by itself.  `sent` of
+    them were sent before, in whole batches, and count as on their way.
     """
 
     def __init__(
@@ -59,10 +62,11 @@ class Loop:
         fan_out: bool = False,
         sleeps: bool = False,
         limit: float = float("inf"),
+        sent: int = 0,
     ) -> None:
-        self.sent = 0
+        self.sent = sent
         self._publisher = publisher
-        self._batches = itertools.cycle(batches)
+        self._batches = itertools.islice(itertools.cycle(batches), sent // batch % len(batches), None)
         self._batch = batch
         self._window = window
         self._receivers = {receiver.link.socket.fileno(): receiver for receiver in receivers}
@@ -100,6 +104,12 @@ class Loop:
             if time.monotonic() > deadline:
                 raise DeliveryError(f"{missing} of {self.sent} messages did not arrive")
             self._receive()
+        self._poll.close()
+
+    def stop(self) -> None:
+        """Publish no more, and leave what is still on the way."""
+        for link in self._writers:
+            link.write_out()
         self._poll.close()
 
     def _completed(self) -> int:

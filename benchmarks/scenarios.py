@@ -8,12 +8,9 @@ broker cannot be fast by losing messages, and leaves nothing behind for the next
 from __future__ import annotations
 
 import itertools
-import os
 import select
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from benchmarks.link import (
@@ -27,14 +24,12 @@ from benchmarks.link import (
     require_welcome,
     shown,
 )
-from benchmarks.loop import POLL, Loop, Sample, measure
+from benchmarks.loop import Loop, Sample, measure
 from benchmarks.server import Server
+from benchmarks.stage import SETTLE, batches_of, destination_of, drain, links_of, require_empty
 from benchmarks.wire import END, DeliveryError, Transport, bodies, frame, send_frame
 
 MEGABYTE = 1_000_000
-# Seconds after which memory is read: closed connections are gone, buffers that served the set-up are freed.
-SETTLE = 0.5
-_numbers = itertools.count()
 
 
 def deliver(
@@ -49,17 +44,17 @@ def deliver(
     acknowledges: bool = False,
 ) -> Sample:
     """One publisher, `receivers` subscribers of one queue or topic; the operation is one delivery."""
-    destination = _destination(kind)
+    destination = destination_of(kind)
     texts = bodies(max(2 * window, 16), size)
     batch = max(1, window // 4)
     mode = "client-individual" if acknowledges else "auto"
-    with _links(transport, 1 + receivers) as (publisher, *subscribers):
+    with links_of(transport, 1 + receivers) as (publisher, *subscribers):
         for link in subscribers:
             link.request("SUBSCRIBE", destination=destination, id=0, ack=mode)
         frames = [send_frame(destination, text) for text in texts]
         loop = Loop(
             publisher,
-            _batches(transport, frames, batch),
+            batches_of(transport, frames, batch),
             batch,
             window,
             [Receiver(link, Check(texts), acknowledges) for link in subscribers],
@@ -70,7 +65,7 @@ def deliver(
         for link in (publisher, *subscribers):
             link.leave()
     if kind == "queue":
-        _require_empty(transport, destination)
+        require_empty(transport, destination)
     return sample
 
 
@@ -86,7 +81,7 @@ def receipts(server: Server, transport: Transport, seconds: float, *, window: in
 
     At most `limit` messages, so that a fast server does not reach its memory mark and is measured waiting.
     """
-    destination = _destination("queue")
+    destination = destination_of("queue")
     cycle = max(2 * window, 16)
     texts, ids = bodies(cycle, 100), bodies(cycle, 8)
     frames = [
@@ -94,14 +89,14 @@ def receipts(server: Server, transport: Transport, seconds: float, *, window: in
         for text, name in zip(texts, ids, strict=True)
     ]
     batch = max(1, window // 4)
-    with _links(transport, 2) as (publisher, consumer):
+    with links_of(transport, 2) as (publisher, consumer):
         answers = ReceiptReceiver(publisher, Check(ids))
-        batches = _batches(transport, frames, batch)
+        batches = batches_of(transport, frames, batch)
         loop = Loop(publisher, batches, batch, window, [answers], sleeps=window == 1, limit=limit)
         sample = measure(server, loop.run, lambda: loop.deliveries, seconds)
         loop.finish()
         publisher.leave()
-        _drain(consumer, destination, texts, loop.sent)
+        drain(consumer, destination, texts, loop.sent)
     return sample
 
 
@@ -109,10 +104,10 @@ def many_destinations(
     server: Server, transport: Transport, seconds: float, *, subscriptions: int, links: int
 ) -> Sample:
     """`subscriptions` topics, each with one subscriber, shared by `links` connections, published to in turn."""
-    base = _destination("topic")
+    base = destination_of("topic")
     texts = bodies(subscriptions, 100)
     window, batch = 2_000, 500
-    with _links(transport, 1 + links) as (publisher, *subscribers):
+    with links_of(transport, 1 + links) as (publisher, *subscribers):
         before, cpu = server.resident(), server.cpu()
         for first, link in enumerate(subscribers):
             numbers = range(first, subscriptions, links)
@@ -123,7 +118,7 @@ def many_destinations(
         octets, cpu = (server.resident() - before) / subscriptions, (server.cpu() - cpu) / subscriptions
         frames = [send_frame(f"{base}.{number}", text) for number, text in enumerate(texts)]
         receivers = [Receiver(link, Check(texts[first::links])) for first, link in enumerate(subscribers)]
-        loop = Loop(publisher, _batches(transport, frames, batch), batch, window, receivers)
+        loop = Loop(publisher, batches_of(transport, frames, batch), batch, window, receivers)
         sample = measure(server, loop.run, lambda: loop.deliveries, seconds)
         loop.finish()
         for link in (publisher, *subscribers):
@@ -144,14 +139,14 @@ def idle_connections(server: Server, transport: Transport, seconds: float, *, co
 
     `seconds` has no part in it.
     """
-    base = _destination("topic")
-    with _links(transport, 20) as first:  # what is imported and allocated once is not the connections'
+    base = destination_of("topic")
+    with links_of(transport, 20) as first:  # what is imported and allocated once is not the connections'
         for number, link in enumerate(first):
             link.request("SUBSCRIBE", destination=f"{base}.first.{number}", id=0)
             link.leave()
     time.sleep(SETTLE)
     before, cpu = server.resident(), server.cpu()
-    with _links(transport, connections + 1) as (publisher, *idle):
+    with links_of(transport, connections + 1) as (publisher, *idle):
         for number, link in enumerate(idle):
             link.request("SUBSCRIBE", destination=f"{base}.{number}", id=0)
         time.sleep(SETTLE)
@@ -166,13 +161,13 @@ def backlog(server: Server, transport: Transport, seconds: float, *, messages: i
     `seconds` has no part in it.
     """
     texts = bodies(5_000, 100)
-    with _links(transport, 3) as (early, publisher, consumer):
-        first = _destination("queue")
+    with links_of(transport, 3) as (early, publisher, consumer):
+        first = destination_of("queue")
         early.socket.sendall(transport.encode([send_frame(first, text) for text in texts]))
-        _drain(early, first, texts, len(texts))
+        drain(early, first, texts, len(texts))
         time.sleep(SETTLE)
-        destination = _destination("queue")
-        batches = _batches(transport, [send_frame(destination, text) for text in texts], 500)
+        destination = destination_of("queue")
+        batches = batches_of(transport, [send_frame(destination, text) for text in texts], 500)
         before, cpu = server.resident(), server.cpu()
         for batch in itertools.islice(itertools.cycle(batches), messages // 500):
             publisher.socket.sendall(batch)
@@ -181,7 +176,7 @@ def backlog(server: Server, transport: Transport, seconds: float, *, messages: i
         time.sleep(SETTLE)
         octets = (server.resident() - before) / messages
         start, cpu = time.monotonic(), server.cpu()
-        _drain(consumer, destination, texts, messages)
+        drain(consumer, destination, texts, messages)
         wall, draining = time.monotonic() - start, (server.cpu() - cpu) / messages
     note = f"filled at {filling * 1e6:.1f} us, drained at {draining * 1e6:.1f} us and the rate shown"
     return Sample(octets, rate=messages / wall, note=note)
@@ -244,48 +239,6 @@ class _Storm:
             del self._visits[descriptor]
             connection.close()
             self.done += 1
-
-
-@contextmanager
-def _links(transport: Transport, count: int) -> Iterator[list[Link]]:
-    with ExitStack() as stack:
-        links = []
-        for _ in range(count):
-            links.append(Link(transport))
-            stack.callback(links[-1].socket.close)
-        yield links
-
-
-def _destination(kind: str) -> str:
-    """A name that no other round uses, whatever broker it is."""
-    return f"/{kind}/bench-{os.getpid()}-{next(_numbers)}"
-
-
-def _batches(transport: Transport, frames: list[bytes], size: int) -> list[bytes]:
-    return [transport.encode(frames[at : at + size]) for at in range(0, len(frames), size)]
-
-
-def _drain(link: Link, destination: str, texts: list[bytes], count: int) -> None:
-    """Consume and check exactly `count` waiting messages, and leave."""
-    receiver = Receiver(link, Check(texts))
-    link.send(link.transport.encode([frame("SUBSCRIBE", destination=destination, id=0)]))
-    link.socket.setblocking(False)
-    heard = time.monotonic()
-    while (before := receiver.check.count) < count:
-        receiver.receive()
-        if receiver.check.count > before:
-            heard = time.monotonic()
-        elif time.monotonic() > heard + PATIENCE:
-            raise DeliveryError(f"{count - before} of {count} waiting messages did not come")
-        else:
-            time.sleep(POLL)
-    link.leave()
-
-
-def _require_empty(transport: Transport, destination: str) -> None:
-    """A queue whose messages were all consumed or acknowledged has nothing for a new subscriber."""
-    with _links(transport, 1) as (link,):
-        _drain(link, destination, [b""], 0)
 
 
 def _reach_each(publisher: Link, idle: list[Link], base: str) -> None:

@@ -1,8 +1,8 @@
 """The server under test as a process: started on its own core, its CPU time and memory read from /proc.
 
 The gateway is started as its users start it, `hypercorn -k trio gateway.app:app`, with everything else at its default,
-in an empty directory so that no `gateway.toml` has a say.  Any other broker that runs already can be measured by its
-pid.
+in a directory of its own, where no `gateway.toml` has a say but that of the scenario, if it has one.  Any other broker
+that runs already can be measured by its pid.
 """
 
 from __future__ import annotations
@@ -63,14 +63,18 @@ class Server:
 
 
 @contextmanager
-def gateway() -> Iterator[Server]:
+def gateway(settings: str = "") -> Iterator[Server]:
     """Start the gateway on free ports, and end it by SIGTERM.
+
+    Args:
+        settings: text of its `gateway.toml`.
 
     Raises:
         ServerError: it does not answer a CONNECT in time, or ends by itself.
     """
     with tempfile.TemporaryDirectory(prefix="gateway-bench-") as directory:
         tcp, web, http = _free_ports(3)
+        Path(directory, "gateway.toml").write_text(settings)
         log = Path(directory, "log")
         with log.open("wb") as output:
             process = _start(_command(http), _environment(tcp, web), directory, output.fileno())

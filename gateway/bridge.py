@@ -129,15 +129,13 @@ class Bridge:
             self._nursery.cancel_scope.cancel()
 
     def _start_call(
-        self, cancel_scope: trio.CancelScope, done: asyncio.Future[None], scope: Scope, receive: Receive,
-        send: Send
+        self, cancel_scope: trio.CancelScope, done: asyncio.Future[None], scope: Scope, receive: Receive, send: Send
     ) -> None:
         assert self._nursery is not None
         self._nursery.start_soon(self._run_call, cancel_scope, done, scope, receive, send)
 
     async def _run_call(
-        self, cancel_scope: trio.CancelScope, done: asyncio.Future[None], scope: Scope, receive: Receive,
-        send: Send
+        self, cancel_scope: trio.CancelScope, done: asyncio.Future[None], scope: Scope, receive: Receive, send: Send
     ) -> None:
         async def send_out(message: Message) -> None:
             await self._in_asyncio(send, message)

@@ -22,7 +22,9 @@ import trio
 from gateway import __version__
 from gateway.broker import Broker, Quotas
 from gateway.broker.errors import SessionEnded
+from gateway.broker.policy import Policies
 from gateway.broker.ports import Authenticator
+from gateway.broker.words import Pattern
 from gateway.codec import Limits
 from gateway.settings import Address, Settings
 from gateway.transports import (
@@ -101,14 +103,14 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     Raises:
         StartError: an address cannot be opened.
     """
-    hub = Hub(authenticator, quotas_of(settings), options_of(settings))
+    hub = Hub(authenticator, quotas_of(settings), options_of(settings), policies=policies_of(settings))
     opened: dict[str, Listening] = {}
     try:
         opened["tcp"] = await open_all("tcp", settings.tcp)
         opened["websocket"] = await open_all("websocket", settings.websocket)
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(hub.wheel.run)
+            nursery.start_soon(hub.run)
             gateway = Gateway(settings, hub, addresses)
             kinds = [(partial(serve_tcp, hub), opened["tcp"]), (partial(serve_websocket, hub), opened["websocket"])]
             nursery.start_soon(gateway._listen, kinds, nursery)
@@ -152,7 +154,17 @@ def quotas_of(settings: Settings) -> Quotas:
         max_outbound=settings.max_outbound,
         memory_limit=settings.memory_limit,
         max_destinations=settings.max_destinations,
+        max_unacknowledged_octets=settings.max_unacknowledged_octets,
+        max_delayed=settings.max_delayed,
+        max_retained=settings.max_retained,
+        dedup_window=settings.dedup_window,
+        max_dedup_ids=settings.max_dedup_ids,
     )
+
+
+def policies_of(settings: Settings) -> Policies:
+    """The policies of destinations, in the order of the file."""
+    return Policies((Pattern(text), table.values) for table in settings.policy for text in table.match)
 
 
 def options_of(settings: Settings) -> Options:

@@ -9,11 +9,10 @@ A wrong value ends the start with one sentence (`SettingsError`), never with a t
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +25,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from gateway import policies
+from gateway.address import Address as Address  # whoever reads settings needs it, too
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -37,57 +39,6 @@ _KUBERNETES = re.compile(r"GATEWAY_(SERVICE_HOST|SERVICE_PORT.*|PORT.*)")
 
 class SettingsError(ValueError):
     """A setting is wrong; `str()` is one sentence that names it and says what would be right."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A place to listen on: `host:port`, `[v6]:port` or `unix:/path`."""
-
-    host: str
-    port: int
-    path: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read one address.
-
-        Raises:
-            ValueError: the text is none of the three forms; the message says which they are.
-        """
-        if text.startswith("unix:"):
-            if len(text) == 5:
-                raise ValueError("'unix:' needs a path behind it, like unix:/run/gateway/stomp.sock")
-            return cls("", 0, text[5:])
-        host, colon, port = text.rpartition(":")
-        is_port = colon and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
-        if host.startswith("[") and host.endswith("]"):
-            host = host[1:-1]
-        if not is_port or set(host) & set("[]/@ ") or (":" in host and not _is_ipv6(host)):
-            raise ValueError(f"{text!r} is not an address; write host:port, [::1]:port or unix:/path")
-        return cls(host or "127.0.0.1", int(port))
-
-    @property
-    def is_loopback(self) -> bool:
-        """True when only this machine can reach it (loopback, or a unix socket)."""
-        if self.path or self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    def __str__(self) -> str:
-        if self.path:
-            return f"unix:{self.path}"
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def _is_ipv6(host: str) -> bool:
-    try:
-        ipaddress.IPv6Address(host)
-    except ValueError:
-        return False
-    return True
 
 
 class Settings(BaseSettings):
@@ -229,8 +180,14 @@ class Settings(BaseSettings):
         1_000,
         ge=1,
         le=10_000_000,
-        description="Messages of a queue sent to one subscription and not yet acknowledged, before further ones "
-        "wait (ActiveMQ: 1,000).",
+        description="Messages sent to one subscription of a queue and not yet acknowledged, before further ones wait, "
+        "where the client says no `prefetch-count` (ActiveMQ: 1,000).",
+    )
+    max_unacknowledged_octets: int = Field(
+        64 * MIB,
+        ge=KIB,
+        le=4096 * MIB,
+        description="Octets of such messages, before further ones wait; a larger message goes when it is the only one.",
     )
     max_outbound: int = Field(
         32 * MIB,
@@ -259,6 +216,31 @@ class Settings(BaseSettings):
         le=100_000_000,
         description="Queues that hold messages or have subscribers, at the same time.",
     )
+    max_delayed: int = Field(
+        1_000_000,
+        ge=0,
+        le=100_000_000,
+        description="Messages that wait for their time, at once (0: none, every delay is refused).",
+    )
+    max_retained: int = Field(
+        100_000,
+        ge=0,
+        le=100_000_000,
+        description="Retained messages, one for each topic that has one (0: none, `retain:set` is refused).",
+    )
+    dedup_window: float = Field(
+        600.0,
+        ge=0,
+        le=604_800,
+        description="Seconds for which a `dedup-id` is remembered (0: not at all, so that no message is taken for a "
+        "duplicate). Longer than any client goes on trying again.",
+    )
+    max_dedup_ids: int = Field(
+        100_000,
+        ge=1,
+        le=100_000_000,
+        description="Such ids that are remembered; the oldest go first. Each costs about 200 octets.",
+    )
 
     log_format: str = Field(
         "auto",
@@ -266,6 +248,13 @@ class Settings(BaseSettings):
         description="`json`, `human`, or `auto`: human on a terminal, else JSON.",
     )
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
+
+    # The last one: behind a [[policy]] header no other setting can follow in the file.
+    policy: Annotated[tuple[policies.Table, ...], NoDecode] = Field(
+        (),
+        description="Limits, redelivery, dead letters and the like for destinations by pattern, as `[[policy]]` tables "
+        "at the end of the file; no variable. See [policies](policies.md).",
+    )
 
     @field_validator("tcp", "websocket", "http", "allowed_origins", mode="before")
     @classmethod
@@ -310,6 +299,11 @@ class Settings(BaseSettings):
         if not re.fullmatch(r"[!-~]*", value):
             raise ValueError("a token is printable ASCII without spaces, or no client could send it")
         return value
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _are_policies(cls, value: object) -> tuple[policies.Table, ...]:
+        return policies.read_tables(value, cls.model_fields.keys())
 
     @model_validator(mode="after")
     def _hold_together(self) -> Settings:
@@ -365,7 +359,7 @@ def load(**overrides: Any) -> Settings:
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
-        raise SettingsError(_sentence(error)) from None
+        raise SettingsError(_sentence(error, overrides)) from None
     except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}") from None
     if settings.exposed and settings.users_file is None:
@@ -379,15 +373,20 @@ def load(**overrides: Any) -> Settings:
 
 def _refuse_unknown_variables() -> None:
     """A misspelt variable would otherwise be silently without effect."""
+    if "GATEWAY_POLICY" in os.environ:
+        raise SettingsError(f"GATEWAY_POLICY is no variable; write policies as [[policy]] tables into {config_file()}")
     known = {f"GATEWAY_{name.upper()}" for name in Settings.model_fields} | {"GATEWAY_CONFIG"}
     for name in sorted(os.environ):
         if name.startswith("GATEWAY_") and name not in known and not _KUBERNETES.fullmatch(name):
             raise SettingsError(f"there is no setting {name}; `gateway check-config --list` names them all")
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, overrides: Mapping[str, object]) -> str:
     """The first fault, with the setting's name, the value found and what would be right."""
     first = error.errors()[0]
+    fault = first.get("ctx", {}).get("error")
+    if isinstance(fault, policies.PolicyError):
+        return policies.sentence(fault, None if "policy" in overrides else config_file())
     reason = first["msg"].removeprefix("Value error, ")
     reason = reason[:1].lower() + reason[1:]
     if not first["loc"]:

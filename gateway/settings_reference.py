@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -20,6 +21,9 @@ from gateway.settings import KIB, MIB, Settings
 SECRETS = frozenset({"admin_token"})
 """Settings whose values are not shown."""
 
+TABLES = "policy"
+"""The setting that is no line but tables, and no variable."""
+
 HEAD = """\
 # Settings
 
@@ -28,6 +32,7 @@ Written by `make docs` from `gateway/settings.py`; change them there.
 Each setting is read from, strongest first: the environment variable `GATEWAY_<NAME>`; the file `gateway.toml` in the
 working directory, or the file that `GATEWAY_CONFIG` names; the default. A list is comma-separated in a variable and
 an array in the file. A name that does not exist, or a value that is wrong, ends the start with one sentence.
+What holds for single destinations stands behind all of them, in `[[policy]]` tables: see [policies](policies.md).
 
     gateway check-config          # what is in force, and where each value comes from
     gateway check-config --bind   # and whether the ports can be had
@@ -46,17 +51,24 @@ def page() -> str:
 def listed() -> Iterator[str]:
     """Every setting in one line: name, variable, default."""
     for name, field in Settings.model_fields.items():
-        yield f"{name:24} {variable(name):32} {_toml(field.default)}"
+        yield f"{name:25} {'[[policy]] in the file' if name == TABLES else variable(name):32} {_toml(field.default)}"
 
 
 def in_force(settings: Settings) -> Iterator[str]:
-    """Every setting as a line of `gateway.toml`, with its source; secrets hidden."""
-    for name, field in Settings.model_fields.items():
+    """Every setting as a line of `gateway.toml`, with its source, and every policy as a table; secrets hidden."""
+    for name in Settings.model_fields:
         value = getattr(settings, name)
+        if name == TABLES and value:
+            continue
         text = '"(hidden)"' if name in SECRETS and value else _toml(value)
         line = f"{name} = {text}"
         # TOML has no null: a setting without a value is a comment.
-        yield f"{'# ' if value is None else ''}{line:48} # {_source(name, field, settings)}"
+        yield f"{'# ' if value is None else ''}{line:48} # {_source(name, settings)}"
+    for table in settings.policy:
+        yield ""
+        yield f"{'[[policy]]':48} # {_source(TABLES, settings)}"
+        yield f"match = {_toml(table.match[0] if len(table.match) == 1 else table.match)}"
+        yield from (f"{key} = {_toml(value)}" for key, value in table.values.items())
 
 
 def variable(name: str) -> str:
@@ -64,7 +76,7 @@ def variable(name: str) -> str:
     return f"GATEWAY_{name.upper()}"
 
 
-def _source(name: str, field: FieldInfo, settings: Settings) -> str:
+def _source(name: str, settings: Settings) -> str:
     if variable(name) in os.environ:
         return variable(name)
     return "file" if name in settings.model_fields_set else "default"
@@ -72,12 +84,13 @@ def _source(name: str, field: FieldInfo, settings: Settings) -> str:
 
 def _row(name: str, field: FieldInfo) -> str:
     text = (field.description or "").replace("|", "\\|")
-    return f"| `{name}`<br>`{variable(name)}` | {_default(field)} | {_allowed(field)} | {text} |\n"
+    where = "in the file" if name == TABLES else f"`{variable(name)}`"
+    return f"| `{name}`<br>{where} | {_default(field)} | {_allowed(field)} | {text} |\n"
 
 
 def _default(field: FieldInfo) -> str:
     value = field.default
-    if value is None or value in ("", []):
+    if value is None or value in ("", [], ()):
         return "none"
     if isinstance(value, int) and value >= 64 * KIB and value % KIB == 0:
         size = f"{value // MIB} MiB" if value % MIB == 0 else f"{value // KIB} KiB"
@@ -99,8 +112,9 @@ def _allowed(field: FieldInfo) -> str:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML writes it; JSON's strings, numbers and arrays are TOML's too."""
-    return json.dumps(value, default=str, ensure_ascii=False)
+    """A value as TOML writes it; JSON's strings, numbers and arrays are TOML's too, but for one character."""
+    shown = value.value if isinstance(value, Enum) else value
+    return json.dumps(shown, default=str, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 if __name__ == "__main__":

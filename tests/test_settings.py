@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import runpy
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from gateway import settings_reference
-from gateway.settings import Address, Settings, SettingsError, config_file, load
+from gateway.broker import Quotas
+from gateway.runtime import quotas_of
+from gateway.settings import Settings, SettingsError, config_file, load
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,58 +24,6 @@ def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("GATEWAY_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-
-
-class TestAddress:
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            ("127.0.0.1:61613", Address("127.0.0.1", 61613)),
-            ("localhost:1", Address("localhost", 1)),
-            (":61613", Address("127.0.0.1", 61613)),
-            ("[::1]:0", Address("::1", 0)),
-            ("::1:61613", Address("::1", 61613)),
-            ("unix:/run/gateway/stomp.sock", Address("", 0, "/run/gateway/stomp.sock")),
-        ],
-    )
-    def test_three_forms(self, text: str, expected: Address) -> None:
-        assert Address.parse(text) == expected
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            *("", "foo", "foo:", "foo:bar", "foo:-1", "foo:65536", "foo:٣", "foo:" + "9" * 5000),
-            *("[::1:1", "a:b:1", "a/b:1", "http://x:80", "u@h:1"),
-        ],
-    )
-    def test_nonsense(self, text: str) -> None:
-        with pytest.raises(ValueError, match="is not an address; write host:port"):
-            Address.parse(text)
-
-    def test_unix_without_path(self) -> None:
-        with pytest.raises(ValueError, match="needs a path"):
-            Address.parse("unix:")
-
-    @pytest.mark.parametrize("text", ["127.0.0.1:61613", "[::1]:61613", "unix:/x", "example.org:80"])
-    def test_text_is_what_was_parsed(self, text: str) -> None:
-        assert str(Address.parse(text)) == text
-
-    @pytest.mark.parametrize(
-        ("text", "loopback"),
-        [
-            ("127.0.0.1:1", True),
-            ("127.8.9.10:1", True),
-            ("[::1]:1", True),
-            ("localhost:1", True),
-            ("unix:/x", True),
-            ("0.0.0.0:1", False),
-            ("[::]:1", False),
-            ("192.0.2.1:1", False),
-            ("example.org:1", False),
-        ],
-    )
-    def test_loopback(self, text: str, loopback: bool) -> None:
-        assert Address.parse(text).is_loopback is loopback
 
 
 class TestSources:
@@ -134,7 +85,18 @@ WRONG = [
     ("MAX_BODY", "-1", "max_body (GATEWAY_MAX_BODY) is wrong: input should be greater than or equal to 1024, not '-1'"),
     ("MAX_BODY", "1 MiB", "max_body (GATEWAY_MAX_BODY) is wrong: input should be a valid integer"),
     ("MAX_BODY", "1073741824", "settings do not fit together: max_body must be at most a quarter of memory_limit"),
+    ("MAX_UNACKNOWLEDGED_OCTETS", "0", "max_unacknowledged_octets (GATEWAY_MAX_UNACKNOWLEDGED_OCTETS) is wrong: "),
+    ("MAX_DELAYED", "-1", "max_delayed (GATEWAY_MAX_DELAYED) is wrong: input should be greater than or equal to 0"),
+    ("MAX_RETAINED", "-1", "max_retained (GATEWAY_MAX_RETAINED) is wrong: input should be greater than or equal to 0"),
+    ("DEDUP_WINDOW", "604801", "dedup_window (GATEWAY_DEDUP_WINDOW) is wrong: input should be less than or equal to"),
+    (
+        "MAX_DEDUP_IDS",
+        "0",
+        "max_dedup_ids (GATEWAY_MAX_DEDUP_IDS) is wrong: input should be greater than or equal to 1",
+    ),
     ("MAX_HEADER_LINE", "300", "settings do not fit together: max_connect_header_line must not be larger than"),
+    ("HTTP", "", "settings do not fit together: http, and one of tcp and websocket, must name an address"),
+    ("MAX_OUTBOUND", "65536", "settings do not fit together: max_outbound must be at least twice max_body"),
     ("HEARTBEAT_MARGIN", "1", "heartbeat_margin (GATEWAY_HEARTBEAT_MARGIN) is wrong: input should be greater"),
     ("LOG_FORMAT", "xml", "log_format (GATEWAY_LOG_FORMAT) is wrong: string should match pattern"),
     ("TCPP", "127.0.0.1:1", "there is no setting GATEWAY_TCPP; `gateway check-config --list` names them all"),
@@ -194,6 +156,13 @@ class TestRefusals:
         assert load(allowed_origins=wanted).allowed_origins == wanted
 
 
+class TestQuotas:
+    @pytest.mark.parametrize("name", [quota.name for quota in dataclasses.fields(Quotas)])
+    def test_each_reaches_the_broker(self, name: str) -> None:
+        value = getattr(Quotas(), name) + 1
+        assert quotas_of(load(**{name: value})) == dataclasses.replace(Quotas(), **{name: value})
+
+
 class TestReference:
     def test_committed_page_is_up_to_date(self) -> None:
         assert (ROOT / "docs" / "settings.md").read_text() == settings_reference.page(), "run `make docs`"
@@ -220,9 +189,7 @@ class TestReference:
         assert len(lines) == len(Settings.model_fields)
         assert lines[0].split(maxsplit=2) == ["tcp", "GATEWAY_TCP", '["127.0.0.1:61613"]']
 
-    def test_in_force_with_sources_and_without_secrets(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_in_force_with_sources_and_without_secrets(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "gateway.toml").write_text("max_headers = 11\n")
         monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "sesame")
         lines = {line.split(" = ")[0]: line for line in settings_reference.in_force(load())}
@@ -232,7 +199,27 @@ class TestReference:
         assert lines["admin_token"].endswith("# GATEWAY_ADMIN_TOKEN")
         assert lines["# users_file"].startswith("# users_file = null")
 
+    def test_policies_are_in_the_file_only(self) -> None:
+        assert "| `policy`<br>in the file | none |  |" in settings_reference.page()
+        assert [line for line in settings_reference.listed() if "GATEWAY_POLICY" in line] == []
+
+    def test_policies_in_force(self, tmp_path: Path) -> None:
+        assert list(settings_reference.in_force(load()))[-1].split() == ["policy", "=", "[]", "#", "default"]
+        table = 'match = "/queue/a"\nmax_messages = 1\nwhen_full = "drop-oldest"'
+        (tmp_path / "gateway.toml").write_text(f"[[policy]]\n{table}\n[[policy]]\nmatch = ['/topic/b', '/queue/c']\n")
+        lines = list(settings_reference.in_force(load()))
+        assert lines[-8] == "" != lines[-9]
+        assert lines[-7].split() == ["[[policy]]", "#", "file"]
+        assert lines[-6:-3] == table.splitlines()
+        assert lines[-2].split() == ["[[policy]]", "#", "file"]
+        assert lines[-1] == 'match = ["/topic/b", "/queue/c"]'
+
     def test_what_is_in_force_can_be_read_back(self, tmp_path: Path) -> None:
-        before = load(max_headers=17, tcp=["[::1]:0"])
+        policies = [
+            {"match": "/queue/\x7f.*", "dead_letter": "x", "max_octets": 10_000, "when_full": "dead-letter"},
+            {"match": ["/topic/#", "/user/a.#"], "slow_consumer": "conflate", "conflate_by": "ünit", "backoff": 1e-7},
+            {"match": "/queue/**", "auto_delete": True, "on_nack": "drop", "max_attempts": 1_000_000},
+        ]
+        before = load(max_headers=17, tcp=["[::1]:0"], policy=policies)
         (tmp_path / "gateway.toml").write_text("\n".join(settings_reference.in_force(before)))
         assert load().model_dump() == before.model_dump()

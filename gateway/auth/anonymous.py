@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-ANONYMOUS = "anonymous"
+from gateway.broker.ports import ANONYMOUS
 
 
 class Anonymous:

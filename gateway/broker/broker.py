@@ -1,7 +1,7 @@
 """The broker: who is connected, which destinations there are, and the way of a message between them.
 
-One thread, no I/O, no clock.  All methods return at once; whatever they cause to be written lies in outboxes, and those
-are listed in `dirty` until the transports flush them.
+One thread, no I/O, no clock but the one it is given.  All methods return at once; whatever they cause to be written
+lies in outboxes, and those are listed in `dirty` until the transports flush them.
 
 Memory.  `stored_octets` is what all kept messages cost: waiting, unacknowledged, in transactions.  From 3/4 of the
 limit on, `pressed` tells the connections to stop reading those who publish; a SEND at the limit itself, which only a
@@ -12,22 +12,22 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable
+from itertools import chain, islice
 
-from gateway.codec import Frame, Version
+from gateway.codec import Version
 
+from . import rows
+from .agenda import Agenda
 from .counters import Counters
-from .destinations import canonical, is_topic
 from .errors import NotAllowed, SessionEnded, SlowConsumer
-from .message import Message
 from .outbound import Outbound
-from .ports import Carrier
+from .policy import Policies
+from .ports import Application, Carrier
 from .queue import Queue
 from .quotas import Quotas
+from .router import Router
 from .session import Session
-from .subscription import Subscription
-from .topic import Topic
 
 
 class Broker:
@@ -37,7 +37,9 @@ class Broker:
         quotas: the limits in force.
         counters: totals since the start.
         sessions: by id.
-        destinations: canonical name -> queue or topic.
+        router: destinations, and the way of messages to them.
+        destinations: canonical name -> queue or topic; the router's.
+        agenda: what is to be done later.
         dirty: outboxes with something to flush.  Always the same object.
         strained: outboxes over their high mark that the reader at work just filled; it empties the set.
         stored_octets: what kept messages cost.
@@ -46,19 +48,38 @@ class Broker:
         subscriptions: how many there are.
         on_pressure: called when `pressed` begins.
         on_relief: called when it ends.
+        full: queues at their limit that the reader at work just filled; it empties the set.
+        on_room: called when a queue is no longer at its limit.
+        application: handles what is sent to `/app/`; None: nobody does.
+        dead_letters_under_way: how many dead letters became dead letters on their way, at the moment.
+
+    Args:
+        policies: the rules of destinations.
+        clock: seconds, never going back.
+        epoch: seconds since the epoch.
+        wake: asks for a call of `agenda.tick` at a time of `clock`.
+        busy: asks for calls of `agenda.proceed`.
     """
 
     def __init__(
         self,
         quotas: Quotas | None = None,
+        policies: Policies | None = None,
         *,
+        clock: Callable[[], float] = lambda: 0.0,
+        epoch: Callable[[], float] = lambda: 0.0,
+        wake: Callable[[float], None] = lambda due: None,
+        busy: Callable[[], None] = lambda: None,
         on_pressure: Callable[[], None] = lambda: None,
         on_relief: Callable[[], None] = lambda: None,
+        on_room: Callable[[], None] = lambda: None,
     ) -> None:
         self.quotas = quotas or Quotas()
         self.counters = Counters()
+        self.agenda = Agenda(clock, epoch, wake, busy)
+        self.router = Router(self, policies or Policies())
         self.sessions: dict[str, Session] = {}
-        self.destinations: dict[str, Queue | Topic] = {}
+        self.destinations = self.router.destinations
         self.dirty: deque[Outbound] = deque()
         self.strained: set[Outbound] = set()
         self.stored_octets = 0
@@ -68,8 +89,16 @@ class Broker:
         self.pressed = False
         self.on_pressure = on_pressure
         self.on_relief = on_relief
+        self.full: set[Queue] = set()
+        self.on_room = on_room
+        self.application: Application | None = None
+        self.dead_letters_under_way = 0
+        # What queues and topics need of the router.
+        self.next_number = self.router.next_number
+        self.deposit = self.router.deposit
+        self.home_of = self.router.home_of
+        self.forget_if_idle = self.router.forget_if_idle
         self._memory_high = self.quotas.memory_high
-        self._number = 0
         self._slow: set[Session] = set()
 
     # sessions
@@ -105,84 +134,6 @@ class Broker:
         session.end(SessionEnded("session ended", reason))
         return True
 
-    # messages
-
-    def publish(self, frame: Frame, destination: str) -> None:
-        """Route a message.
-
-        Raises:
-            NotAllowed: no such kind of destination, or a limit is reached.
-        """
-        if self.pressed:
-            self.check_memory()
-        if destination not in self.destinations:
-            name = canonical(destination)
-            if not is_topic(name):  # a topic that nobody subscribed comes not into being
-                self._check_destinations(name)
-        self.route(frame, destination)
-
-    def route(self, frame: Frame, destination: str) -> None:
-        """Route a message that was checked before: COMMIT must not fail half way."""
-        target = self.destinations.get(destination)
-        if target is None:
-            target = self._find(destination)
-        self._number += 1
-        self.counters.published += 1
-        if target is None:
-            self.counters.unroutable += 1
-            return
-        target.accept(Message(self._number, frame.head, frame.body))
-
-    def subscribe(self, subscription: Subscription) -> None:
-        """Add a subscription to its destination, which comes into being with it.
-
-        Raises:
-            NotAllowed: no such kind of destination, or a limit is reached.
-        """
-        name = canonical(subscription.destination)
-        self._check_destinations(name)
-        target = self.destinations.get(name) or self._create(name)
-        self.subscriptions += 1
-        target.join(subscription)
-
-    def _find(self, destination: str) -> Queue | Topic | None:
-        """The destination of that name; a queue is made, a topic that nobody subscribed stays None."""
-        name = canonical(destination)
-        target = self.destinations.get(name)
-        if target is None and not is_topic(name):
-            target = self._create(name)
-        return target
-
-    def _create(self, name: str) -> Queue | Topic:
-        target = Topic(self, name) if is_topic(name) else Queue(self, name)
-        self.destinations[name] = target
-        return target
-
-    def _check_destinations(self, name: str) -> None:
-        if name not in self.destinations:
-            self._check_room(1)
-
-    def _check_room(self, new: int) -> None:
-        limit = self.quotas.max_destinations
-        if len(self.destinations) + new > limit:
-            raise NotAllowed("too many destinations", f"the server may have {limit} (max_destinations)")
-
-    def check_new(self, destinations: Iterable[str]) -> None:
-        """Refuse a COMMIT that would make more queues than there may be.
-
-        Raises:
-            NotAllowed: the limit would be exceeded.
-        """
-        names = {canonical(destination) for destination in destinations}
-        new = [name for name in names if name not in self.destinations and not is_topic(name)]
-        if new:
-            self._check_room(len(new))
-
-    def forget_if_idle(self, target: Queue | Topic) -> None:
-        """Drop a destination that nobody subscribes and where nothing waits."""
-        if target.is_idle:
-            self.destinations.pop(target.name, None)
-
     # pressure
 
     def keep(self, octets: int) -> None:
@@ -217,6 +168,13 @@ class Broker:
             self.strained = set()
         return strained
 
+    def take_full(self) -> set[Queue]:
+        """The queues that came to their limit in this turn."""
+        full = self.full
+        if full:
+            self.full = set()
+        return full
+
     def strain(self, outbound: Outbound) -> None:
         """An outbox is over its high mark: who fills it waits, or it is closed if it was waited for long enough."""
         if not outbound.excused:
@@ -235,24 +193,12 @@ class Broker:
 
     def session_rows(self, offset: int = 0, limit: int | None = None) -> list[dict[str, object]]:
         """Sessions, oldest first."""
-        return [session.row() for session in islice(self.sessions.values(), offset, _end(offset, limit))]
+        return [rows.of_session(session) for session in islice(self.sessions.values(), offset, _end(offset, limit))]
 
     def destination_rows(self, offset: int = 0, limit: int | None = None) -> list[dict[str, object]]:
-        """Destinations that are in use, oldest first."""
-        rows: list[dict[str, object]] = []
-        for target in islice(self.destinations.values(), offset, _end(offset, limit)):
-            queue = target if isinstance(target, Queue) else None
-            rows.append(
-                {
-                    "name": target.name,
-                    "kind": "topic" if queue is None else "queue",
-                    "subscriptions": len(target.subscriptions),
-                    "waiting": 0 if queue is None else queue.waiting,
-                    "unacknowledged": sum([len(each.ledger) for each in target.subscriptions if each.ledger]),
-                    "octets": 0 if queue is None else queue.octets,
-                }
-            )
-        return rows
+        """Destinations that are in use: queues and topics, oldest first, then patterns, and then those of users."""
+        every = chain(self.destinations.values(), self.router.patterns.values(), self.router.hidden.values())
+        return [rows.of_destination(target) for target in islice(every, offset, _end(offset, limit))]
 
 
 def _end(offset: int, limit: int | None) -> int | None:

@@ -22,6 +22,11 @@ class Counters:
         unroutable: messages to a topic that nobody subscribed.
         acknowledged: messages settled by ACK.
         rejected: messages settled by NACK.
+        dead_lettered: messages that went to a dead-letter queue.
+        expired: messages whose time was over before somebody consumed them.
+        dropped: messages thrown away: by a limit, by `on_nack`, or with their queue.
+        conflated: messages that a newer one of their key replaced.
+        duplicates: messages whose dedup-id was known.
         errors: ERROR frames.
         heartbeat_timeouts: sessions ended because the client was silent.
         slow_consumers: sessions ended because the client did not read.
@@ -30,9 +35,14 @@ class Counters:
 
     __slots__ = (
         "acknowledged",
+        "conflated",
         "connections",
+        "dead_lettered",
         "delivered",
+        "dropped",
+        "duplicates",
         "errors",
+        "expired",
         "frames_in",
         "heartbeat_timeouts",
         "held_publishers",
@@ -52,9 +62,14 @@ class Counters:
             setattr(self, name, 0)
 
     acknowledged: int
+    conflated: int
     connections: int
+    dead_lettered: int
     delivered: int
+    dropped: int
+    duplicates: int
     errors: int
+    expired: int
     frames_in: int
     heartbeat_timeouts: int
     held_publishers: int

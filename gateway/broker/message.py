@@ -1,8 +1,8 @@
 """A message, and its delivery to one subscription.
 
-`Message` is what a SEND becomes: shared by all its receivers, never changed but for the count of deliveries that a
-queue keeps in it.  `Delivery` exists only where the receiver must acknowledge; it is the entry of the subscription's
-ledger and remembers what an ACK settles.
+`Message` is what a SEND becomes: shared by all its receivers, never changed but for what its queue keeps in it.
+`Delivery` exists only where the receiver must acknowledge; it is the entry of the subscription's ledger and remembers
+what an ACK settles.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import secrets
 from typing import TYPE_CHECKING
 
 from gateway.codec import Head
+
+from .options import PLAIN, Properties
 
 if TYPE_CHECKING:
     from .subscription import Subscription
@@ -23,6 +25,27 @@ _RUN = secrets.token_hex(4).encode()
 # What a kept message costs beside its octets, measured: the objects, and their places in queue and ledger.
 OVERHEAD = 300
 
+_LOWEST_PRIORITY_FIRST = 9
+
+
+class History:
+    """What happened to a message that was not consumed the first time.
+
+    Attributes:
+        failures: attempts that failed: rejected, or under way when the connection broke.
+        avoid: the serial of the subscription that gave it back with NACK; another one gets it first.
+        first_at: seconds since the epoch, the first failure.
+        reason: what the last NACK gave as its `reason`; empty: nothing.
+    """
+
+    __slots__ = ("avoid", "failures", "first_at", "reason")
+
+    def __init__(self, first_at: float) -> None:
+        self.failures = 0
+        self.avoid = 0
+        self.first_at = first_at
+        self.reason = ""
+
 
 class Message:
     """One message.
@@ -31,18 +54,26 @@ class Message:
         number: order of arrival, unique in this run.
         head: headers of the SEND, perhaps shared with other messages.
         body: the octets.
+        properties: what the SEND asked for.
+        rank: 0 for the highest priority, 9 for the lowest.
+        expires: on the broker's clock; 0: never.
         attempts: deliveries so far, counted by the queue.
-        avoid: the serial of the subscription that gave it back with NACK; another one gets it first.
+        waits: it is in a queue and nobody has it.
+        history: None as long as nothing failed.
     """
 
-    __slots__ = ("attempts", "avoid", "body", "head", "number")
+    __slots__ = ("attempts", "body", "expires", "head", "history", "number", "properties", "rank", "waits")
 
-    def __init__(self, number: int, head: Head, body: bytes) -> None:
+    def __init__(self, number: int, head: Head, body: bytes, properties: Properties = PLAIN) -> None:
         self.number = number
         self.head = head
         self.body = body
+        self.properties = properties
+        self.rank = _LOWEST_PRIORITY_FIRST - properties.priority
+        self.expires = 0.0
         self.attempts = 0
-        self.avoid = 0
+        self.waits = False
+        self.history: History | None = None
 
     @property
     def id(self) -> bytes:
@@ -54,18 +85,31 @@ class Message:
         """Octets that keeping it costs, nearly."""
         return self.head.cost + len(self.body) + OVERHEAD
 
+    @property
+    def order(self) -> tuple[int, int]:
+        """Its place among those that wait: by priority, then by arrival."""
+        return self.rank, self.number
+
+    def copy(self) -> Message:
+        """The same message for another queue, which keeps its own count of deliveries."""
+        copy = Message(self.number, self.head, self.body, self.properties)
+        copy.expires = self.expires
+        return copy
+
 
 class Delivery:
     """A message sent to a subscription and not yet settled.
 
     Attributes:
+        size: what keeping the message costs.
         transaction: the open transaction that holds its ACK or NACK, if one does.
     """
 
-    __slots__ = ("handle", "message", "subscription", "transaction")
+    __slots__ = ("handle", "message", "size", "subscription", "transaction")
 
     def __init__(self, message: Message, subscription: Subscription, handle: str) -> None:
         self.message = message
         self.subscription = subscription
         self.handle = handle
+        self.size = message.size
         self.transaction: Transaction | None = None

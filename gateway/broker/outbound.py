@@ -19,15 +19,22 @@ The first time something is appended after a flush, the outbox reports itself to
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from .message import Message
     from .ports import Carrier
     from .queue import Queue
     from .session import Session
-    from .subscription import Subscription
+
+
+class Starved(Protocol):
+    """A consumer that got nothing because the outbox was full."""
+
+    def offer(self) -> None:
+        """There may be room again."""
+        ...
 
 
 class Outbound:
@@ -41,7 +48,7 @@ class Outbound:
         taken: the place up to which the transport took parts.
         unsent: queue, message and the place of its end, for those that nobody will acknowledge (mode auto) and that are
             not with the operating system; should the connection end first, they go back to their queue.
-        starved: queue subscriptions that got nothing because the window was full.
+        starved: consumers of queues that got nothing because the window was full.
         excused: the client was too slow for too long: it no longer holds back publishers.
         closed: the connection is gone; what is appended is thrown away.
     """
@@ -76,7 +83,7 @@ class Outbound:
         self.relief = self.high // 2
         self.window = limit // 8
         self.unsent: deque[tuple[Queue, Message, int]] = deque()
-        self.starved: deque[Subscription] = deque()
+        self.starved: OrderedDict[Starved, None] = OrderedDict()
         self.excused = False
         self.closed = False
         self.dirty = dirty
@@ -124,8 +131,11 @@ class Outbound:
     def _feed_starved(self) -> None:
         """Let the queues go on that had to leave this client out, as long as there is room."""
         starved = self.starved
-        while starved and self.size < self.window:
-            starved.popleft().offer()
+        # Once each: one with a smaller window than ours may come back at once.
+        for _ in range(len(starved)):
+            if self.size >= self.window:
+                break
+            starved.popitem(last=False)[0].offer()
 
     def not_written(self) -> list[tuple[Queue, Message]]:
         """Queue messages in mode auto that the operating system never got, or not whole.

@@ -7,12 +7,27 @@ from typing import Protocol
 
 from gateway.codec import ProtocolError
 
+ANONYMOUS = "anonymous"
+"""The name of a user who gave none, where that is allowed."""
+
 
 class Authenticator(Protocol):
     """Says who a client is.  Called once per connection, at the handshake, under the connect timeout."""
 
     def authenticate(self, login: str | None, passcode: str | None) -> Awaitable[str | None]:
         """The user's name, or None when the credentials are refused.  May take long; must not block the loop."""
+        ...
+
+
+class Application(Protocol):
+    """The operator's own functions, which handle what is sent to `/app/`.  Called for each frame that names one."""
+
+    def queue_of_send(self, name: str) -> str | None:
+        """The queue (`/handlers/...`) in which what is sent to `/app/...` waits for its function; None: no function."""
+        ...
+
+    def queue_of_subscribe(self, name: str) -> str | None:
+        """The queue in which the request waits that a SUBSCRIBE to `/app/...` is; None: no function."""
         ...
 
 

@@ -1,199 +1,457 @@
 """A queue: messages wait until consumed, each goes to one consumer.
 
-Consumers with room stand in a rotation; each message goes to the first, who then goes to its end.  Who turns out to
-have no room leaves the rotation and comes back by himself (`Subscription.offer`), so that a thousand busy consumers
-cost a publisher nothing.
-
     accept -> (a consumer with room) -> deliver -> ledger -> acknowledge
-       '----> waiting ------^                        '-----> take_back: to the front of waiting, in the old order
+       '----> lanes ------^                          '-----> reject, take_back: to its old place in the lanes
 
-What holds at each moment between two calls: if messages wait, no consumer in the rotation has room.
+Consumers that want the same messages form an `Interest` and read one `Lane`; nearly always there is one of each.  Who
+gets a message is up to `Consumers`.  What holds at each moment between two calls: no consumer with room wants a message
+that waits.  (An interest that is `behind` is the exception; its lane is being read, in turns.)
+
+Of a message group only the first message stands in the lanes, or with the consumer that has the group (see `groups`).
+
+What becomes of messages that are not consumed (limits, expiry, failures) is in `fate`.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from . import fate
+from .agenda import Entry
+from .browser import Browser
+from .consumers import Consumers, is_ready
+from .groups import Group
+from .interest import Interest
+from .lane import Lane
 from .message import Delivery, Message
+from .policy import Policy
 from .subscription import Subscription
 
 if TYPE_CHECKING:
     from .broker import Broker
 
+# Places of a lane that may be taken by messages that have gone, beside twice as many as wait.
+SLACK = 16
+
 
 class Queue:
-    """A queue of the broker, or the private one of a topic subscription.
+    """A queue of the broker, or the private one of a topic's subscription.
 
     Attributes:
         name: canonical.
+        policy: its rules.
         octets: what the messages cost that nobody has.
-        subscriptions: the consumers.
+        waiting: how many they are.
+        delayed: messages that come back later, after a failure.
+        consumers: who gets what waits.
+        browsers: those who read what waits, or comes, without consuming it.
         private: belongs to one subscription; it vanishes with it.
+        lanes: what waits; the first holds all of it, the others what a selector may want.
+        abandoned: the last consumer has left, and by its policy the queue goes with it.
+        unused: the date of the queue's end, unless somebody subscribes.
+        full: publishers are held back until there is room.
+        ages: the messages that wait, by age, where the oldest may have to go; None: none did.
+        expiry: by time; None as long as no message of this queue could expire.
+        latest: the waiting message of each conflation key; None as long as there was none.
     """
 
-    __slots__ = ("_broker", "_fresh", "_returned", "_rotation", "name", "octets", "private", "subscriptions")
+    __slots__ = (
+        "abandoned",
+        "ages",
+        "broker",
+        "browsers",
+        "consumers",
+        "delayed",
+        "expiry",
+        "full",
+        "lanes",
+        "latest",
+        "limits",
+        "name",
+        "octets",
+        "policy",
+        "private",
+        "unused",
+        "waiting",
+    )
 
-    def __init__(self, broker: Broker, name: str, *, private: bool = False) -> None:
+    def __init__(self, broker: Broker, name: str, policy: Policy, *, limits: fate.Limits | None = None) -> None:
+        self.broker = broker
         self.name = name
+        self.policy = policy
         self.octets = 0
-        self.subscriptions: dict[Subscription, None] = {}
-        self.private = private
-        self._broker = broker
-        # Messages that nobody has: those that never were away, in order of arrival, and a heap of those that came back,
-        # by number.  The next one is the older of both, so coming back costs a logarithm, however many wait.
-        self._fresh: deque[Message] = deque()
-        self._returned: list[tuple[int, Message]] = []
-        self._rotation: deque[Subscription] = deque()
+        self.waiting = 0
+        self.delayed = 0
+        self.consumers = Consumers()
+        self.browsers: dict[Subscription, Browser] = {}
+        self.private = limits is not None
+        self.limits = limits or fate.limits_of(policy)
+        self.lanes = [Lane()]
+        self.full = False
+        self.abandoned = False
+        self.unused: Entry | None = None
+        self.expiry: fate.ByKey | None = None
+        self.ages: fate.ByKey | None = None
+        self.latest: dict[str, Message] | None = None
 
     @property
-    def waiting(self) -> int:
-        """Messages that nobody has."""
-        return len(self._fresh) + len(self._returned)
+    def subscriptions(self) -> dict[Subscription, None]:
+        """The consumers."""
+        return self.consumers.all
 
     @property
     def is_idle(self) -> bool:
         """Nobody subscribes and nothing waits; a private queue is not the broker's to drop."""
-        return not self.subscriptions and not self.waiting and not self.private
+        return not (self.subscriptions or self.waiting or self.delayed or self.browsers or self.private)
+
+    # messages in
 
     def accept(self, message: Message) -> None:
-        """Take a new message: to a consumer with room, else to the end of those waiting."""
-        if self._rotation:
-            consumer = self._next(message)
-            if consumer is not None:
-                self._broker.counters.delivered += 1
-                if consumer.ledger is not None:
-                    self._broker.keep(message.size)
-                consumer.deliver(message)
-                return
-        size = message.size
-        self._fresh.append(message)
-        self.octets += size
-        self._broker.waiting += 1
-        self._broker.keep(size)
+        """Take a new message: to a consumer with room, else to its place among those that wait."""
+        broker = self.broker
+        if self.policy.time_to_live and not message.expires:
+            message.expires = broker.agenda.clock() + self.policy.time_to_live
+        interests = self.consumers.interests
+        if message.properties.group is not None or message.expires:
+            broker.keep(message.size)
+            self._place(message)
+        elif len(interests) == 1 and interests[0].lane.selector is None and (consumer := interests[0].next()):
+            if consumer.ledger is not None:
+                broker.keep(message.size)
+            self._deliver(message, consumer)
+        else:
+            broker.keep(message.size)
+            self._place_ungrouped(message)
+        if message.waits and self.limits.any:
+            self.limits.apply(self, message)
+        if self.browsers:
+            for browser in list(self.browsers.values()):
+                browser.follow(message)
 
-    def _next(self, message: Message) -> Subscription | None:
-        """The consumer whose turn it is; not the one that just gave the message back, if there is another."""
-        rotation = self._rotation
-        second_choice = None
-        for _ in range(len(rotation)):
-            consumer = rotation[0]
-            if not consumer.has_room():
-                rotation.popleft()
-                consumer.listed = False
-                continue
-            rotation.rotate(-1)
-            if consumer.serial != message.avoid:
-                return consumer
-            second_choice = consumer
-        return second_choice
+    def _place(self, message: Message) -> None:
+        """Take a message that is kept already: to a consumer with room, else to its place."""
+        if self._has_expired(message):
+            fate.expired(self, message)
+        elif message.properties.group is not None:
+            group = self.consumers.group(message.properties.group)
+            group.add(message)
+            self._wait(message)
+            self._settle(group)
+        else:
+            self._place_ungrouped(message)
 
-    def _dispatch(self) -> None:
-        """Give waiting messages to the consumers with room."""
-        broker = self._broker
-        fresh, returned = self._fresh, self._returned
-        while self._rotation and (fresh or returned):
-            comes_back = bool(returned) and (not fresh or returned[0][0] < fresh[0].number)
-            message = returned[0][1] if comes_back else fresh[0]
-            consumer = self._next(message)
-            if consumer is None:
-                break
-            if comes_back:
-                heapq.heappop(returned)
-            else:
-                fresh.popleft()
-            size = message.size
-            self.octets -= size
-            broker.waiting -= 1
-            broker.counters.delivered += 1
-            if message.attempts:
-                broker.counters.redelivered += 1
+    def _place_ungrouped(self, message: Message) -> None:
+        refusing: set[Lane] = set()
+        consumer = self.consumers.choose(message, refusing) if self.consumers.interests else None
+        if consumer is not None:
             if consumer.ledger is None:
-                broker.release(size)
-            consumer.deliver(message)
+                self.broker.release(message.size)
+            self._deliver(message, consumer)
+        else:
+            self._enter(message, refusing)
+            self._wait(message)
+
+    def _enter(self, message: Message, refusing: Container[Lane]) -> None:
+        """Into the lanes of all that may want it."""
+        for lane in self.lanes:
+            if lane not in refusing:
+                lane.add(message)
+
+    def _wait(self, message: Message) -> None:
+        message.waits = True
+        self.octets += message.size
+        self.waiting += 1
+        self.broker.waiting += 1
+        if message.expires:
+            fate.watch(self, message)
+        if self.limits.drops_oldest:
+            fate.remember_age(self, message)
+        if self.limits.conflate_by or message.properties.conflation_key is not None:
+            fate.conflate(self, message)
+
+    def _settle(self, group: Group) -> None:
+        """Give out what a group has, as far as anybody has room, and leave its token where the rest is waited for."""
+        while (first := group.first()) is not None:
+            if self._has_expired(first):
+                group.pop()
+                self.remove(first)
+                fate.expired(self, first)
+                continue
+            owner = group.owner
+            if owner is not None and not group.is_for_owner(first):
+                owner = group.owner = group.token = None
+            if owner is not None:
+                assert owner.parked is not None  # it came with the group
+                if first is group.token:
+                    return
+                if not is_ready(owner) or owner.parked.first() is not None:
+                    group.token = first
+                    owner.parked.add(first)
+                    return
+                consumer = owner
+            else:
+                refusing: set[Lane] = set()
+                chosen = self.consumers.choose(first, refusing)
+                if chosen is None:
+                    if first is not group.token:
+                        group.token = first
+                        self._enter(first, refusing)
+                    return
+                consumer = chosen
+            group.pop()
+            self._take(first, consumer)
+        group.token = None
+        if group.owner is None:
+            self.consumers.forget_group(group)
+
+    # messages out
+
+    def withdraw(self, message: Message) -> None:
+        """A message waits no longer, and nobody got it.  It still counts as kept."""
+        self.remove(message)
+        group = self.consumers.group_of(message)
+        if group is not None:
+            self._settle(group)
+            group.tidy(2 * self.waiting + SLACK)
+        self.tidy()
+
+    def remove(self, message: Message) -> None:
+        """A message waits no longer: for its group, the caller sees to it."""
+        message.waits = False
+        self.octets -= message.size
+        self.waiting -= 1
+        self.broker.waiting -= 1
+        if self.latest:
+            fate.forget_latest(self, message)
+        if self.expiry is not None:
+            self.expiry.tidy(self.waiting)
+        if self.ages is not None:
+            self.ages.tidy(self.waiting)
+        if self.full and not self.limits.reached(self):
+            self.full = False
+            self.broker.on_room()
+
+    def tidy(self) -> None:
+        """Let no lane keep much that has gone."""
+        for lane in self.lanes:
+            if len(lane) > 2 * self.waiting + SLACK:
+                lane.compact()
+
+    def waiting_messages(self) -> list[Message]:
+        """All that wait, in the order in which they are due."""
+        found = self.lanes[0].messages()
+        if self.consumers.groups is not None:
+            found += [message for group in self.consumers.groups for message in group.messages()]
+            found = sorted(dict.fromkeys(found), key=lambda message: message.order)
+        return found
+
+    def _has_expired(self, message: Message) -> bool:
+        return 0 < message.expires <= self.broker.agenda.clock()
+
+    def _deliver(self, message: Message, consumer: Subscription) -> None:
+        counters = self.broker.counters
+        counters.delivered += 1
+        if message.attempts:
+            counters.redelivered += 1
+        consumer.deliver(message)
+
+    def _take(self, message: Message, consumer: Subscription) -> None:
+        """Give a message that waits to a consumer."""
+        self.remove(message)
+        if consumer.ledger is None:
+            self.broker.release(message.size)
+        if self.consumers.groups is not None:
+            self.consumers.groups.taken(message, consumer)
+        self._deliver(message, consumer)
+
+    def _dispatch(self, interest: Interest) -> None:
+        """Give the consumers of an interest what waits for them."""
+        lane = interest.lane
+        while interest.rotation:
+            message = self.consumers.first(lane)
+            if message is None or not self._hand_out(message, interest):
+                break
+        if lane.tired and interest.rotation and not interest.behind:
+            interest.behind = True
+            self.broker.agenda.later(partial(self._catch_up, interest))
+        if len(self.lanes) > 1:
+            self.tidy()
+
+    def _catch_up(self, interest: Interest) -> None:
+        interest.behind = False
+        self._dispatch(interest)
+
+    def _hand_out(self, message: Message, interest: Interest) -> bool:
+        """Give the first message of a lane to whose turn it is; False: nobody has room."""
+        if self._has_expired(message):
+            interest.lane.pop()
+            self.withdraw(message)
+            fate.expired(self, message)
+            return True
+        consumer = self.consumers.next_of(interest, message)
+        if consumer is None:
+            return False
+        interest.lane.pop()
+        group = self.consumers.group_of(message)
+        if group is not None and group.first() is message:
+            group.pop()
+        self._take(message, consumer)
+        if group is not None:
+            self._settle(group)
+        return True
+
+    def _unpark(self, consumer: Subscription, interest: Interest) -> None:
+        """Give a consumer what it has groups for, and what is due before that."""
+        while consumer.parked is not None and is_ready(consumer):
+            token = consumer.parked.first()
+            if token is None:
+                break
+            earlier = self.consumers.first(interest.lane)
+            if earlier is not None and earlier.order < token.order:
+                self._hand_out(earlier, interest)
+                continue
+            consumer.parked.pop()
+            group = self.consumers.group_of(token)
+            if group is not None and group.token is token and group.owner is consumer:
+                group.token = None
+                self._settle(group)
+
+    # consumers
 
     def join(self, subscription: Subscription) -> None:
         """A new consumer; what waits is dispatched at once."""
-        self.subscriptions[subscription] = None
         subscription.queue = self
+        self.abandoned = False
+        fate.used(self)
+        self.consumers.join(subscription, "" if self.private else subscription.options.selector_text, self.lanes)
         self.enlist(subscription)
+        self._reopen()
+
+    def browse(self, subscription: Subscription) -> None:
+        """A new browser: it reads what waits, and consumes nothing."""
+        Browser(self, subscription).offer()
 
     def enlist(self, subscription: Subscription) -> None:
         """A consumer may have room again."""
-        self._rotation.append(subscription)
-        subscription.listed = True
-        self._dispatch()
+        interest = subscription.interest
+        assert interest is not None  # it has joined
+        interest.list(subscription)
+        self._unpark(subscription, interest)
+        self._dispatch(interest)
 
-    def acknowledge(self, deliveries: Iterable[Delivery]) -> None:
-        """Deliveries, all of one subscription, are settled for good."""
-        subscription = self._settle(deliveries)
-        for delivery in deliveries:
-            self._broker.counters.acknowledged += 1
-            self._broker.release(delivery.message.size)
-        subscription.offer()
-
-    def reject(self, deliveries: Iterable[Delivery]) -> None:
-        """Deliveries come back by NACK: to another consumer if there is one, else to the same."""
-        subscription = self._settle(deliveries)
-        messages = []
-        for delivery in deliveries:
-            self._broker.counters.rejected += 1
-            delivery.message.avoid = subscription.serial
-            messages.append(delivery.message)
-        self.take_back(messages)
-        subscription.offer()
-
-    def _settle(self, deliveries: Iterable[Delivery]) -> Subscription:
-        for delivery in deliveries:
-            subscription = delivery.subscription
-            subscription.remove(delivery)
-        return subscription
-
-    def drop(self, subscription: Subscription) -> list[Message]:
+    def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
         """A consumer goes.
+
+        Args:
+            lost: it did not say so: the message it was probably at work on, its oldest, has failed.
 
         Returns:
             What it did not settle, for `take_back`, once all that go together have gone.  Deliveries that an open
             transaction holds are not among it; they stay with the transaction.
         """
-        del self.subscriptions[subscription]
-        if subscription.listed:
-            self._rotation.remove(subscription)
-            subscription.listed = False
         subscription.ended = True
+        subscription.outbound.starved.pop(subscription, None)
+        if subscription not in self.subscriptions:
+            self.browsers.pop(subscription, None)
+            return []
+        self.consumers.leave(subscription, self.lanes)
+        if not self.subscriptions and not self.private:
+            self.abandoned = self.policy.auto_delete
+            fate.unused(self)
         ledger = subscription.ledger
         if not ledger:
             return []
         free = [delivery for delivery in ledger.values() if delivery.transaction is None]
         for delivery in free:
             subscription.remove(delivery)
-        return [delivery.message for delivery in free]
+        messages = [delivery.message for delivery in free]
+        if lost and messages and fate.failed(self, messages[0]):
+            del messages[0]
+        return messages
 
-    def take_back(self, messages: list[Message]) -> None:
+    # deliveries come back
+
+    def acknowledge(self, deliveries: Iterable[Delivery]) -> None:
+        """Deliveries, all of one subscription, are settled for good."""
+        subscription = _settle(deliveries)
+        broker = self.broker
+        for delivery in deliveries:
+            broker.counters.acknowledged += 1
+            broker.release(delivery.size)
+        subscription.offer()
+
+    def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
+        """Deliveries come back by NACK: to another consumer if there is one, else to the same.
+
+        Args:
+            requeue: False: they are dead letters.
+            reason: the client's.
+        """
+        subscription = _settle(deliveries)
+        again = []
+        for delivery in deliveries:
+            self.broker.counters.rejected += 1
+            if fate.rejected(self, delivery.message, subscription.serial, requeue=requeue, reason=reason):
+                again.append(delivery.message)
+        self.take_back(again)
+        subscription.offer()
+
+    def take_back(self, messages: Iterable[Message]) -> None:
         """Messages come back, to the front, in order of arrival; a queue forgotten meanwhile returns with them."""
-        if self.private and not self.subscriptions:
-            self._discard(messages)
+        home = self.broker.home_of(self)
+        if home is None:
+            for message in messages:
+                self.broker.release(message.size)
+            self.purge()
             return
-        home = self if self.private else self._broker.destinations.setdefault(self.name, self)
-        assert isinstance(home, Queue)  # names of queues and topics differ
-        home._insert(messages)
-        home._dispatch()
-        self._broker.forget_if_idle(home)
+        again = sorted(messages, key=lambda message: message.order)
+        groups: dict[Group, None] = {}
+        for message in again:
+            name = message.properties.group
+            if name is not None and not home._has_expired(message):
+                # All of a group come together before any of it goes.
+                group = home.consumers.group(name)
+                group.add(message)
+                groups[group] = None
+                home._wait(message)
+            else:
+                home._place(message)
+        for group in groups:
+            home._settle(group)
+        home._reopen()
+        if home.abandoned and not home.subscriptions:
+            home.purge()
+        self.broker.forget_if_idle(home)
 
-    def _discard(self, messages: list[Message]) -> None:
-        """A private queue whose subscription is gone has nobody left to give anything to."""
-        for message in messages:
-            self._broker.release(message.size)
-        self._broker.release(self.octets)
-        self._broker.waiting -= self.waiting
-        self.octets = 0
-        self._fresh.clear()
-        self._returned.clear()
+    def _reopen(self) -> None:
+        """Let the others go on after a consumer left: the exclusive one, or the owner of groups."""
+        if not self.consumers.changed:
+            return
+        self.consumers.changed = False
+        for subscription in self.subscriptions:
+            if not subscription.listed and subscription.interest is not None:
+                subscription.interest.list(subscription)
+        for group in list(self.consumers.groups or ()):
+            if group.token is None:
+                self._settle(group)
+        for interest in list(self.consumers.interests):
+            self._dispatch(interest)
 
-    def _insert(self, messages: list[Message]) -> None:
-        for message in messages:
-            self.octets += message.size
-            heapq.heappush(self._returned, (message.number, message))
-        self._broker.waiting += len(messages)
+    def purge(self) -> None:
+        """Throw away what waits."""
+        for message in self.waiting_messages():
+            self.remove(message)
+            self.broker.release(message.size)
+            self.broker.counters.dropped += 1
+        for group in list(self.consumers.groups or ()):
+            self._settle(group)
+        self.tidy()
+
+
+def _settle(deliveries: Iterable[Delivery]) -> Subscription:
+    for delivery in deliveries:
+        subscription = delivery.subscription
+        subscription.remove(delivery)
+    return subscription

@@ -9,7 +9,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Limits in numbers and octets; an ERROR that follows from one names it as the setting is called."""
+    """Limits in numbers, octets and seconds; an ERROR that follows from one names it as the setting is called."""
 
     max_subscriptions: int = 20_000
     max_transactions: int = 64
@@ -18,6 +18,11 @@ class Quotas:
     max_outbound: int = 32 * MIB
     memory_limit: int = 1024 * MIB
     max_destinations: int = 1_000_000
+    max_unacknowledged_octets: int = 64 * MIB
+    max_delayed: int = 1_000_000
+    max_retained: int = 100_000
+    dedup_window: float = 600.0
+    max_dedup_ids: int = 100_000
 
     @property
     def memory_high(self) -> int:

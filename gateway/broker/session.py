@@ -10,30 +10,30 @@ A RECEIPT goes out when the frame was carried out without error (RCP-03); inside
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from gateway.codec import V11, V12, VERSIONS, Frame, ProtocolError, Version, encoder
+from gateway.codec import VERSIONS, Frame, Head, ProtocolError, Version, encoder
 
-from .destinations import TEMPORARY, canonical, is_topic
-from .errors import HeaderMissing, NotAllowed, error_frame
+from .dictionary import ack_mode
+from .errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
 from .message import Message
+from .naming import delivery_named, subscription_named
+from .options import NO_OPTIONS, PLAIN, Options, Properties
 from .outbound import Outbound
+from .ports import ANONYMOUS
+from .reading import options_of, properties_of, requeue_of
 from .subscription import AckMode, Subscription
-from .transactions import Transaction
+from .temporaries import Temporaries
+from .transactions import Settlement, Transaction
 
 if TYPE_CHECKING:
     from .broker import Broker
     from .ports import Carrier
     from .queue import Queue
+    from .router import Sending
 
 _MODES = {mode.value: mode for mode in AckMode}
-
-# What other brokers read as wildcards when it is a word of its own.  Not ours yet: to subscribe to a topic that is
-# called so would be silence where messages are expected.
-_WILDCARDS = frozenset(["*", "**", "#", ">"])
-_WORDS = re.compile(r"[./]")
 
 
 class Session:
@@ -42,17 +42,20 @@ class Session:
     Attributes:
         id: unique; the `session` header of CONNECTED.
         login: the user's name.
+        user: whose mail `/user/queue/...` is: the login, or, of somebody without a name, the session's id.
         peer: address of the other end, for logs and lists.
         transport: `tcp` or `websocket`.
         connected_at: seconds since the epoch.
         frames_in: frames handled.
         outstanding: deliveries not yet settled.
+        acknowledging: the subscriptions whose messages must be acknowledged, by what their `ack` handles start with.
+        temporaries: its temporary destinations.
         ended: the client sent DISCONNECT; whatever follows it is ignored (DSC-02).
     """
 
     __slots__ = (
-        "_acknowledging",
         "_keys",
+        "acknowledging",
         "broker",
         "connected_at",
         "ended",
@@ -64,8 +67,10 @@ class Session:
         "peer",
         "subscriptions",
         "table",
+        "temporaries",
         "transactions",
         "transport",
+        "user",
         "version",
     )
 
@@ -85,18 +90,20 @@ class Session:
         self.id = session_id
         self.version = version
         self.login = login
+        self.user = session_id if login == ANONYMOUS else login
         self.peer = peer
         self.transport = transport
         self.connected_at = connected_at
         self.outbound = Outbound(self, carrier, broker.quotas.max_outbound, broker.dirty)
         self.subscriptions: dict[str | tuple[str], Subscription] = {}
         self.transactions: dict[str, Transaction] = {}
+        self.temporaries = Temporaries(self, broker.quotas.max_subscriptions)
         self.table = _TABLES[version.index]
         self.frames_in = 0
         self.outstanding = 0
         self.ended = False
         self._keys = 0
-        self._acknowledging: dict[str, Subscription] = {}  # by key: what `ack` handles start with
+        self.acknowledging: dict[str, Subscription] = {}
 
     def handle(self, frame: Frame) -> None:
         """Carry out one frame.
@@ -121,7 +128,8 @@ class Session:
     def fail(self, error: ProtocolError, frame: Frame | None = None) -> None:
         """Put the ERROR frame into the outbox (ERR-01 to ERR-03).  The connection must end behind it."""
         self.broker.counters.errors += 1
-        self.depart()  # nothing goes out behind the ERROR (ERR-05)
+        # Nothing goes out behind the ERROR (ERR-05).  Who is sent away by an operator did not fail.
+        self.depart(lost=not isinstance(error, SessionEnded))
         self.outbound.append(error_frame(error, frame, self.version))
 
     def end(self, error: ProtocolError) -> None:
@@ -135,13 +143,17 @@ class Session:
         self.outbound.close()
         for _, message in unsent:
             self.broker.keep(message.size)
-        self.depart(unsent)
+        self.depart(unsent, lost=not self.ended)
         self.broker.forget_session(self)
 
-    def depart(self, unsent: Iterable[tuple[Queue, Message]] = ()) -> None:
+    def depart(self, unsent: Iterable[tuple[Queue, Message]] = (), *, lost: bool = False) -> None:
         """Leave the broker: abort transactions, end subscriptions, give back what was not settled.
 
         Everything is collected before any queue takes back, so that no queue dispatches one half before the other.
+
+        Args:
+            unsent: messages in mode auto that never went out.
+            lost: the client did not say goodbye: what it was at work on has failed.
         """
         returned: dict[Queue, list[Message]] = {}
         for queue, message in unsent:
@@ -150,36 +162,68 @@ class Session:
             self._abort(transaction, returned)
         self.transactions.clear()
         for subscription in self.subscriptions.values():
-            self._leave(subscription, returned)
+            self._leave(subscription, returned, lost=lost)
         self.subscriptions.clear()
-        self._acknowledging.clear()
+        self.acknowledging.clear()
         _take_back(returned)
+        self.temporaries.forget()
 
     # SEND
 
     def _on_send(self, frame: Frame) -> None:
-        headers = frame.head.headers
-        destination = headers.get("destination")
+        head = frame.head
+        destination = head.headers.get("destination")
         if destination is None:
             raise HeaderMissing("SEND", "destination")
-        if "reply-to" in headers and headers["reply-to"].startswith(TEMPORARY):
-            raise NotAllowed(
-                "temporary queues are not supported", "name a queue of your own in reply-to, and subscribe to it"
-            )
-        if "transaction" in headers:
-            self._send_later(self._transaction(frame), frame, destination)
+        properties = head.derived
+        if properties is None:
+            head.derived = properties = properties_of(head.headers)
+        if properties is PLAIN:
+            self.broker.router.publish(head, frame.body, destination, self)
         else:
-            self.broker.publish(frame, destination)
+            assert isinstance(properties, Properties)  # nobody else derives anything
+            self._send_specially(frame, destination, properties)
 
-    def _send_later(self, transaction: Transaction, frame: Frame, destination: str) -> None:
-        canonical(destination)
-        self.broker.check_memory()
-        self.broker.keep(transaction.add_send(frame))
+    def _send_specially(self, frame: Frame, destination: str, properties: Properties) -> None:
+        if properties.user_id is not None and properties.user_id != self.login:
+            raise NotAllowed(
+                "user-id of somebody else", f"user-id is {properties.user_id[:80]!r}, not the login's name"
+            )
+        head = frame.head
+        headers = dict(head.headers if properties.passed_on is None else properties.passed_on)
+        if properties.temporary_reply is not None:
+            headers["reply-to"] = self._awaits_replies(properties.temporary_reply)
+        if headers != head.headers:
+            head = Head.of(head.command, headers)
+        router = self.broker.router
+        transaction = None if properties.transaction is None else self._transaction(frame)
+        sending = router.prepare(head, frame.body, destination, properties, self)
+        if transaction is None:
+            router.send(sending)
+        else:
+            self._send_later(transaction, sending)
+
+    def _send_later(self, transaction: Transaction, sending: Sending) -> None:
+        self.broker.keep(sending.octets)
+        transaction.add_send(sending)
         limit = self.broker.quotas.max_transaction_octets
         if sum([each.octets for each in self.transactions.values()]) > limit:
             raise NotAllowed(
                 "transaction too large", f"open transactions hold more than {limit} octets (max_transaction_octets)"
             )
+
+    # temporary destinations
+
+    def _awaits_replies(self, destination: str) -> str:
+        """The name under which others send to a temporary destination of this session.
+
+        Who names one in `reply-to` and has not subscribed to it is subscribed, as RabbitMQ does it: the replies come
+        with the destination as their `subscription`.
+        """
+        name = self.temporaries.canonical(destination)
+        if not any(each.destination == destination for each in self.subscriptions.values()):
+            self._subscribe(destination, destination, AckMode.AUTO, NO_OPTIONS)
+        return name
 
     # SUBSCRIBE, UNSUBSCRIBE
 
@@ -191,15 +235,14 @@ class Session:
         subscription_id = headers.get("id")
         if subscription_id is None and self.version.subscription_id:
             raise HeaderMissing("SUBSCRIBE", "id")
-        mode = _MODES.get(headers.get("ack", "auto"))
+        mode = _MODES.get(ack_mode(headers.get("ack", "auto")))
         if mode is None or (mode is AckMode.INDIVIDUAL and not self.version.nack):
             raise NotAllowed(
                 "unknown ack mode", f"{headers['ack'][:40]!r} is none of auto, client" + self._individual_if_known()
             )
-        if "selector" in headers:
-            raise NotAllowed("selectors are not supported", "remove the selector header and filter in the client")
-        if is_topic(destination) and not _WILDCARDS.isdisjoint(_WORDS.split(destination)):
-            raise NotAllowed("wildcards are not supported", f"{destination[:80]!r} must name one topic")
+        self._subscribe(destination, subscription_id, mode, options_of(headers))
+
+    def _subscribe(self, destination: str, subscription_id: str | None, mode: AckMode, options: Options) -> None:
         name: str | tuple[str] = (destination,) if subscription_id is None else subscription_id
         if name in self.subscriptions:
             raise NotAllowed(
@@ -209,48 +252,35 @@ class Session:
         limit = self.broker.quotas.max_subscriptions
         if len(self.subscriptions) >= limit:
             raise NotAllowed("too many subscriptions", f"a session may have {limit} (max_subscriptions)")
+        if options.browser and mode is not AckMode.AUTO:
+            raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
         self._keys += 1
-        subscription = Subscription(
-            self, subscription_id, str(self._keys), destination, mode, self.broker.quotas.max_unacknowledged
-        )
-        self.broker.subscribe(subscription)
+        subscription = Subscription(self, subscription_id, str(self._keys), destination, mode, options)
+        self.broker.router.subscribe(subscription)
+        self.broker.subscriptions += 1
         self.subscriptions[name] = subscription
         if subscription.ledger is not None:
-            self._acknowledging[subscription.key] = subscription
+            self.acknowledging[subscription.key] = subscription
 
     def _individual_if_known(self) -> str:
         return ", client-individual" if self.version.nack else ""
 
     def _on_unsubscribe(self, frame: Frame) -> None:
-        subscription = self.subscriptions.pop(self._subscription_named(frame))
-        self._acknowledging.pop(subscription.key, None)
+        subscription = self.subscriptions.pop(subscription_named(frame, self))
+        self.acknowledging.pop(subscription.key, None)
         returned: dict[Queue, list[Message]] = {}
         self._leave(subscription, returned)
         _take_back(returned)
 
-    def _subscription_named(self, frame: Frame) -> str | tuple[str]:
-        """The key of the subscription that an UNSUBSCRIBE means: by id, in 1.0 also by destination."""
-        subscription_id = frame.headers.get("id")
-        if subscription_id in self.subscriptions:
-            return subscription_id
-        destination = frame.headers.get("destination")
-        if self.version.subscription_id or destination is None:
-            if subscription_id is None:
-                raise HeaderMissing("UNSUBSCRIBE", "id")
-        elif subscription_id is None and (destination,) in self.subscriptions:
-            return (destination,)
-        shown = destination if subscription_id is None else subscription_id
-        raise NotAllowed("unknown subscription", f"this connection has no subscription {str(shown)[:80]!r}")
-
-    def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]]) -> None:
+    def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]], *, lost: bool = False) -> None:
         """End a subscription; what its queue must take back goes into `returned`."""
         self.broker.subscriptions -= 1
         if subscription.topic is not None:
-            subscription.topic.leave(subscription)
+            subscription.topic.leave(subscription, lost=lost)
         else:
             queue = subscription.queue
             assert queue is not None  # no topic, so a queue
-            returned.setdefault(queue, []).extend(queue.drop(subscription))
+            returned.setdefault(queue, []).extend(queue.drop(subscription, lost=lost))
 
     # ACK, NACK
 
@@ -261,7 +291,7 @@ class Session:
         self._settle(frame, acknowledged=False)
 
     def _settle(self, frame: Frame, *, acknowledged: bool) -> None:
-        subscription, handle = self._delivery_named(frame)
+        subscription, handle = delivery_named(frame, self)
         delivery = subscription.ledger.get(handle) if subscription is not None and subscription.ledger else None
         if subscription is None or delivery is None:
             raise NotAllowed(
@@ -273,39 +303,16 @@ class Session:
                 f"{frame.command} of a message that a transaction holds",
                 f"{handle[:80]!r} was acknowledged or rejected in a transaction that is still open",
             )
-        queue = subscription.queue
-        assert queue is not None  # a ledger never stands without a queue
         deliveries = subscription.covered(delivery)
-        if "transaction" in frame.headers:
-            self._transaction(frame).add_settlement(deliveries, acknowledged)
-        elif acknowledged:
-            queue.acknowledge(deliveries)
+        if acknowledged:
+            settlement = Settlement(deliveries, True)
         else:
-            queue.reject(deliveries)
-
-    def _delivery_named(self, frame: Frame) -> tuple[Subscription | None, str]:
-        """The subscription and the ledger's key that an ACK or NACK names; each version has its own headers."""
-        headers = frame.headers
-        if self.version is V12:
-            handle = headers.get("id")
-            if handle is None:
-                raise HeaderMissing(frame.command, "id")
-            return self._acknowledging.get(handle.partition("-")[0]), handle
-        message_id = headers.get("message-id")
-        if message_id is None:
-            raise HeaderMissing(frame.command, "message-id")
-        if self.version is V11:
-            subscription_id = headers.get("subscription")
-            if subscription_id is None:
-                raise HeaderMissing(frame.command, "subscription")
-            return self.subscriptions.get(subscription_id), message_id
-        return self._subscription_with(message_id), message_id
-
-    def _subscription_with(self, message_id: str) -> Subscription | None:
-        """Who has that message outstanding; of several (one topic twice), one that no transaction holds."""
-        holding = [each for each in self._acknowledging.values() if each.ledger and message_id in each.ledger]
-        free = [each for each in holding if each.ledger and each.ledger[message_id].transaction is None]
-        return next(iter(free or holding), None)
+            headers = frame.headers
+            settlement = Settlement(deliveries, False, requeue_of(headers), headers.get("reason", ""))
+        if "transaction" in frame.headers:
+            self._transaction(frame).add_settlement(settlement)
+        else:
+            _carry_out(settlement)
 
     # BEGIN, COMMIT, ABORT
 
@@ -332,19 +339,15 @@ class Session:
 
     def _on_commit(self, frame: Frame) -> None:
         transaction = self._transaction(frame)
-        self.broker.check_new(send.headers["destination"] for send in transaction.sends)
+        router = self.broker.router
+        router.check(transaction.sends)
         del self.transactions[frame.headers["transaction"]]
         transaction.let_go()
         self.broker.release(transaction.octets)
-        for send in transaction.sends:
-            self.broker.route(send, send.headers["destination"])
-        for deliveries, acknowledged in transaction.settlements:
-            queue = deliveries[0].subscription.queue
-            assert queue is not None  # a ledger never stands without a queue
-            if acknowledged:
-                queue.acknowledge(deliveries)
-            else:
-                queue.reject(deliveries)
+        for sending in transaction.sends:
+            router.send(sending)
+        for settlement in transaction.settlements:
+            _carry_out(settlement)
 
     def _on_abort(self, frame: Frame) -> None:
         transaction = self._transaction(frame)
@@ -372,21 +375,15 @@ class Session:
     def _on_connect(self, frame: Frame) -> None:
         raise NotAllowed("already connected", "a connection has one CONNECT, at its start")
 
-    def row(self) -> dict[str, object]:
-        """The session as the admin API lists it."""
-        return {
-            "id": self.id,
-            "login": self.login,
-            "version": self.version.name,
-            "transport": self.transport,
-            "peer": self.peer,
-            "connected_at": self.connected_at,
-            "subscriptions": len(self.subscriptions),
-            "unacknowledged": self.outstanding,
-            "transactions": len(self.transactions),
-            "pending_octets": self.outbound.size,
-            "frames_in": self.frames_in,
-        }
+
+def _carry_out(settlement: Settlement) -> None:
+    deliveries, acknowledged, requeue, reason = settlement
+    queue = deliveries[0].subscription.queue
+    assert queue is not None  # a ledger never stands without a queue
+    if acknowledged:
+        queue.acknowledge(deliveries)
+    else:
+        queue.reject(deliveries, requeue=requeue, reason=reason)
 
 
 def _take_back(returned: dict[Queue, list[Message]]) -> None:

@@ -10,20 +10,29 @@ start.  Its keys are what the client's ACK will name: in 1.2 the value of the `a
 from __future__ import annotations
 
 import itertools
+import sys
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from gateway.codec import encoder
 
+from .lane import Lane
 from .message import Delivery, Message
+from .options import Options
 
 if TYPE_CHECKING:
+    from .interest import Interest
     from .queue import Queue
     from .session import Session
     from .topic import Topic
 
 
 _serials = itertools.count(1)
+
+
+def _limit(asked: int | None, default: int) -> int:
+    """A limit as the client asked for it: nothing is the server's, 0 is none."""
+    return default if asked is None else asked or sys.maxsize
 
 
 class AckMode(Enum):
@@ -41,58 +50,88 @@ class Subscription:
         id: as the client named it; None where a 1.0 client gave none.
         key: starts the `ack` handles of its deliveries; unique in the session.
         destination: as the client wrote it.
+        options: what else the client asked for.
         ledger: handle -> delivery, oldest first; None in mode auto.
+        held_octets: what the messages in the ledger cost.
+        window: octets in the outbox from which on a queue stops dispatching to it.
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
+        interest: the consumers of its queue that want the same messages as it does.
+        parked: the first message that waits of each group that is this consumer's; None: it has no group.
         listed: it stands in its queue's rotation.
+        stands_by: another consumer of the queue is the exclusive one.
         ended: it left its queue; `queue` still tells where a transaction's deliveries go back to.
     """
 
     __slots__ = (
         "_count",
-        "_window",
+        "_most_messages",
+        "_most_octets",
         "destination",
         "ended",
+        "held_octets",
         "id",
+        "interest",
         "key",
         "ledger",
         "listed",
         "mode",
+        "options",
         "outbound",
+        "parked",
         "prefix",
         "queue",
         "serial",
         "session",
+        "stands_by",
         "topic",
         "version",
+        "window",
     )
 
     def __init__(
-        self, session: Session, subscription_id: str | None, key: str, destination: str, mode: AckMode, window: int
+        self,
+        session: Session,
+        subscription_id: str | None,
+        key: str,
+        destination: str,
+        mode: AckMode,
+        options: Options,
     ) -> None:
+        quotas = session.broker.quotas
         self.session = session
         self.id = subscription_id
         self.key = key
         self.destination = destination
         self.mode = mode
+        self.options = options
         self.version = session.version
         self.outbound = session.outbound
         self.prefix = encoder.message_prefix(subscription_id, session.version)
         self.ledger: dict[str, Delivery] | None = None if mode is AckMode.AUTO else {}
+        self.held_octets = 0
+        self.window = session.outbound.window
         self.queue: Queue | None = None
         self.topic: Topic | None = None
+        self.interest: Interest | None = None
+        self.parked: Lane | None = None
         self.listed = False
+        self.stands_by = False
         self.ended = False
-        self._window = window
+        self._most_messages = _limit(options.prefetch, quotas.max_unacknowledged)
+        self._most_octets = _limit(options.prefetch_octets, quotas.max_unacknowledged_octets)
         self._count = 0
         self.serial = next(_serials)
 
     def has_room(self) -> bool:
         """Whether a message can be sent now.  If not, the subscription comes back to its queue when it can."""
         outbound = self.outbound
-        if outbound.size >= outbound.window or outbound.closed:
-            outbound.starved.append(self)
+        if self.stands_by:
             return False
-        return self.ledger is None or len(self.ledger) < self._window
+        if outbound.size >= self.window or outbound.closed:
+            outbound.starved[self] = None
+            return False
+        ledger = self.ledger
+        return not ledger or (len(ledger) < self._most_messages and self.held_octets < self._most_octets)
 
     def offer(self) -> None:
         """Back into the queue's rotation: there may be room again."""
@@ -113,22 +152,34 @@ class Subscription:
             assert self.queue is not None  # it is the queue that calls
             outbound.unsent.append((self.queue, message, outbound.gone + outbound.size))
 
+    def show(self, message: Message, lines: bytes = b"") -> None:
+        """Put a message into the outbox that nobody has to acknowledge, and that no queue takes back.
+
+        Args:
+            lines: further header lines, of this receiver alone.
+        """
+        shared = encoder.message(message.head, message.id, message.body, self.version)
+        self.outbound.append(self.prefix + lines, shared)
+
     def _enter(self, message: Message, ledger: dict[str, Delivery]) -> bytes:
         """Enter a delivery into the ledger; returns the header line that tells its handle, where a line does."""
         self.session.outstanding += 1
-        if not self.version.ack_id:
+        if self.version.ack_id:
+            self._count += 1
+            handle = f"{self.key}-{self._count}"
+            line = b"ack:%b\n" % handle.encode()
+        else:
             handle = message.id.decode()
-            ledger[handle] = Delivery(message, self, handle)
-            return b""
-        self._count += 1
-        handle = f"{self.key}-{self._count}"
-        ledger[handle] = Delivery(message, self, handle)
-        return b"ack:%b\n" % handle.encode()
+            line = b""
+        ledger[handle] = delivery = Delivery(message, self, handle)
+        self.held_octets += delivery.size
+        return line
 
     def remove(self, delivery: Delivery) -> None:
         """A delivery leaves the ledger."""
         assert self.ledger is not None  # there are deliveries only where there is a ledger
         del self.ledger[delivery.handle]
+        self.held_octets -= delivery.size
         self.session.outstanding -= 1
 
     def covered(self, delivery: Delivery) -> list[Delivery]:

@@ -1,8 +1,11 @@
 """A topic: every current subscriber gets a copy, nothing is kept.
 
 The fan-out is the hottest loop of the broker, so it does nothing but append two references per receiver: the message is
-encoded once per version, and the outbox's `append` is written out in place.  Whoever must acknowledge gets a private
-queue instead, which brings window, ledger and redelivery with it.
+encoded once per version, and the outbox's `append` is written out in place.  Who wants only some of the messages is
+asked about each, in a loop of its own.  Whoever must acknowledge, or is not to hold publishers back when he is slow,
+gets a private queue instead, which brings window, ledger, redelivery and limits with it.
+
+A subscription with wildcards has a topic, too, whose name is the pattern; the router hands it what matches.
 """
 
 from __future__ import annotations
@@ -11,43 +14,76 @@ from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, encoder
 
+from .fate import limits_of_subscriber
 from .message import Message
+from .policy import Policy, SlowConsumer
 from .queue import Queue
 from .subscription import Subscription
 
 if TYPE_CHECKING:
     from .broker import Broker
 
+# Octets in the outbox of a subscriber whose messages are conflated or dropped: little, so that what it gets is news.
+_WINDOW_OF_NEWS = 16 * 1024
+
+
+class Wire:
+    """A message as octets: encoded once per version, for however many topics it goes to."""
+
+    __slots__ = ("_encoded", "_message")
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+        self._encoded: list[bytes | None] = [None] * len(VERSIONS)
+
+    def __getitem__(self, index: int) -> bytes:
+        octets = self._encoded[index]
+        if octets is None:
+            message = self._message
+            octets = encoder.message(message.head, message.id, message.body, VERSIONS[index])
+            self._encoded[index] = octets
+        return octets
+
 
 class Topic:
     """A topic with at least one subscriber."""
 
-    __slots__ = ("_acknowledging", "_auto", "_broker", "name")
+    __slots__ = ("_auto", "_broker", "_choosy", "_queued", "name", "policy")
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: Broker, name: str, policy: Policy) -> None:
         self.name = name
+        self.policy = policy
         self._broker = broker
         self._auto: tuple[dict[Subscription, None], ...] = tuple({} for _ in VERSIONS)
-        self._acknowledging: dict[Subscription, None] = {}
+        self._choosy: dict[Subscription, None] = {}
+        self._queued: dict[Subscription, Queue] = {}
 
     @property
     def subscriptions(self) -> list[Subscription]:
         """All subscribers."""
-        return [subscription for group in (*self._auto, self._acknowledging) for subscription in group]
+        auto = [subscription for group in self._auto for subscription in group]
+        return [*auto, *self._choosy, *self._queued]
 
     @property
     def is_idle(self) -> bool:
         """Nobody subscribes."""
-        return not self._acknowledging and not any(self._auto)
+        return not self._queued and not self._choosy and not any(self._auto)
 
-    def accept(self, message: Message) -> None:
-        """Copy a message to everybody."""
+    def accept(self, message: Message, sender: str, wire: Wire | None = None) -> None:
+        """Copy a message to everybody.
+
+        Args:
+            sender: id of the session that sent it; empty: the broker itself.
+            wire: the message's octets, where it goes to several topics.
+        """
         broker = self._broker
-        for version in VERSIONS:
-            group = self._auto[version.index]
+        for index, group in enumerate(self._auto):
             if not group:
                 continue
-            shared = encoder.message(message.head, message.id, message.body, version)
+            if wire is not None:
+                shared = wire[index]
+            else:
+                shared = encoder.message(message.head, message.id, message.body, VERSIONS[index])
             size = len(shared)
             broker.counters.delivered += len(group)
             for subscription in group:
@@ -61,37 +97,58 @@ class Topic:
                 outbound.size += len(prefix) + size
                 if outbound.size > outbound.high:
                     broker.strain(outbound)
-        for subscription in self._acknowledging:
-            self._accept_privately(subscription, message)
+        if self._choosy:
+            wire = wire or Wire(message)
+            for subscription in self._choosy:
+                if _wants(subscription, message, sender):
+                    broker.counters.delivered += 1
+                    subscription.outbound.append(subscription.prefix, wire[subscription.version.index])
+        for subscription, queue in self._queued.items():
+            if _wants(subscription, message, sender):
+                queue.accept(message.copy())
 
-    def _accept_privately(self, subscription: Subscription, message: Message) -> None:
-        queue = subscription.queue
-        assert queue is not None  # given at join
-        queue.accept(Message(message.number, message.head, message.body))
-        if queue.octets > subscription.outbound.limit:
-            limit = subscription.outbound.limit
-            self._broker.end_slow(
-                subscription.session,
-                f"more than {limit} octets (max_outbound) of {self.name[:80]!r} wait for an acknowledgement",
-            )
+    def show(self, subscription: Subscription, message: Message) -> None:
+        """Give one subscriber a message that the topic retained."""
+        if not _wants(subscription, message, ""):
+            return
+        queue = self._queued.get(subscription)
+        if queue is not None:
+            queue.accept(message.copy())
+        else:
+            self._broker.counters.delivered += 1
+            subscription.show(message)
 
     def join(self, subscription: Subscription) -> None:
         """A new subscriber."""
         subscription.topic = self
-        if subscription.ledger is None:
-            self._auto[subscription.version.index][subscription] = None
-        else:
-            self._acknowledging[subscription] = None
-            Queue(self._broker, self.name, private=True).join(subscription)
+        options = subscription.options
+        holds_back = self.policy.slow_consumer is SlowConsumer.BLOCK and options.slow_messages is None
+        if subscription.ledger is None and holds_back:
+            if options.selector is None and not options.no_local:
+                self._auto[subscription.version.index][subscription] = None
+            else:
+                self._choosy[subscription] = None
+            return
+        if not holds_back:
+            subscription.window = min(subscription.window, _WINDOW_OF_NEWS)
+        limits = limits_of_subscriber(self.policy, options.slow_messages, subscription.outbound.limit)
+        queue = self._queued[subscription] = Queue(self._broker, self.name, self.policy, limits=limits)
+        queue.join(subscription)
 
-    def leave(self, subscription: Subscription) -> None:
+    def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
         """A subscriber goes; the last one takes the topic with it."""
         subscription.topic = None
-        if subscription.ledger is None:
-            del self._auto[subscription.version.index][subscription]
+        queue = self._queued.pop(subscription, None)
+        if queue is not None:
+            queue.take_back(queue.drop(subscription, lost=lost))
         else:
-            del self._acknowledging[subscription]
-            queue = subscription.queue
-            assert queue is not None  # given at join
-            queue.take_back(queue.drop(subscription))
+            self._choosy.pop(subscription, None)
+            self._auto[subscription.version.index].pop(subscription, None)
         self._broker.forget_if_idle(self)
+
+
+def _wants(subscription: Subscription, message: Message, sender: str) -> bool:
+    options = subscription.options
+    if options.no_local and sender == subscription.session.id:
+        return False
+    return options.selector is None or options.selector(message.head.headers)

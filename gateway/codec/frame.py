@@ -22,9 +22,10 @@ class Head:
         content_length: octets of the body, or -1 where the header is missing.
         size: octets of the block on the wire.
         encoded: by version index, what `encoder.message` keeps here.
+        derived: what the layer above keeps here.
     """
 
-    __slots__ = ("command", "content_length", "encoded", "headers", "size")
+    __slots__ = ("command", "content_length", "derived", "encoded", "headers", "size")
 
     def __init__(self, command: str, headers: dict[str, str], content_length: int = -1, size: int = 0) -> None:
         self.command = command
@@ -32,6 +33,12 @@ class Head:
         self.content_length = content_length
         self.size = size
         self.encoded: list[bytes | None] | None = None
+        self.derived: object = None
+
+    @classmethod
+    def of(cls, command: str, headers: dict[str, str]) -> Head:
+        """A head that did not come from a client."""
+        return cls(command, headers, size=sum([len(name) + len(value) + 2 for name, value in headers.items()]))
 
     @property
     def cost(self) -> int:

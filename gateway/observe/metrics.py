@@ -38,6 +38,11 @@ COUNTERS = (
     ("unroutable", "gateway_messages_unroutable", "Messages to a topic that nobody subscribed."),
     ("acknowledged", "gateway_messages_acknowledged", "Messages settled by ACK."),
     ("rejected", "gateway_messages_rejected", "Messages settled by NACK."),
+    ("dead_lettered", "gateway_messages_dead_lettered", "Messages that went to a dead-letter queue."),
+    ("expired", "gateway_messages_expired", "Messages whose time was over before somebody consumed them."),
+    ("dropped", "gateway_messages_dropped", "Messages thrown away: by a limit, by on_nack, or with their queue."),
+    ("conflated", "gateway_messages_conflated", "Messages that a newer one of their key replaced."),
+    ("duplicates", "gateway_messages_duplicate", "Messages not routed because their dedup-id was known."),
     ("errors", "gateway_errors", "ERROR frames sent; each ended a session."),
     ("heartbeat_timeouts", "gateway_heartbeat_timeouts", "Sessions ended because the client was silent."),
     ("slow_consumers", "gateway_slow_consumers", "Sessions ended because the client did not read."),
@@ -79,13 +84,19 @@ class BrokerCollector(Collector):
             yield CounterMetricFamily(name, text, value=getattr(self._broker.counters, attribute))
         yield self._connected()
         broker = self._broker
-        yield GaugeMetricFamily(
-            "gateway_destinations", "Queues and topics in use.", value=len(broker.destinations)
-        )
+        yield GaugeMetricFamily("gateway_destinations", "Queues and topics in use.", value=broker.router.count())
         yield GaugeMetricFamily(
             "gateway_stored_bytes",
-            "What all kept messages cost: waiting, unacknowledged, in transactions.",
+            "What all kept messages cost: waiting, unacknowledged, delayed, retained, in transactions.",
             value=broker.stored_octets,
+        )
+        yield GaugeMetricFamily(
+            "gateway_messages_delayed",
+            "Messages that wait for the time they were sent for.",
+            value=broker.router.delayed,
+        )
+        yield GaugeMetricFamily(
+            "gateway_messages_retained", "Topics that keep a message.", value=len(broker.router.retained)
         )
         yield GaugeMetricFamily(
             "gateway_memory_limit_bytes",

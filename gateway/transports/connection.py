@@ -57,6 +57,11 @@ def _our_fault() -> ProtocolError:
     return ProtocolError("internal error", "the server failed on this frame; its log says more")
 
 
+def _fits_a_line(text: str) -> bool:
+    """Whether CONNECTED, which knows no escapes, can say that."""
+    return "\n" not in text and "\r" not in text
+
+
 class Connection:
     """A client's connection.
 
@@ -114,7 +119,7 @@ class Connection:
             if self._ending is not None and self._failure is None:
                 self._end_now(self._ending)
             if self.session is not None:
-                self.session.depart()
+                self.session.depart(lost=not self.session.ended)
                 await self._hub.flush()  # to others, who shall not wait for our farewell
             await self._farewell()
         except Exception:
@@ -196,6 +201,8 @@ class Connection:
         """The headers of CONNECTED (CON-06 to CON-08)."""
         options = self._hub.options
         headers = {"version": session.version.name, "session": session.id, "server": options.server}
+        if session.user != session.id and _fits_a_line(session.user):
+            headers["user-name"] = session.user
         if session.version.heartbeats:
             headers["heart-beat"] = f"{options.heartbeat_send},{options.heartbeat_receive}"
         return headers
@@ -217,7 +224,7 @@ class Connection:
                     frame = None  # an error of the decoder's is not this frame's
                     if session.ended:
                         return
-                    if counters.delivered - mark > _DELIVERIES_PER_TURN:
+                    if counters.delivered - mark > _DELIVERIES_PER_TURN or broker.full:
                         await hub.settle(self, kept=broker.kept != kept_before)
                         await trio.lowlevel.checkpoint()
                         mark, kept_before = counters.delivered, broker.kept

@@ -8,6 +8,7 @@ itself is held back if it filled somebody's outbox, or the memory, over the mark
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ import trio
 
 from gateway.broker import Broker, Quotas, Session
 from gateway.broker.outbound import Outbound
+from gateway.broker.policy import Policies
 from gateway.broker.ports import Authenticator
+from gateway.broker.queue import Queue
 from gateway.codec import Limits
 
 from .wheel import Wheel
@@ -30,6 +33,9 @@ log = structlog.get_logger("gateway.hub")
 _LEAST_SHARE = 16
 # Seconds between looks whether a client that is not read is still there.
 _LOOK_FOR_PEER = 1.0
+# Seconds for which a full queue holds back a client that holds messages of others itself.  It could be one of a circle
+# of workers that wait for each other; so each of them goes on, one chunk at a time.
+_LONGEST_HOLD_OF_CONSUMERS = 5.0
 # Writes after which others get a turn: 256 of them are about 1 ms.
 _FLUSHES_PER_TURN = 256
 
@@ -70,9 +76,23 @@ class Hub:
     """
 
     def __init__(
-        self, authenticator: Authenticator, quotas: Quotas | None = None, options: Options | None = None
+        self,
+        authenticator: Authenticator,
+        quotas: Quotas | None = None,
+        options: Options | None = None,
+        policies: Policies | None = None,
     ) -> None:
-        self.broker = Broker(quotas, on_pressure=self._on_pressure, on_relief=self._on_relief)
+        self.broker = Broker(
+            quotas,
+            policies,
+            clock=trio.current_time,
+            epoch=time.time,
+            wake=self._wake_agenda,
+            busy=self._on_unfinished,
+            on_pressure=self._on_pressure,
+            on_relief=self._on_relief,
+            on_room=self._on_room,
+        )
         self.authenticator = authenticator
         self.options = options or Options()
         self.wheel = Wheel()
@@ -83,6 +103,9 @@ class Hub:
         self._handshakes: dict[Connection, float] = {}
         self._on_wheel = False
         self._relief = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
+        self._alarm: _Alarm | None = None
+        self._unfinished = trio.Event()
         self._emptied = trio.Event()
 
     def enter(self, connection: Connection) -> None:
@@ -124,6 +147,36 @@ class Hub:
                 self._emptied = trio.Event()
             await self._emptied.wait()
 
+    # what the broker wants later
+
+    async def run(self) -> None:
+        """Turn the wheel, and do what the broker left unfinished, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.wheel.run)
+            while True:
+                await self._unfinished.wait()
+                self._unfinished = trio.Event()
+                while self.broker.agenda.proceed():
+                    await self.flush()
+                    await trio.lowlevel.checkpoint()
+                await self.flush()
+
+    def _on_unfinished(self) -> None:
+        self._unfinished.set()
+
+    def _wake_agenda(self, due: float) -> None:
+        self._alarm = alarm = _Alarm(self)  # an earlier one counts no more
+        self.wheel.add(alarm, due)
+
+    def ring(self, alarm: _Alarm) -> None:
+        """The broker's agenda is due."""
+        if alarm is not self._alarm:
+            return
+        self.broker.agenda.tick()
+        self._unfinished.set()  # what that put into outboxes is flushed there
+
+    # back-pressure
+
     def _on_pressure(self) -> None:
         log.warning(
             "memory is short, publishers are held back",
@@ -147,6 +200,8 @@ class Hub:
         await self.flush()
         if strained:
             await self._wait_for(strained, connection)
+        if broker.full:
+            await self._wait_for_room(broker.take_full(), connection)
         if kept and broker.pressed and not connection.must_read:
             await self._wait_for_memory(connection)
 
@@ -182,6 +237,26 @@ class Hub:
             too_slow = outbound.gone - before[outbound] < outbound.limit // _LEAST_SHARE
             outbound.excused = too_slow and outbound.size > outbound.relief and not outbound.closed
 
+    def _on_room(self) -> None:
+        self._room.unpark_all()
+
+    async def _wait_for_room(self, queues: set[Queue], connection: Connection) -> None:
+        """Hold a publisher back until the queues that it filled have room, by their policies.
+
+        Who consumes one of them is not held for it: nobody else may be there to make room.
+        """
+        session = connection.session
+        consumed = {each.queue for each in session.subscriptions.values()} if session is not None else set()
+        queues -= consumed
+        if not any(queue.full for queue in queues):
+            return
+        self.broker.counters.held_publishers += 1
+        longest = _LONGEST_HOLD_OF_CONSUMERS if connection.must_read else math.inf
+        with connection.held(), trio.move_on_after(longest):
+            while any(queue.full for queue in queues) and not connection.peer_has_gone():
+                with trio.move_on_after(_LOOK_FOR_PEER):
+                    await self._room.park()
+
     async def _wait_for_memory(self, connection: Connection) -> None:
         """Hold a publisher back until kept messages have gone."""
         self.broker.counters.held_publishers += 1
@@ -189,3 +264,17 @@ class Hub:
             while self.broker.pressed and not connection.peer_has_gone():
                 with trio.move_on_after(_LOOK_FOR_PEER):
                     await self._relief.park()
+
+
+class _Alarm:
+    """Stands on the wheel for the broker's agenda."""
+
+    __slots__ = ("_hub",)
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def tick(self, now: float) -> float:
+        """It is time."""
+        self._hub.ring(self)
+        return math.inf

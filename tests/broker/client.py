@@ -3,7 +3,8 @@
 A `Client` stands where the connection stands in the gateway, and does what that does: decode, handle, make an ERROR of
 what is raised, close behind it, and carry (`Carrier`) what lies in the outbox.  A `Scene` is a broker and its clients;
 after each step of one of them it flushes what the step caused (`settle`) and checks the broker's books against a count
-of its own (`audit`), so that every test is a test of the accounts, too.
+of its own (`audit`), so that every test is a test of the accounts, too.  Time stands still until a test lets it pass
+(`Scene.wait`).
 
 The socket of a `stalled` client takes nothing: its frames stay in the outbox, as they do while a writer waits.
 """
@@ -11,36 +12,65 @@ The socket of a `stalled` client takes nothing: its frames stay in the outbox, a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from gateway.broker import Broker, Quotas, Session
 from gateway.broker.errors import SlowConsumer
-from gateway.broker.message import OVERHEAD, Message
+from gateway.broker.message import Message
 from gateway.broker.negotiate import read_opening
+from gateway.broker.policy import Policies
 from gateway.broker.queue import Queue
+from gateway.broker.router import Sending
+from gateway.broker.words import Pattern
 from gateway.codec import V10, V11, V12, Decoder, Frame, Limits, ProtocolError, Version
 
 from .wire import Received, build, parse
 
 ALL = (V10, V11, V12)
 WITH_NACK = (V11, V12)
+EPOCH = 1_700_000_000.0  # seconds since the epoch when a scene's clock is 0
 
 
 class Scene:
     """A broker and its clients.
 
+    Args:
+        policies: pattern -> keys of `Policy`; where nothing else is said, rejected messages come back at once.
+
     Attributes:
+        now: the broker's clock, in seconds.
         pressure: what the broker said about memory: True when it becomes short, False when it is no longer.
+        rooms: how often the broker said that a full queue has room again.
     """
 
-    def __init__(self, **quotas: int) -> None:
+    def __init__(self, policies: Mapping[str, Mapping[str, Any]] | None = None, **quotas: Any) -> None:
+        self.now = 1_000.0
         self.pressure: list[bool] = []
+        self.rooms = 0
+        rules = {"#": {"backoff": 0.0}} | dict(policies or {})
         self.broker = Broker(
             Quotas(**quotas),
+            Policies([(Pattern(text), values) for text, values in rules.items()]),
+            clock=lambda: self.now,
+            epoch=lambda: EPOCH + self.now,
             on_pressure=lambda: self.pressure.append(True),
             on_relief=lambda: self.pressure.append(False),
+            on_room=self._on_room,
         )
         self.clients: list[Client] = []
+
+    def _on_room(self) -> None:
+        self.rooms += 1
+
+    def wait(self, seconds: float) -> None:
+        """Time passes; the agenda is looked at as often as the transports would."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(self.now + 0.02, end)
+            self.broker.agenda.tick()
+            self.settle()
 
     def connect(self, version: Version = V12, *, transport: str = "tcp") -> Client:
         """A client with an open session."""
@@ -57,10 +87,11 @@ class Scene:
     def settle(self) -> None:
         """Flush what lies in outboxes, and close whose end has come, until there is nothing left to do."""
         while True:
-            while self.broker.dirty:
-                carrier = self.broker.dirty.popleft().carrier
-                if carrier is not None:
-                    carrier.flush()
+            while self.broker.dirty or self.broker.agenda.proceed():
+                while self.broker.dirty:
+                    carrier = self.broker.dirty.popleft().carrier
+                    if carrier is not None:
+                        carrier.flush()
             ending = [client for client in self.clients if client.is_ending]
             if not ending:
                 break
@@ -73,10 +104,11 @@ class Scene:
         broker = self.broker
         cost: Counter[str] = Counter()
         outstanding: Counter[Session] = Counter()
-        for target in broker.destinations.values():
-            assert target.subscriptions or (isinstance(target, Queue) and target.waiting), f"{target.name} is idle"
+        for target in [*broker.destinations.values(), *broker.router.hidden.values(), *broker.router.patterns.values()]:
+            assert not target.is_idle, f"{target.name} is idle"
             if isinstance(target, Queue):
                 cost += _audit_queue(target)
+        cost["octets"] += sum(self._put_off()) + sum(kept.size for kept in self._retained())
         sessions = broker.sessions.values()
         for session in sessions:
             for subscription in session.subscriptions.values():
@@ -86,9 +118,10 @@ class Scene:
                 cost["octets"] += sum(each.message.size for each in deliveries)
                 outstanding[session] += len(deliveries)
             for transaction in session.transactions.values():
-                frames = sum(frame.head.cost + len(frame.body) + OVERHEAD for frame in transaction.sends)
+                frames = sum(sending.octets for sending in transaction.sends)
                 assert transaction.octets == frames
-                held = [each for settled, _ in transaction.settlements for each in settled if each.subscription.ended]
+                settled = [each for settlement in transaction.settlements for each in settlement.deliveries]
+                held = [each for each in settled if each.subscription.ended]
                 cost["octets"] += frames + sum(each.message.size for each in held)
                 outstanding[session] += len(held)
             assert session.outstanding == outstanding[session]
@@ -100,16 +133,35 @@ class Scene:
         assert broker.subscriptions == sum(len(session.subscriptions) for session in sessions)
         assert broker.pressed == (broker.stored_octets > broker.quotas.memory_high)
 
+    def _put_off(self) -> list[int]:
+        """What the messages cost that wait for their time: delayed, or coming back later."""
+        actions = [entry.action for _, _, entry in self.broker.agenda._heap]
+        found = [action.args for action in actions if isinstance(action, partial)]
+        kept = [argument for arguments in found for argument in arguments if isinstance(argument, (Message, Sending))]
+        return [each.octets if isinstance(each, Sending) else each.size for each in kept]
+
+    def _retained(self) -> list[Message]:
+        return [kept.message for kept in self.broker.router.retained._kept.values()]
+
     def finish(self) -> None:
         """Everybody leaves, what still waits is consumed; then nothing may be left."""
         for client in self.clients:
             client.drop()
         broker = self.broker
+        while due := [date for date, _, entry in broker.agenda._heap if entry.action is not None]:
+            self.now = max(self.now, min(due))
+            broker.agenda.tick()
+            self.settle()
+        for name in list(broker.router.retained._kept._entries):
+            broker.router.retained.forget(name)
         for name in list(broker.destinations):
             last = self.connect()
             last.subscribe(name)
             last.drop()
         assert not broker.destinations
+        assert not broker.router.hidden
+        assert not len(broker.router.patterns)
+        assert not broker.router.temporaries
         assert not broker.sessions
         assert broker.stored_octets == 0
         assert not broker.pressed
@@ -124,9 +176,7 @@ def _audit_queue(queue: Queue) -> Counter[str]:
 
 def waiting(queue: Queue) -> list[Message]:
     """Messages that nobody has, in the order in which consumers will get them."""
-    returned = [message for _, message in queue._returned]
-    assert not {message.number for message in returned} & {message.number for message in queue._fresh}
-    return sorted([*queue._fresh, *returned], key=lambda message: message.number)
+    return queue.waiting_messages()
 
 
 class Client:

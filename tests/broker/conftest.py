@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,11 @@ Stage = Callable[..., Scene]
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """Makes scenes with quotas of one's own: `stage(max_subscriptions=2)`."""
+    """Makes scenes with quotas and policies of one's own: `stage({"/queue/a": {"backoff": 1.0}}, max_subscriptions=2)`."""
     scenes: list[Scene] = []
 
-    def make(**quotas: int) -> Scene:
-        scenes.append(Scene(**quotas))
+    def make(policies: Mapping[str, Mapping[str, Any]] | None = None, **quotas: Any) -> Scene:
+        scenes.append(Scene(policies, **quotas))
         return scenes[-1]
 
     yield make

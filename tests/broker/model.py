@@ -1,143 +1,202 @@
 """A second, much simpler broker: lists that are searched, no windows kept up to date, no cleverness.
 
-It does not decide who gets a message.  It is told what clients did (`publish`, `settle`, ...) and then reads what the
-broker put into their outboxes (`observe`); whatever could not have happened is a failure there:
+It does not decide who gets a message.  It is told what clients did and how time passes (here), and `model_watch` then
+reads what the broker put into their outboxes; whatever could not have happened is a failure there.  What is kept stands
+in `model_books`.
 
-* a message that somebody else has, or that was consumed before;
-* a redelivery that is not marked and counted as one, or a first delivery that is;
-* a message to a consumer behind a later one that nobody had before, either;
-* a message that waits while a consumer has room, or that waits on one side only;
-* other octets, destinations or counts than those that follow from what is kept.
+Each message that was accepted is one of these in each of its stores, at any time:
+
+    delayed           `Model.delayed`                        consumed       out of the books, and counted
+    waiting           `Copy.waits`                           dead           out of this store, a new copy in another
+    coming back       `Copy.back`                            expired, dropped, conflated, or gone with its store:
+    outstanding       `Copy.at`                              out of the books, and counted
+    held              `Copy.transaction`, `Transaction.sends`
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from gateway.broker.message import Message
-from gateway.broker.queue import Queue
-from gateway.codec import V10, Head
+from gateway.codec import V10
 
-from .client import Client, Scene, waiting
-from .wire import Received, build, parse
+from .client import EPOCH, Client, Scene
+from .model_books import Consumer, Copy, Due, Rules, Sent, Settlement, Store, Transaction
+from .patterns import is_match
 
-
-@dataclass(eq=False)
-class Copy:
-    """A message in a store.
-
-    Attributes:
-        cost: octets that keeping it costs.
-        at: who has it: it is in that consumer's ledger or, in mode auto, in its client's outbox.
-        transaction: the open one that holds it.
-        attempts: deliveries so far.
-        fresh: no outbox ever had it.
-    """
-
-    store: Store
-    number: int
-    body: bytes
-    cost: int
-    at: Consumer | None = None
-    transaction: Transaction | None = None
-    attempts: int = 0
-    fresh: bool = True
-    message: Received | None = None
-
-
-@dataclass(eq=False)
-class Store:
-    """A queue, or what one subscription of a topic has not acknowledged; `copies` in order of arrival."""
-
-    owner: Consumer | None = None
-    copies: list[Copy] = field(default_factory=list)
-
-
-@dataclass(eq=False)
-class Consumer:
-    """A subscription.
-
-    Attributes:
-        store: where its messages come from; None for a topic in mode auto.
-        ledger: what it has not acknowledged, in order of delivery.
-        due: what a topic must have written to it by now.
-        latest: number of the latest message that it was the first to get.
-    """
-
-    client: Client
-    id: str
-    destination: str
-    mode: str
-    store: Store | None = None
-    ended: bool = False
-    ledger: list[Copy] = field(default_factory=list)
-    due: list[bytes] = field(default_factory=list)
-    latest: int = 0
-
-
-@dataclass(eq=False)
-class Transaction:
-    """What will happen at COMMIT."""
-
-    client: Client
-    name: str
-    sends: list[tuple[str, bytes, int]] = field(default_factory=list)
-    settled: list[tuple[list[Copy], bool]] = field(default_factory=list)
-
-    @property
-    def held(self) -> list[Copy]:
-        return [copy for copies, _ in self.settled for copy in copies]
+# Of dead letters themselves: they may fail for ever.
+_OF_DEAD_LETTERS = Rules(max_attempts=0)
+DEDUP_WINDOW = 2.0
+_NOTHING: Mapping[str, str] = {}
 
 
 class Model:
-    """What the broker of a scene must have and do."""
+    """What the broker of a scene must have and do.
 
-    def __init__(self, scene: Scene) -> None:
+    Attributes:
+        rules: destination or pattern -> what holds there, where that is not the default.
+        delayed: due, what, and to which destinations.
+        retained: topic -> what it keeps, and the number under which that came.
+        parted: private stores whose subscription is gone, for what is still under way to them.
+        counts: what became of messages, by the names of the broker's counters; `parted`: gone with their store.
+        step: how often the watch has looked.
+    """
+
+    def __init__(self, scene: Scene, rules: Mapping[str, Rules]) -> None:
         self.scene = scene
+        self.rules = rules
         self.queues: dict[str, Store] = {}
         self.consumers: list[Consumer] = []
         self.transactions: list[Transaction] = []
+        self.delayed: list[tuple[float, Sent, list[str]]] = []
+        self.retained: dict[str, tuple[Sent, int]] = {}
+        self.parted: list[Store] = []
+        self.counts: Counter[str] = Counter()
+        self.step = 0
+        self._seen: dict[tuple[str, str], float] = {}
         self._number = 0
-        self._read: dict[Client, int] = {}
-        self._parted: list[Store] = []  # of topic subscriptions that are gone, for what transactions still hold
+        self._deaths = (-1, 0)  # the last step with a dead letter, and the number that it gave them
 
-    # what clients do
+    @property
+    def stores(self) -> list[Store]:
+        """All that there are."""
+        private = [each.store for each in self.consumers if each.store is not None and each.store.owner is each]
+        return [*self.queues.values(), *private, *self.parted]
 
-    def subscribe(self, client: Client, id: str, destination: str, mode: str) -> None:
-        consumer = Consumer(client, id, destination, mode)
-        if destination.startswith("/queue/"):
-            consumer.store = self.queues.setdefault(destination, Store())
-        elif mode != "auto":
-            consumer.store = Store(owner=consumer)
+    def rules_of(self, name: str) -> Rules:
+        if name.startswith("/queue/dlq."):
+            return _OF_DEAD_LETTERS
+        return next((rules for pattern, rules in self.rules.items() if is_match(pattern, name)), Rules())
+
+    def queue(self, name: str) -> Store:
+        rules = self.rules_of(name)
+        fresh = Store(name, rules, None, rules.max_messages, rules.when_full, rules.conflate_by)
+        return self.queues.setdefault(name, fresh)
+
+    # SUBSCRIBE, UNSUBSCRIBE
+
+    def subscribe(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
+        if not consumer.destination.startswith("/queue/"):
+            self._subscribe_topic(consumer)
+            return
+        store = consumer.store = self.queue(consumer.destination)
+        if not consumer.browser:
+            store.consumers.append(consumer)
+            return
+        store.browsers.append(consumer)
+        shown = [copy for copy in store.waiting if consumer.wants(copy.sent)]
+        consumer.due += [Due(copy.number, copy.name, copy=copy) for copy in shown]
 
-    def unsubscribe(self, consumer: Consumer) -> None:
+    def _subscribe_topic(self, consumer: Consumer) -> None:
+        rules = self.rules_of(consumer.destination)
+        blocks = rules.slow_consumer == "block" and consumer.slow is None
+        if not blocks or consumer.mode != "auto":
+            store = consumer.store = Store(consumer.destination, rules, consumer)
+            store.consumers.append(consumer)
+            if not blocks:
+                store.limit = consumer.slow or rules.slow_messages
+                # A client that says how much may wait for it does not want to be waited for.
+                store.action = "drop-oldest" if rules.slow_consumer in ("block", "conflate") else rules.slow_consumer
+                store.conflate_by = rules.conflate_by if rules.slow_consumer == "conflate" else ""
+        for name, (sent, number) in self.retained.items():
+            if is_match(consumer.destination, name) and consumer.wants(sent):
+                self._give(consumer, sent, name, number, {"retained": "true"})
+
+    def unsubscribe(self, consumer: Consumer, *, lost: bool = False) -> None:
+        """A subscription ends; `lost`: its client did not say so, and failed at what it had longest."""
         consumer.ended = True
         self.consumers.remove(consumer)
         store = consumer.store
         if store is None:
             return
-        for copy in [copy for copy in consumer.ledger if copy.transaction is None]:
-            self._give_back(copy)
-        if store.owner is not None:
-            store.copies = [copy for copy in store.copies if copy.at is not None]
-            self._parted.append(store)
-
-    def publish(self, destination: str, body: bytes, cost: int, transaction: Transaction | None = None) -> None:
-        if transaction is not None:
-            transaction.sends.append((destination, body, cost))
+        if consumer.browser:
+            store.browsers = [each for each in store.browsers if each is not consumer]
             return
-        self._number += 1
-        if destination.startswith("/queue/"):
-            stores = [self.queues.setdefault(destination, Store())]
+        store.consumers.remove(consumer)
+        store.groups = {group: owner for group, owner in store.groups.items() if owner is not consumer}
+        free = [copy for copy in consumer.ledger if copy.transaction is None]
+        if lost and free:
+            self._fail(free[0])
+        for copy in free:
+            if copy in store.copies:
+                self._give_back(copy)
+            consumer.ledger.remove(copy)
+        if store.parted:
+            self.parted.append(store)
+        if store.parted or (store.rules.auto_delete and not store.consumers):
+            for copy in store.waiting:
+                self._end(copy, "dropped")
+
+    # SEND
+
+    def publish(self, sent: Sent, transaction: Transaction | None = None) -> None:
+        if transaction is not None:
+            transaction.sends.append(sent)
+            return
+        parts = [part for part in sent.destinations if not sent.dedup_id or self._is_new(part, sent.dedup_id)]
+        due = sent.moment or self.scene.now + sent.delay
+        if due > self.scene.now and parts:
+            self.delayed.append((due, sent, parts))
         else:
-            current = [consumer for consumer in self.consumers if consumer.destination == destination]
-            stores = [consumer.store for consumer in current if consumer.store is not None]
-            for consumer in current:
-                if consumer.store is None:
-                    consumer.due.append(body)
-        for store in stores:
-            store.copies.append(Copy(store, self._number, body, cost))
+            self._arrive(sent, parts)
+
+    def _is_new(self, part: str, dedup_id: str) -> bool:
+        if self.scene.now - self._seen.get((part, dedup_id), -DEDUP_WINDOW) < DEDUP_WINDOW:
+            self.counts["duplicates"] += 1
+            return False
+        self._seen[part, dedup_id] = self.scene.now
+        return True
+
+    def _arrive(self, sent: Sent, parts: Iterable[str]) -> None:
+        for part in parts:
+            self._number += 1
+            self.counts["published"] += 1
+            if sent.expires and sent.expires <= self.scene.now:
+                self.counts["expired"] += 1
+            elif part.startswith("/queue/"):
+                self._to_queue(sent, part, self._number)
+            else:
+                self._to_topic(sent, part)
+
+    def _to_queue(self, sent: Sent, part: str, number: int, source: str = "", told: Mapping[str, str] = _NOTHING) -> None:
+        store = self.queue(part)
+        copy = Copy(store, sent, part, number, self.step, source, told, self._expiry(store, sent))
+        store.copies.append(copy)
+        for browser in store.browsers:
+            if browser.browser == "on" and browser.wants(sent):
+                browser.due.append(Due(number, copy.name, told))
+
+    def _to_topic(self, sent: Sent, part: str) -> None:
+        if sent.retain:
+            self.retained.pop(part, None)
+        if sent.retain == "set":
+            self.retained[part] = (sent, self._number)
+        found = [each for each in self.consumers if is_match(each.destination, part)]
+        if not found:
+            self.counts["unroutable"] += 1
+        for consumer in found:
+            if consumer.wants(sent) and not (consumer.no_local and consumer.client is sent.client):
+                self._give(consumer, sent, part, self._number)
+
+    def _give(
+        self, consumer: Consumer, sent: Sent, part: str, number: int, told: Mapping[str, str] = _NOTHING
+    ) -> None:
+        """To a topic's subscriber."""
+        store = consumer.store
+        if store is None:
+            # Retained messages come in any order.
+            consumer.due.append(Due(0 if told else number, (sent.body, part, ""), told))
+            return
+        copy = Copy(store, sent, part, number, self.step, "", told, self._expiry(store, sent), held=bool(told))
+        store.copies.append(copy)
+
+    def _expiry(self, store: Store, sent: Sent) -> float:
+        life = store.rules.time_to_live
+        return sent.expires or (self.scene.now + life if life else 0.0)
+
+    # ACK, NACK
 
     def covered(self, copy: Copy) -> list[Copy]:
         """What an ACK or NACK of that one settles."""
@@ -156,148 +215,166 @@ class Model:
         upto = consumer.ledger[: consumer.ledger.index(copy) + 1]
         return [each for each in upto if each.transaction is None]
 
-    def settle(self, copies: list[Copy], acknowledged: bool, transaction: Transaction | None = None) -> None:
+    def settle(self, settlement: Settlement, transaction: Transaction | None = None) -> None:
         if transaction is not None:
-            transaction.settled.append((copies, acknowledged))
-        for copy in copies:
+            transaction.settlements.append(settlement)
+        for copy in settlement.copies:
             copy.transaction = transaction
-            if transaction is None and acknowledged:
-                self._consume(copy)
-            elif transaction is None:
-                self._give_back(copy)
+            if transaction is None:
+                assert copy.at is not None
+                copy.at.ledger.remove(copy)
+                if settlement.acknowledged:
+                    self._end(copy, "acknowledged")
+                else:
+                    self._reject(copy, settlement)
+
+    def _reject(self, copy: Copy, settlement: Settlement) -> None:
+        self.counts["rejected"] += 1
+        copy.reason, copy.avoid = settlement.reason, copy.at
+        rules = copy.store.rules
+        self._fail(copy, dies=settlement.requeue and rules.on_nack == "redeliver")
+        if rules.on_nack == "drop":
+            self._end(copy, "dropped")
+        elif not settlement.requeue or rules.on_nack == "dead-letter":
+            self._die(copy, "rejected")
+        elif copy in copy.store.copies and rules.backoff:
+            copy.at = None
+            wait = rules.backoff * rules.backoff_factor ** (copy.failures - 1)
+            copy.back = self.scene.now + min(wait, rules.backoff_max)
+        elif copy in copy.store.copies:
+            self._give_back(copy)
+
+    def _fail(self, copy: Copy, *, dies: bool = True) -> None:
+        """An attempt failed; the last one ends it, unless it ends otherwise."""
+        copy.failures += 1
+        copy.failed_at = self.scene.now if copy.failed_at is None else copy.failed_at
+        if dies and copy.store.rules.max_attempts and copy.failures >= copy.store.rules.max_attempts:
+            self._die(copy, "max-attempts")
+
+    def _give_back(self, copy: Copy) -> None:
+        copy.at = copy.back = None
+        copy.since = self.step
+        if copy.store.parted:
+            self._end(copy, "parted")
+        elif copy.expires and copy.expires <= self.scene.now:
+            self._expire(copy)
+        elif copy.store.rules.auto_delete and not copy.store.consumers:
+            self._end(copy, "dropped")
+
+    def _expire(self, copy: Copy) -> None:
+        self.counts["expired"] += 1
+        if copy.store.rules.dead_letter_expired:
+            self._die(copy, "expired")
+        else:
+            self._end(copy, "")
+
+    def _die(self, copy: Copy, why: str) -> None:
+        """It becomes a dead letter."""
+        store = copy.store
+        if store.owner is not None or store.name.startswith("/queue/dlq."):
+            self._end(copy, "dropped")
+            return
+        self._end(copy, "dead_lettered")
+        first = EPOCH + (self.scene.now if copy.failed_at is None else copy.failed_at)
+        told = {
+            "dlq-reason": why,
+            "dlq-source": store.name,
+            "dlq-attempts": str(copy.attempts),
+            "dlq-first-at": str(int(first * 1000)),
+        }
+        told |= {"reason": copy.reason} if copy.reason else {}
+        if self._deaths[0] != self.step:
+            self._number += 1
+            self._deaths = (self.step, self._number)
+        letter = replace(copy.sent, group=None, closes_group=False, key=None, expires=0.0)
+        self._to_queue(letter, store.name.replace("/queue/", "/queue/dlq."), self._deaths[1], store.name, told)
+
+    def queue_is_full(self, copy: Copy) -> None:
+        """The broker gave it up because of a limit."""
+        if copy.store.action == "dead-letter":
+            self._die(copy, "queue-full")
+        else:
+            self._end(copy, "dropped")
+
+    def conflated(self, copy: Copy) -> None:
+        """A newer one stands for it."""
+        self._end(copy, "conflated")
+
+    def _end(self, copy: Copy, how: str) -> None:
+        copy.store.copies.remove(copy)
+        if how:
+            self.counts[how] += 1
+
+    # transactions
 
     def commit(self, transaction: Transaction) -> None:
         self.transactions.remove(transaction)
-        for destination, body, cost in transaction.sends:
-            self.publish(destination, body, cost)
-        for copies, acknowledged in transaction.settled:
-            self.settle(copies, acknowledged)
+        for sent in transaction.sends:
+            self.publish(sent)
+        for settlement in transaction.settlements:
+            self.settle(settlement)
 
     def abort(self, transaction: Transaction) -> None:
         self.transactions.remove(transaction)
         for copy in transaction.held:
             copy.transaction = None
             if copy.at is not None and copy.at.ended:
+                copy.at.ledger.remove(copy)
                 self._give_back(copy)
 
-    def leave(self, client: Client, *, taken: bool) -> None:
-        """The client is gone; whether what lay in its outbox was `taken`, so that it may have reached the client."""
+    # the connection
+
+    def leave(self, client: Client, *, taken: bool, lost: bool) -> None:
+        """The client is gone.
+
+        Args:
+            taken: what lay in its outbox may have reached it.
+            lost: it did not say goodbye.
+        """
         for transaction in [each for each in self.transactions if each.client is client]:
             self.abort(transaction)
         for consumer in [each for each in self.consumers if each.client is client]:
-            self.unsubscribe(consumer)
+            self.unsubscribe(consumer, lost=lost)
         for copy in self._unwritten(client):
-            copy.at = None
             if not taken:
                 copy.attempts -= 1
+            self._give_back(copy)
 
     def written(self, client: Client) -> None:
         """The client's outbox was written; what was in there in mode auto is consumed."""
         for copy in self._unwritten(client):
-            copy.store.copies.remove(copy)
+            self._end(copy, "")
 
     def _unwritten(self, client: Client) -> list[Copy]:
-        return [
-            copy
-            for store in self.queues.values()
-            for copy in store.copies
-            if copy.at is not None and copy.at.client is client and copy.at.mode == "auto"
-        ]
+        copies = [copy for store in self.stores for copy in store.copies if copy.at is not None]
+        return [copy for copy in copies if copy.at and copy.at.client is client and copy.at.mode == "auto"]
 
-    def _consume(self, copy: Copy) -> None:
-        assert copy.at is not None
-        copy.at.ledger.remove(copy)
-        copy.store.copies.remove(copy)
+    # time
 
-    def _give_back(self, copy: Copy) -> None:
-        assert copy.at is not None
-        copy.at.ledger.remove(copy)
-        copy.at = None
-        if copy.store.owner is not None and copy.store.owner.ended:
-            copy.store.copies.remove(copy)
+    @property
+    def next(self) -> float | None:
+        """When something happens of itself."""
+        copies = [copy for store in self.stores for copy in store.copies]
+        dates = [due for due, _, _ in self.delayed]
+        dates += [copy.back for copy in copies if copy.back is not None]
+        dates += [copy.expires for copy in copies if copy.waits and copy.expires]
+        dates += [sent.expires for sent, _ in self.retained.values() if sent.expires]
+        return min(dates, default=None)
 
-    # what the broker does
-
-    def has_room(self, consumer: Consumer) -> bool:
-        outbound = consumer.client.session.outbound
-        limit = self.scene.broker.quotas.max_unacknowledged
-        return outbound.size < outbound.window and len(consumer.ledger) < limit
-
-    def rivals(self, consumer: Consumer) -> list[Consumer]:
-        """Others that have room for what it gives back."""
-        others = [each for each in self.consumers if each.store is consumer.store and each is not consumer]
-        return [each for each in others if self.has_room(each)]
-
-    def observe(self, *, in_order: bool = True) -> None:
-        """Read all that came into outboxes since the last time, and compare what is left.
-
-        What was delivered is older than what waits, unless the step gave something back behind it (`in_order`).
-        """
-        delivered: dict[Store, int] = {}
-        for client in self.scene.clients:
-            if not client.closed:
-                octets = client.written + b"".join(client.session.outbound.parts)
-                start, self._read[client] = self._read.get(client, 0), len(octets)
-                for message in parse(octets[start:], client.version):
-                    copy = self._delivered(client, message)
-                    if copy is not None:
-                        delivered[copy.store] = max(copy.number, delivered.get(copy.store, 0))
-                if not client.stalled:
-                    self.written(client)
-        for store, latest in delivered.items():
-            assert not in_order or all(copy.number > latest for copy in store.copies if copy.at is None)
-        for consumer in self.consumers:
-            assert not consumer.due, f"{consumer.destination} did not write everything"
-        for name in [name for name, store in self.queues.items() if not store.copies and not self._consumers(store)]:
-            del self.queues[name]
-        self._compare()
-
-    def _consumers(self, store: Store) -> list[Consumer]:
-        return [consumer for consumer in self.consumers if consumer.store is store]
-
-    def _delivered(self, client: Client, message: Received) -> Copy | None:
-        (consumer,) = [
-            each for each in self.consumers if each.client is client and each.id == message.headers.get("subscription")
-        ]
-        if consumer.store is None:
-            assert consumer.due.pop(0) == message.body
-            return None
-        (copy,) = [each for each in consumer.store.copies if each.body == message.body]
-        assert copy.at is None, f"{message} is with {copy.at} already"
-        assert message.redelivered is (copy.attempts > 0)
-        assert message.headers.get("delivery-count", "1") == str(copy.attempts + 1)
-        copy.attempts += 1
-        if copy.fresh:
-            assert copy.number > consumer.latest, f"{message} comes too late"
-            consumer.latest = copy.number
-            copy.fresh = False
-        copy.at = consumer
-        copy.message = message
-        if consumer.mode != "auto":
-            consumer.ledger.append(copy)
-            assert len(consumer.ledger) <= self.scene.broker.quotas.max_unacknowledged
-        return copy
-
-    def _compare(self) -> None:
-        broker = self.scene.broker
-        cost = sum(cost for transaction in self.transactions for _, _, cost in transaction.sends)
-        private = [each.store for each in self.consumers if each.store is not None and each.store.owner is not None]
-        for store in (*self.queues.values(), *private, *self._parted):
-            kept = [copy for copy in store.copies if copy.at is None or copy.at.mode != "auto"]
-            cost += sum(copy.cost for copy in kept)
-            if any(copy.at is None for copy in kept):
-                assert not any(self.has_room(consumer) for consumer in self._consumers(store))
-        assert broker.stored_octets == cost
-        for name, store in self.queues.items():
-            bodies = [copy.body for copy in store.copies if copy.at is None]
-            target = broker.destinations.get(name)
-            assert bodies == ([message.body for message in waiting(target)] if isinstance(target, Queue) else [])
-        wanted = {consumer.destination for consumer in self.consumers}
-        wanted |= {name for name, store in self.queues.items() if any(copy.at is None for copy in store.copies)}
-        assert wanted == set(broker.destinations)
-
-
-def cost_of(client: Client, headers: dict[str, str], body: bytes) -> int:
-    """What keeping that SEND costs."""
-    block = build("SEND", headers, version=client.version).index(b"\n\n")
-    return Message(0, Head("SEND", headers, -1, block), body).size
+    def pass_time(self) -> None:
+        """What is due now happens."""
+        now = self.scene.now
+        due = sorted([each for each in self.delayed if each[0] <= now], key=lambda each: each[0])
+        self.delayed = [each for each in self.delayed if each[0] > now]
+        for name, (sent, _) in list(self.retained.items()):
+            if sent.expires and sent.expires <= now:
+                del self.retained[name]
+                self.counts["expired"] += 1
+        copies = [copy for store in self.stores for copy in store.copies]
+        for copy in copies:
+            if copy.back is not None and copy.back <= now:
+                self._give_back(copy)
+            elif copy.waits and copy.expires and copy.expires <= now:
+                self._expire(copy)
+        for _, sent, parts in due:
+            self._arrive(sent, parts)

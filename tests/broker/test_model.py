@@ -1,26 +1,45 @@
 """Anything that clients may do, in any order, on a few destinations; after each step the broker is what the model says.
 
 No message is lost, none is given to two who could both consume it, none is delivered again without being marked, each
-consumer sees each publisher's messages in order, and the accounts are right at every step and zero in the end.
+consumer sees each publisher's messages in order, nobody gets what he does not want or what is somebody else's, nothing
+comes too early or too late, and the accounts are right at every step and zero in the end.
+
+The number of examples is small enough for every run of the tests; to search longer, set MODEL_EXAMPLES.
 """
 
 from __future__ import annotations
+
+import os
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from gateway.codec import V10
+from gateway.codec import V10, V12
 
-from .client import ALL, Client, Scene
-from .model import Consumer, Copy, Model, Transaction, cost_of
+from .client import ALL, EPOCH, Client, Scene
+from .model import DEDUP_WINDOW, Model
+from .model_books import SELECTORS, Consumer, Copy, Rules, Sent, Settlement, Transaction
+from .model_watch import Watch
 
-QUEUES = ["/queue/a", "/queue/b"]
-DESTINATIONS = [*QUEUES, *QUEUES, "/topic/a"]
+QUEUES = ["/queue/plain", "/queue/few", "/queue/retry", "/queue/last", "/queue/brief"]
+TOPICS = ["/topic/a.b", "/topic/a.c", "/topic/slow.a", "/topic/slow.b"]
+SEVERAL = ["/queue/plain,/topic/a.b", "/queue/few,/queue/last", "/topic/slow.a, /topic/slow.b,/topic/a.b"]
+PATTERNS = ["/topic/a.*", "/topic/#", "/topic/slow.*"]
+LETTERS = ["/queue/dlq.retry", "/queue/dlq.few"]
 MODES = ["client", "auto", "client-individual"]
 # Three of these fill the window of an outbox.
 LARGE = 3_000
+# Clients act at whole quarters of a second, and messages come and come back then; they expire between.
+QUARTER = 0.25
+EXPIRIES = [125, 375, 1125]
+
+# What SENDs ask for, beside nothing.
+WISHES = ["", "", "", "priority", "group", "group", "delay", "ttl", "key", "dedup", "retain", "large", "large"]
+# What SUBSCRIBEs ask for.
+DEMANDS = ["", "", "", "selector", "selector", "prefetch", "octets", "priority", "exclusive", "browser", "no-local", "slow"]
 
 
 class Clients(RuleBasedStateMachine):
@@ -31,12 +50,35 @@ class Clients(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scene = Scene(max_unacknowledged=3, max_outbound=64 * 1024)
-        self.model = Model(self.scene)
+        self.patch = pytest.MonkeyPatch()
         self.count = 0
 
     @initialize(data=st.data())
     def start(self, data: st.DataObject) -> None:
+        rules = {
+            "/queue/few": Rules(
+                max_messages=3,
+                when_full=data.draw(st.sampled_from(["drop-oldest", "drop-newest", "dead-letter", "block"])),
+            ),
+            "/queue/retry": Rules(
+                max_attempts=3,
+                backoff=QUARTER,
+                backoff_max=2 * QUARTER,
+                dead_letter_expired=True,
+                on_nack=data.draw(st.sampled_from(["redeliver", "redeliver", "dead-letter", "drop"])),
+            ),
+            "/queue/last": Rules(conflate_by="symbol", time_to_live=EXPIRIES[2] / 1000),
+            "/queue/brief": Rules(auto_delete=True),
+            "/topic/slow.#": Rules(
+                slow_consumer=data.draw(st.sampled_from(["drop-oldest", "drop-newest", "conflate", "disconnect"])),
+                slow_messages=2,
+                conflate_by="symbol",
+            ),
+        }
+        policies = {pattern: each.policy() for pattern, each in rules.items()}
+        self.scene = Scene(policies, max_unacknowledged=3, max_outbound=64 * 1024, dedup_window=DEDUP_WINDOW)
+        self.model = Model(self.scene, rules)
+        self.watch = Watch(self.model, self.patch)
         for _ in range(3):
             self.connect(data)
         for _ in range(data.draw(st.integers(1, 5))):
@@ -46,28 +88,34 @@ class Clients(RuleBasedStateMachine):
     def step(self, data: st.DataObject) -> None:
         model, clients = self.model, self.clients
         stalled = sum(client.stalled for client in clients)
-        possible = {
+        possible: dict[Callable[[st.DataObject], None], bool] = {
             self.connect: len(clients) < 4,
             self.leave: len(clients) > 1,
             self.stall: stalled < len(clients),
             self.resume: stalled > 0,
-            self.subscribe: True,
+            self.subscribe: bool(clients),
             self.unsubscribe: bool(model.consumers),
-            self.publish: True,
+            self.publish: bool(clients),
             self.settle: bool(self.settleable),
-            self.begin: len(model.transactions) < 3,
+            self.begin: bool(clients) and len(model.transactions) < 3,
             self.end: bool(model.transactions),
+            self.wait: True,
+            self.trespass: bool(self.watch.names) and len(clients) > 1,
         }
         often = [self.publish, self.settle] * 3
         data.draw(st.sampled_from([each for each in [*often, *possible] if possible[each]]))(data)
 
     @invariant()
     def agrees(self) -> None:
-        assert not any(client.failures for client in self.scene.clients)
-        self.model.observe()
+        if hasattr(self, "watch"):
+            self.watch.look()
 
     def teardown(self) -> None:
-        self.scene.finish()
+        try:
+            if hasattr(self, "watch"):
+                self.scene.finish()
+        finally:
+            self.patch.undo()
 
     # what there is
 
@@ -97,11 +145,9 @@ class Clients(RuleBasedStateMachine):
     def leave(self, data: st.DataObject) -> None:
         client = data.draw(st.sampled_from(self.clients))
         graceful = data.draw(st.booleans())
-        self.model.leave(client, taken=graceful)
+        self.model.leave(client, taken=graceful, lost=not graceful)
         if graceful:
             client.disconnect()
-            # What lay in the outbox comes back behind the rest: it might still have been written.
-            self.model.observe(in_order=False)
         else:
             client.drop()
 
@@ -113,13 +159,56 @@ class Clients(RuleBasedStateMachine):
         self.model.written(client)
         client.resume()
 
+    def wait(self, data: st.DataObject) -> None:
+        end = self.scene.now + QUARTER * data.draw(st.integers(1, 6))
+        while (due := self.model.next) is not None and due <= end:
+            self.scene.now = due - 0.02
+            self.scene.wait(0.01)  # nothing comes early
+            self.watch.look()
+            self.scene.now = due
+            self.model.pass_time()
+            self.scene.broker.agenda.tick()
+            self.scene.settle()
+            self.watch.look()
+        self.scene.now = end
+
     def subscribe(self, data: st.DataObject) -> None:
         client = data.draw(st.sampled_from(self.clients))
-        destination = data.draw(st.sampled_from(DESTINATIONS))
+        destination = data.draw(st.sampled_from([*QUEUES, *QUEUES, *TOPICS, *PATTERNS, *LETTERS]))
         mode = data.draw(st.sampled_from(MODES if client.version.nack else MODES[:2]))
-        id = str(self.next())
-        self.model.subscribe(client, id, destination, mode)
-        client.subscribe(destination, id, mode)
+        consumer = Consumer(client, str(self.next()), destination, mode)
+        headers: dict[str, str] = {}
+        for demand in {data.draw(st.sampled_from(DEMANDS)), data.draw(st.sampled_from(DEMANDS))}:
+            self.demand(data, demand, consumer, headers)
+        self.model.subscribe(consumer)
+        client.subscribe(destination, consumer.id, consumer.mode, **headers)
+
+    def demand(self, data: st.DataObject, what: str, consumer: Consumer, headers: dict[str, str]) -> None:
+        of_queue = consumer.destination.startswith("/queue/")
+        if what == "selector":
+            headers["selector"] = consumer.selector = data.draw(st.sampled_from(list(SELECTORS)))
+        elif what == "prefetch":
+            consumer.prefetch = data.draw(st.sampled_from([1, 0, 5]))
+            headers["prefetch-count"] = str(consumer.prefetch)
+        elif what == "octets":
+            consumer.prefetch, consumer.octets = 0, 4_000
+            headers["consumer-window-size"] = "4000"
+        elif what == "priority":
+            consumer.priority = data.draw(st.sampled_from([1, -1]))
+            headers["x-priority"] = str(consumer.priority)
+        elif what == "exclusive":
+            consumer.exclusive = True
+            headers["exclusive"] = "true"
+        elif what == "browser" and of_queue:
+            consumer.mode = "auto"
+            consumer.browser = data.draw(st.sampled_from(["end", "on"]))
+            headers |= {"browser": "true", "browser-end": str(consumer.browser == "end").lower()}
+        elif what == "no-local" and not of_queue:
+            consumer.no_local = True
+            headers["no-local"] = "true"
+        elif what == "slow" and not of_queue:
+            consumer.slow = 2
+            headers["activemq.maximumPendingMessageLimit"] = "2"
 
     def unsubscribe(self, data: st.DataObject) -> None:
         consumer: Consumer = data.draw(st.sampled_from(self.model.consumers))
@@ -128,15 +217,64 @@ class Clients(RuleBasedStateMachine):
 
     def publish(self, data: st.DataObject) -> None:
         client = data.draw(st.sampled_from(self.clients))
-        destination = data.draw(st.sampled_from(DESTINATIONS))
-        large = destination in QUEUES and data.draw(st.booleans())
+        destination = data.draw(st.sampled_from([*QUEUES, *QUEUES, *TOPICS, *SEVERAL]))
         transaction = self.transaction(data, client)
-        headers = {} if transaction is None else {"transaction": transaction.name}
+        wishes = {data.draw(st.sampled_from(WISHES)), data.draw(st.sampled_from(WISHES))}
+        what: dict[str, object] = {}
+        headers: dict[str, str] = {}
+        for wish in wishes:
+            self.wish(data, wish, destination, what, headers)
+        control = {} if transaction is None else {"transaction": transaction.name}
+        large = "large" in wishes and "topic" not in destination
         for _ in range(data.draw(st.integers(1, 5))):
+            own = data.draw(st.sampled_from([{}, {"kind": "red"}, {"kind": "blue", "n": "2"}]))
             body = b"%d." % self.next() + b" " * (LARGE if large else 0)
-            cost = cost_of(client, {"destination": destination} | headers, body)
-            self.model.publish(destination, body, cost, transaction)
-            client.publish(destination, body, **headers)
+            parts = tuple(part.strip() for part in destination.split(","))
+            sent = Sent(client, body, parts, own | headers, **what)  # type: ignore[arg-type]
+            self.model.publish(sent, transaction)
+            client.publish(destination, body, **own, **headers, **control)
+            if transaction is None:
+                self.watch.look()
+                if client.closed:
+                    break
+
+    def wish(
+        self, data: st.DataObject, wish: str, destination: str, what: dict[str, object], headers: dict[str, str]
+    ) -> None:
+        now = self.scene.now
+        if wish == "priority":
+            what["priority"] = data.draw(st.sampled_from([9, 0]))
+            headers["priority"] = str(what["priority"])
+        elif wish == "group":
+            what["group"] = headers["JMSXGroupID"] = data.draw(st.sampled_from(["g", "h"]))
+            if data.draw(st.integers(0, 3)) == 3:
+                what["closes_group"] = True
+                headers["JMSXGroupSeq"] = "-1"
+        elif wish == "delay":
+            quarters = data.draw(st.sampled_from([1, 3, 0]))
+            if data.draw(st.booleans()):
+                what["delay"] = quarters * QUARTER
+                headers["x-delay"] = str(int(quarters * QUARTER * 1000))
+            else:
+                what["moment"] = now + quarters * QUARTER
+                headers["_AMQ_SCHED_DELIVERY"] = str(int((EPOCH + now + quarters * QUARTER) * 1000))
+        elif wish == "ttl":
+            life = data.draw(st.sampled_from(EXPIRIES))
+            what["expires"] = now + life / 1000
+            if data.draw(st.booleans()):
+                headers["ttl"] = str(life)
+            else:
+                headers["expires"] = str(int((EPOCH + now) * 1000) + life)
+        elif wish == "key":
+            key = data.draw(st.sampled_from(["x", "y"]))
+            if data.draw(st.booleans()):
+                headers["symbol"] = key
+            else:
+                what["key"] = headers["_AMQ_LVQ_NAME"] = key
+        elif wish == "dedup":
+            what["dedup_id"] = headers["dedup-id"] = data.draw(st.sampled_from(["1", "2"]))
+        elif wish == "retain" and "queue" not in destination:
+            what["retain"] = headers["retain"] = data.draw(st.sampled_from(["set", "set", "remove"]))
 
     def settle(self, data: st.DataObject) -> None:
         copy = data.draw(st.sampled_from(self.settleable))
@@ -147,13 +285,32 @@ class Clients(RuleBasedStateMachine):
         transaction = self.transaction(data, client)
         headers = {} if transaction is None else {"transaction": transaction.name}
         acknowledged = client.version is V10 or data.draw(st.booleans())
-        rivals = self.model.rivals(consumer)
-        copies = self.model.covered(copy)
-        self.model.settle(copies, acknowledged, transaction)
+        settlement = Settlement(self.model.covered(copy), acknowledged)
+        if not acknowledged:
+            settlement.requeue = data.draw(st.sampled_from([True, True, False]))
+            settlement.reason = data.draw(st.sampled_from(["", "bad"]))
+            headers |= {"reason": settlement.reason} if settlement.reason else {}
+            headers |= {} if settlement.requeue else {"requeue": "false"}
+        self.model.settle(settlement, transaction)
         (client.ack if acknowledged else client.nack)(message, **headers)
-        if not acknowledged and transaction is None and len(copies) == 1 and rivals:
-            self.model.observe()
-            assert copy.at in rivals, "another consumer had room and did not get it"
+
+    def trespass(self, data: st.DataObject) -> None:
+        """Settle what somebody else has, or what was settled before."""
+        client = data.draw(st.sampled_from(self.clients))
+        id, message = data.draw(st.sampled_from(self.watch.names[-20:]))[1:]
+        own = [copy for each in self.model.consumers if each.client is client for copy in each.ledger]
+        if client.version is V12:
+            headers = {"id": message.headers.get("ack", "1-1")}
+            own = [copy for copy in own if copy.message and copy.message.headers["ack"] == headers["id"]]
+        else:
+            headers = {"message-id": message.message_id}
+            own = [copy for copy in own if copy.message and copy.message.message_id == message.message_id]
+            if client.version is not V10:
+                headers["subscription"] = id
+                own = [copy for copy in own if copy.at and copy.at.id == id]
+        if not any(copy.transaction is None for copy in own):
+            self.watch.failing = client
+            client.send(data.draw(st.sampled_from(["ACK", "NACK"] if client.version.nack else ["ACK"])), headers)
 
     def begin(self, data: st.DataObject) -> None:
         transaction = Transaction(data.draw(st.sampled_from(self.clients)), str(self.next()))
@@ -165,7 +322,6 @@ class Clients(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             self.model.commit(transaction)
             transaction.client.commit(transaction.name)
-            self.model.observe(in_order=False)
         else:
             self.model.abort(transaction)
             transaction.client.abort(transaction.name)
@@ -177,7 +333,7 @@ def test_the_broker_does_what_the_model_says() -> None:
     run_state_machine_as_test(
         Clients,
         settings=settings(
-            max_examples=400,
+            max_examples=int(os.environ.get("MODEL_EXAMPLES", "300")),
             stateful_step_count=50,
             deadline=None,
             database=None,

@@ -4,7 +4,8 @@
 //
 // Every job has a fresh browser context, and fails besides when the page asked for anything outside `job.origin`.
 // The scenarios run in the demo page, under its own Content-Security-Policy and with the library it serves; the
-// one thing slipped in is their source, answered at the page's origin in the server's place.
+// one thing slipped in is their source, answered at the page's origin in the server's place.  `job.file` has them; else
+// scenarios.mjs.
 
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
@@ -13,7 +14,7 @@ import { converse } from "./conversation.mjs";
 import { incomplete, login, walk } from "./page.mjs";
 
 const PATIENCE = 8_000;
-const SCENARIOS = fileURLToPath(new URL("scenarios.mjs", import.meta.url));
+const HERE = fileURLToPath(new URL(".", import.meta.url));
 const LIBRARY = fileURLToPath(new URL("../../node_modules/@stomp/stompjs/esm6", import.meta.url));
 
 const browser = await chromium.launch({
@@ -30,11 +31,13 @@ const browser = await chromium.launch({
 });
 
 async function scenario(page, job, ask) {
-  await page.route("**/scenarios.mjs", (route) => route.fulfill({ path: SCENARIOS, contentType: "text/javascript" }));
+  const source = (route) =>
+    route.fulfill({ path: HERE + route.request().url().split("/").pop(), contentType: "text/javascript" });
+  await page.route("**/*.mjs", source);
   await page.exposeFunction("ask", ask);
   await page.goto(job.origin);
   await page.evaluate(async (job) => {
-    const { scenarios } = await import("/scenarios.mjs");
+    const { scenarios } = await import(`/${job.file ?? "scenarios.mjs"}`);
     await scenarios[job.scenario]({ Stomp: globalThis.StompJs, ...job, ask: globalThis.ask });
   }, job);
 }

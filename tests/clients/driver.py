@@ -98,7 +98,7 @@ class Driver:
 @contextmanager
 def start_driver(program: str, *arguments: str) -> Iterator[Driver]:
     """A node program of this folder for the time of the block; the end of its input ends it."""
-    for name in ("@stomp/stompjs", "ws", "playwright-core"):
+    for name in ("@stomp/stompjs", "@stomp/rx-stomp", "ws", "playwright-core"):
         node_package(name)
     with tempfile.TemporaryFile("w+") as errors:
         command = [tool("node"), str(HERE / program), *arguments]

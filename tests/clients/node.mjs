@@ -1,12 +1,14 @@
-// Runs the scenarios with @stomp/stompjs in node, over the package `ws`.
+// Runs scenarios with @stomp/stompjs in node, over the package `ws`.  `job.file` has them; else scenarios.mjs.
 
 import * as Stomp from "@stomp/stompjs";
 import { WebSocket } from "ws";
 
 import { converse } from "./conversation.mjs";
-import { scenarios } from "./scenarios.mjs";
 
 globalThis.WebSocket = WebSocket;
 
-await converse((job, ask) => scenarios[job.scenario]({ Stomp, ...job, ask }));
+await converse(async (job, ask) => {
+  const { scenarios } = await import(`./${job.file ?? "scenarios.mjs"}`);
+  return scenarios[job.scenario]({ Stomp, ...job, ask });
+});
 process.exit(0);

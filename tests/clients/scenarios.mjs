@@ -1,6 +1,9 @@
 // What a page or a node program does with @stomp/stompjs, one function a scenario; each throws when it fails.
 //
-// The same file runs in node (node.mjs) and in Chromium (chromium.mjs): it touches nothing but `home`:
+// Beside this file, which has what every STOMP server does, there are rabbitmq.mjs, activemq.mjs and spring.mjs: programs
+// as the users of those brokers write them, with those brokers' headers.
+//
+// The same files run in node (node.mjs) and in Chromium (chromium.mjs): they touch nothing but `home`:
 //   home.Stomp      the library: { Client, Versions }
 //   home.url        WebSocket address of the gateway, or of the nginx in front of it
 //   home.version    the one STOMP version to offer, or null for the library's own list
@@ -8,119 +11,7 @@
 //   home.ask(what)  has the test cut or freeze the connections that are open now
 // Nothing here sleeps to see that something does NOT come: a later message that is known to come proves it.
 
-const PATIENCE = 8_000; // milliseconds until a scenario gives up waiting
-
-/** Things that arrive, in order, for one reader. */
-class Inbox {
-  #items = [];
-  #waiting = null;
-
-  constructor(name) {
-    this.name = name;
-  }
-
-  put(item) {
-    if (this.#waiting) {
-      this.#waiting(item);
-      this.#waiting = null;
-    } else {
-      this.#items.push(item);
-    }
-  }
-
-  next(patience = PATIENCE) {
-    if (this.#items.length) return Promise.resolve(this.#items.shift());
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.#waiting = null;
-        reject(new Error(`nothing came to ${this.name} within ${patience} ms`));
-      }, patience);
-      this.#waiting = (item) => {
-        clearTimeout(timer);
-        resolve(item);
-      };
-    });
-  }
-
-  get size() {
-    return this.#items.length;
-  }
-}
-
-/** One connected client, with what happens to it in inboxes. */
-class Peer {
-  constructor(home, options = {}) {
-    this.connects = new Inbox("connects");
-    this.closes = new Inbox("closes");
-    this.errors = new Inbox("errors");
-    this.client = new home.Stomp.Client({
-      brokerURL: home.url,
-      reconnectDelay: 0,
-      heartbeatIncoming: 0,
-      heartbeatOutgoing: 0,
-      ...(home.version ? { stompVersions: new home.Stomp.Versions([home.version]) } : {}),
-      onConnect: (frame) => this.connects.put(frame),
-      onWebSocketClose: (event) => this.closes.put(event),
-      onStompError: (frame) => this.errors.put(frame),
-      ...options,
-    });
-    this.receipts = 0;
-  }
-
-  static async open(home, options) {
-    const peer = new Peer(home, options);
-    peer.client.activate();
-    const connected = await peer.connects.next();
-    const expected = home.version ?? "1.2";
-    equal(connected.headers.version ?? "1.0", expected, "the version agreed");
-    return peer;
-  }
-
-  /** Subscribe, and return once the gateway has confirmed it. */
-  async subscribe(destination, headers = {}) {
-    const inbox = new Inbox(destination);
-    const receipt = this.receipt();
-    inbox.subscription = this.client.subscribe(destination, (message) => inbox.put(message), {
-      ...headers,
-      receipt: receipt.id,
-    });
-    await receipt.came;
-    return inbox;
-  }
-
-  /** Send, and return once the gateway has confirmed it. */
-  async send(destination, body, headers = {}) {
-    const receipt = this.receipt();
-    const content = typeof body === "string" ? { body } : { binaryBody: body };
-    this.client.publish({ destination, ...content, headers: { ...headers, receipt: receipt.id } });
-    await receipt.came;
-  }
-
-  receipt() {
-    const id = `receipt-${++this.receipts}`;
-    const inbox = new Inbox(id);
-    this.client.watchForReceipt(id, (frame) => inbox.put(frame));
-    return { id, came: inbox.next() };
-  }
-
-  async close() {
-    await this.client.deactivate();
-    if (this.errors.size) throw new Error(`ERROR: ${(await this.errors.next()).headers.message}`);
-  }
-}
-
-function equal(found, expected, what) {
-  if (found !== expected) {
-    throw new Error(`${what}: ${JSON.stringify(found)} instead of ${JSON.stringify(expected)}`);
-  }
-}
-
-function sameOctets(found, expected, what) {
-  equal(found.length, expected.length, `${what}, octets`);
-  for (let i = 0; i < found.length; i++) {
-    if (found[i] !== expected[i]) equal(found[i], expected[i], `${what}, octet ${i}`);
-  }
-}
+import { Inbox, Peer, equal, sameOctets } from "./peer.mjs";
 
 /** A topic reaches every subscriber, a queue one of them; UNSUBSCRIBE ends it. */
 async function pubsub(home) {

@@ -1,101 +1,23 @@
 """stomp.py 9 over TCP, in STOMP 1.0, 1.1 and 1.2, and over WebSocket.
 
-stomp.py calls its listener on a thread of its own; `Worker` is that listener and puts what happens into queues, on
-which the tests wait with a bound.  That something does not come is shown by a later message that does.
+That something does not come is shown by a later message that does.
 """
 
 from __future__ import annotations
 
-import itertools
 import queue
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import stomp
 from stomp.utils import Frame
 
 from tests.clients.forwarder import Forwarder
+from tests.clients.worker import CONNECTIONS, PATIENCE, Worker, work
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
-PATIENCE = 8.0
-CONNECTIONS = {"1.0": stomp.Connection10, "1.1": stomp.Connection11, "1.2": stomp.Connection12}
 VERSIONS = list(CONNECTIONS)
 BEATING = ["1.1", "1.2"]  # STOMP 1.0 has no heart-beating
-
-_receipts = itertools.count(1)
-
-
-class Worker(stomp.ConnectionListener):
-    """One stomp.py connection, and what came to it."""
-
-    def __init__(self, version: str, port: int, **options: Any) -> None:
-        self.version = version
-        self.messages: queue.Queue[Frame] = queue.Queue()
-        self.receipts: queue.Queue[str] = queue.Queue()
-        self.errors: queue.Queue[Frame] = queue.Queue()
-        self.losses: queue.Queue[None] = queue.Queue()
-        self.connection = CONNECTIONS[version]([(HOST, port)], auto_decode=False, **options)
-        self.connection.set_listener("worker", self)
-
-    def on_message(self, frame: Frame) -> None:
-        self.messages.put(frame)
-
-    def on_receipt(self, frame: Frame) -> None:
-        self.receipts.put(frame.headers["receipt-id"])
-
-    def on_error(self, frame: Frame) -> None:
-        self.errors.put(frame)
-
-    def on_disconnected(self) -> None:
-        self.losses.put(None)
-
-    def message(self) -> Frame:
-        """The next message."""
-        return self.messages.get(timeout=PATIENCE)
-
-    def body(self) -> str:
-        """The next message's body as text."""
-        return bytes(self.message().body).decode()
-
-    def confirmed(self, act: Any, *arguments: Any, **headers: Any) -> None:
-        """Do something with a receipt, and wait for it."""
-        receipt = f"receipt-{next(_receipts)}"
-        act(*arguments, receipt=receipt, **headers)
-        assert self.receipts.get(timeout=PATIENCE) == receipt
-
-    def subscribe(self, destination: str, id: str = "1", ack: str = "auto") -> None:
-        self.confirmed(self.connection.subscribe, destination, id=id, ack=ack)
-
-    def send(self, destination: str, body: str | bytes, **headers: Any) -> None:
-        self.confirmed(self.connection.send, destination, body, **headers)
-
-    def ack(self, frame: Frame, **more: Any) -> None:
-        self.connection.ack(*self._handle(frame), **more)
-
-    def nack(self, frame: Frame) -> None:
-        self.connection.nack(*self._handle(frame))
-
-    def _handle(self, frame: Frame) -> list[str]:
-        """What ACK names: each version has its own way."""
-        headers = frame.headers
-        if self.version == "1.2":
-            return [headers["ack"]]
-        return [headers["message-id"], *([headers["subscription"]] if self.version == "1.1" else [])]
-
-
-@contextmanager
-def work(version: str, port: int, login: tuple[str, str] | None = None, **options: Any) -> Iterator[Worker]:
-    """A connected worker, which leaves with DISCONNECT; an ERROR in between fails the test."""
-    worker = Worker(version, port, **options)
-    worker.connection.connect(*(login or ()), wait=True)
-    yield worker
-    if worker.connection.is_connected():
-        worker.connection.disconnect(receipt="farewell")
-        worker.losses.get(timeout=PATIENCE)
-    assert worker.errors.empty(), worker.errors.get().headers
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -256,9 +178,7 @@ def test_beats_keep_an_idle_session(version: str, gateway: GatewayProcess, name:
 
 
 @pytest.mark.parametrize("version", BEATING)
-def test_a_silent_client_is_found(
-    version: str, gateway: GatewayProcess, tcp_relay: Forwarder, name: str
-) -> None:
+def test_a_silent_client_is_found(version: str, gateway: GatewayProcess, tcp_relay: Forwarder, name: str) -> None:
     with work(version, gateway.tcp_port) as other, work(version, tcp_relay.port, heartbeats=(400, 400)) as idle:
         idle.subscribe(f"/queue/{name}", ack="client")
         idle.send(f"/queue/{name}", "held")

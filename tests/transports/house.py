@@ -7,7 +7,9 @@ many octets as the test lets it, so that every state of a slow client can be hel
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 from trio.testing import memory_stream_pair
@@ -15,7 +17,9 @@ from trio.testing import memory_stream_pair
 from gateway.auth.anonymous import Anonymous
 from gateway.broker import Broker, Quotas
 from gateway.broker.counters import Counters
+from gateway.broker.policy import Policies
 from gateway.broker.ports import Authenticator
+from gateway.broker.words import Pattern
 from gateway.transports import Hub, Options
 from gateway.transports.connection import Connection
 from gateway.transports.link import BrokenLink, Buffers, Pipe, SocketPipe, StreamPipe, TcpLink
@@ -69,6 +73,9 @@ class Valve:
         while not self.room and not self.broken:
             await self._moved.park()
         return self.send_nowait(buffers)
+
+    def peer_has_gone(self) -> bool:
+        return self._ended
 
     async def send_eof(self) -> None:
         self.eof = True
@@ -142,18 +149,24 @@ class Slow:
 
 @dataclass
 class House:
-    """A hub with all that runs beside it."""
+    """A hub with all that runs beside it.
+
+    Attributes:
+        policies: pattern -> keys of `Policy`.
+    """
 
     nursery: trio.Nursery
     authenticator: Authenticator = field(default_factory=Anonymous)
     options: Options = field(default_factory=Options)
     quotas: Quotas = field(default_factory=Quotas)
+    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     connections: list[Connection] = field(default_factory=list)
     _sockets: list[trio.SocketStream] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.hub = Hub(self.authenticator, self.quotas, self.options)
-        self.nursery.start_soon(self.hub.wheel.run)
+        policies = Policies((Pattern(text), values) for text, values in self.policies.items())
+        self.hub = Hub(self.authenticator, self.quotas, self.options, policies)
+        self.nursery.start_soon(self.hub.run)
 
     @property
     def broker(self) -> Broker:

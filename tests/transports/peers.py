@@ -216,9 +216,9 @@ class Peer:
         await self.send_frame("CONNECT", accept_version=version, host="h", **headers)
         return await self.frame("CONNECTED")
 
-    async def subscribe(self, destination: str, id: object = 1, ack: str = "auto") -> None:
+    async def subscribe(self, destination: str, id: object = 1, ack: str = "auto", **headers: object) -> None:
         """Subscribe, and wait until that is done."""
-        await self.send_frame("SUBSCRIBE", destination=destination, id=id, ack=ack, receipt=f"sub-{id}")
+        await self.send_frame("SUBSCRIBE", destination=destination, id=id, ack=ack, receipt=f"sub-{id}", **headers)
         await self.frame("RECEIPT")
 
     async def subscribe_and_read(self, destination: str, count: int, ack: str = "auto") -> list[Received]:

@@ -251,7 +251,7 @@ class TestErrors:
 
         with structlog.testing.capture_logs() as logs:
             with monkeypatch.context() as patch:
-                patch.setattr(type(house.broker), "publish", burn)
+                patch.setattr(type(house.broker.router), "publish", burn)
                 await peer.publish("/queue/a", b"x")
                 error = await peer.frame("ERROR")
             await peer.at_end()
@@ -311,6 +311,7 @@ class TestBooks:
 
     async def test_no_tasks_but_the_readers(self, house: House, kind: str) -> None:
         """Two tasks per client would be twice the memory of a hundred thousand idle ones."""
+        await wait_all_tasks_blocked()  # the hub's own are there
         before = trio.lowlevel.current_statistics().tasks_living
         peers = [await house.session(kind, heart_beat="1000,1000") for _ in range(10)]
         await wait_all_tasks_blocked()

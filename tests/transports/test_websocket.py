@@ -170,9 +170,7 @@ class Upgrade:
         nursery.start_soon(self._accept, path, origins)
 
     async def _accept(self, path: str, origins: tuple[str, ...]) -> None:
-        self.result = await accept(
-            self.pipe, "peer", wanted_path=path, allowed_origins=origins, open_to_all=False
-        )
+        self.result = await accept(self.pipe, "peer", wanted_path=path, allowed_origins=origins, open_to_all=False)
         self._done.set()
 
     async def outcome(self) -> WebSocketLink | Refusal:

@@ -1,0 +1,102 @@
+"""Browsing: a subscription that reads what waits in a queue and consumes nothing.
+
+A browser has a list of what waited when it came, and goes through it as fast as its client reads; what has gone
+meanwhile is passed over.  Then it says so by a MESSAGE with the header `browser:end`, or, if the client wishes
+(`browser-end:false`), goes on with each message that comes.
+
+The list keeps the messages in memory until the browser has passed them, but no longer than the queue's own backlog at
+that moment; what comes behind it is bounded by the session's `max_outbound`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from gateway.codec import Head
+
+from .lane import READS_PER_TURN
+from .message import Message
+
+if TYPE_CHECKING:
+    from .queue import Queue
+    from .subscription import Subscription
+
+
+class Browser:
+    """One browser of one queue."""
+
+    __slots__ = ("_behind", "_ended", "_new", "_queue", "_subscription", "_waited")
+
+    def __init__(self, queue: Queue, subscription: Subscription) -> None:
+        self._queue = queue
+        self._subscription = subscription
+        self._waited = deque(queue.waiting_messages())
+        self._new: deque[Message] = deque()
+        self._behind = 0  # octets of `_new`
+        self._ended = False
+        queue.browsers[subscription] = self
+        subscription.queue = queue
+
+    def offer(self) -> None:
+        """Go on: there is room in the outbox."""
+        subscription = self._subscription
+        if subscription.ended or self._ended:
+            return
+        looks = READS_PER_TURN
+        while self._waited:
+            if not self._has_room():
+                return
+            message = self._waited.popleft()
+            if message.waits:
+                self._show(message)
+            looks -= 1
+            if not looks:
+                self._queue.broker.agenda.later(self.offer)
+                return
+        if subscription.options.browser_end:
+            self._end()
+            return
+        while self._new:
+            if not self._has_room():
+                return
+            message = self._new.popleft()
+            self._behind -= message.size
+            self._show(message)
+
+    def follow(self, message: Message) -> None:
+        """A message has come into the queue."""
+        if self._subscription.options.browser_end:
+            return
+        outbound = self._subscription.outbound
+        self._new.append(message)
+        self._behind += message.size
+        if self._behind > outbound.limit:
+            self._queue.broker.end_slow(
+                self._subscription.session, f"more than {outbound.limit} octets (max_outbound) wait for a browser"
+            )
+        elif len(self._new) == 1 and not self._waited:
+            self.offer()
+
+    def _has_room(self) -> bool:
+        outbound = self._subscription.outbound
+        if outbound.closed:
+            return False
+        if outbound.size >= self._subscription.window:
+            outbound.starved[self] = None
+            return False
+        return True
+
+    def _show(self, message: Message) -> None:
+        selector = self._subscription.options.selector
+        if selector is None or selector(message.head.headers):
+            self._queue.broker.counters.delivered += 1
+            self._subscription.show(message)
+
+    def _end(self) -> None:
+        self._ended = True
+        broker, queue = self._queue.broker, self._queue
+        queue.browsers.pop(self._subscription, None)
+        headers = {"destination": self._subscription.destination, "browser": "end"}
+        self._subscription.show(Message(broker.next_number(), Head.of("MESSAGE", headers), b""))
+        broker.forget_if_idle(queue)

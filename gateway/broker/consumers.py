@@ -1,0 +1,193 @@
+"""The consumers of a queue: which of them gets a message.
+
+group      a message of a group goes to the consumer that has the group
+exclusive  where somebody is the exclusive consumer, all others stand by
+interest   of those that want it, the ones of the highest priority with room, in turn
+avoid      who gave it back by NACK gets it again only where nobody else can
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .groups import Group, Groups
+from .interest import Interest
+from .lane import Lane
+from .message import Message
+from .subscription import Subscription
+
+
+class Consumers:
+    """The consumers of one queue.
+
+    Attributes:
+        all: in order of arrival.
+        interests: by priority, highest first; of equal ones the one whose turn it is.
+        groups: None as long as there was no message of a group.
+        changed: somebody left, so that others may go on who could not before.
+    """
+
+    __slots__ = ("_exclusive", "all", "changed", "groups", "interests")
+
+    def __init__(self) -> None:
+        self.all: dict[Subscription, None] = {}
+        self.interests: list[Interest] = []
+        self.groups: Groups | None = None
+        self.changed = False
+        self._exclusive: Subscription | None = None
+
+    # messages
+
+    def choose(self, message: Message, refusing: set[Lane]) -> Subscription | None:
+        """The consumer with room that gets a message which is not somebody's already; None: nobody.
+
+        Args:
+            refusing: gets the lanes of those who do not want it.
+        """
+        willing = list(self._willing(message, refusing))
+        avoid = message.history.avoid if message.history is not None else 0
+        for interest in willing:
+            consumer = interest.next(avoid)
+            if consumer is not None:
+                self._move_behind(interest)
+                return consumer
+        return next(filter(None, (interest.next() for interest in willing)), None) if avoid else None
+
+    def _willing(self, message: Message, refusing: set[Lane]) -> Iterator[Interest]:
+        """The interests with room that want a message, and for which nothing older may wait."""
+        for interest in self.interests:
+            lane = interest.lane
+            if not interest.rotation or interest.behind or lane in refusing:
+                continue
+            if lane.selector is None:
+                yield interest
+            elif self.first(lane) is None and not lane.tired:
+                if lane.selector(message.head.headers):
+                    yield interest
+                else:
+                    refusing.add(lane)
+
+    def next_of(self, interest: Interest, message: Message) -> Subscription | None:
+        """The consumer of an interest whose turn it is to get a message of its lane; None: nobody has room."""
+        avoid = message.history.avoid if message.history is not None else 0
+        return interest.next(avoid) or (interest.next() if avoid else None)
+
+    def first(self, lane: Lane) -> Message | None:
+        """The first message of a lane that is nobody's."""
+        first = lane.first()
+        if self.groups is not None:
+            while first is not None and self._is_elsewhere(first):
+                lane.pop()
+                first = lane.first()
+        return first
+
+    def _is_elsewhere(self, message: Message) -> bool:
+        """Whether a message is parked with the owner of its group, or waits behind the group's token."""
+        assert self.groups is not None
+        group = self.groups.find(message)
+        return group is not None and (group.owner is not None or group.token is not message)
+
+    def group(self, name: str) -> Group:
+        """The group of that name, which may be new."""
+        if self.groups is None:
+            self.groups = Groups()
+        return self.groups.of(name)
+
+    def group_of(self, message: Message) -> Group | None:
+        """The group of a message."""
+        return self.groups.find(message) if self.groups is not None else None
+
+    def forget_group(self, group: Group) -> None:
+        """Nobody has a group, and nothing waits for it."""
+        if self.groups is not None:
+            self.groups.forget(group)
+
+    # consumers
+
+    def join(self, subscription: Subscription, text: str, lanes: list[Lane]) -> None:
+        """A new consumer.
+
+        Args:
+            text: of its selector; empty: it wants all.
+            lanes: the queue's; a new selector adds one.
+        """
+        interest = self._interest(subscription, text, lanes)
+        interest.consumers += 1
+        subscription.interest = interest
+        self.all[subscription] = None
+        if self._exclusive is not None:
+            subscription.stands_by = True
+        elif subscription.options.exclusive:
+            self._make_exclusive(subscription)
+
+    def _interest(self, subscription: Subscription, text: str, lanes: list[Lane]) -> Interest:
+        """The interest with that selector and the subscription's priority."""
+        priority = subscription.options.priority
+        lane = None if text else lanes[0]
+        for interest in self.interests:
+            if interest.text == text:
+                if interest.priority == priority:
+                    return interest
+                lane = interest.lane
+        if lane is None:
+            lane = Lane(subscription.options.selector, lanes[0].messages())
+            lanes.append(lane)
+        interest = Interest(lane, text, priority)
+        self._insert(interest)
+        return interest
+
+    def _insert(self, interest: Interest) -> None:
+        """Behind all interests of the same or a higher priority."""
+        place = sum(each.priority >= interest.priority for each in self.interests)
+        self.interests.insert(place, interest)
+
+    def _move_behind(self, interest: Interest) -> None:
+        """Behind the other interests of its priority, so that each has its turn."""
+        if len(self.interests) > 1:
+            self.interests.remove(interest)
+            self._insert(interest)
+
+    def _make_exclusive(self, subscription: Subscription | None) -> None:
+        """One consumer gets everything, the others stand by; None: all are equal again."""
+        self._exclusive = subscription
+        for each in self.all:
+            each.stands_by = subscription is not None and each is not subscription
+            if each.stands_by:
+                self._free_groups(each)
+        self.changed = True
+
+    def _free_groups(self, owner: Subscription) -> None:
+        """The groups of a consumer are nobody's; their tokens are to be placed again."""
+        if owner.parked is None or self.groups is None:
+            return
+        owner.parked = None
+        for group in self.groups.of_owner(owner):
+            group.owner = group.token = None
+        self.changed = True
+
+    def leave(self, subscription: Subscription, lanes: list[Lane]) -> None:
+        """A consumer goes."""
+        del self.all[subscription]
+        interest = subscription.interest
+        assert interest is not None  # it has joined
+        interest.unlist(subscription)
+        interest.consumers -= 1
+        if not interest.consumers:
+            self.interests.remove(interest)
+            lane = interest.lane
+            if lane.selector is not None and all(each.lane is not lane for each in self.interests):
+                lanes.remove(lane)
+        self._free_groups(subscription)
+        if subscription is self._exclusive:
+            self._make_exclusive(next((each for each in self.all if each.options.exclusive), None))
+
+
+def is_ready(consumer: Subscription) -> bool:
+    """Whether a consumer has room; if it turns out that it has not, it leaves its rotation."""
+    if not consumer.listed:
+        return False
+    if consumer.has_room():
+        return True
+    assert consumer.interest is not None  # it is listed there
+    consumer.interest.unlist(consumer)
+    return False

@@ -1,0 +1,85 @@
+"""The rows of all frames but SEND and SUBSCRIBE."""
+
+from __future__ import annotations
+
+from .kinds import BOOLEAN
+from .rows import ACTIVEMQ, APOLLO, ARTEMIS, RABBITMQ, Row, Spelling, honoured, without_effect
+from .values import Anything
+
+_CONNECT = ("CONNECT", "STOMP")
+_UNSUBSCRIBE = ("UNSUBSCRIBE",)
+_SETTLING = ("ACK", "NACK")
+_TRANSACTION = ("BEGIN", "COMMIT", "ABORT")
+
+
+def _standard(frames: tuple[str, ...], name: str, allowed: str, meaning: str) -> Row:
+    return honoured(frames, meaning, Spelling(name, Anything(allowed)))
+
+
+CONNECT = (
+    _standard(
+        _CONNECT,
+        "accept-version",
+        "versions with commas between them",
+        "What the client speaks; the highest that both sides know is used. Without the header it is 1.0.",
+    ),
+    _standard(
+        _CONNECT, "heart-beat", "two whole numbers of milliseconds", "What the client can send, and what it wants."
+    ),
+    honoured(
+        _CONNECT,
+        "Who the client is.",
+        Spelling("login", Anything("a user's name")),
+        Spelling("username", Anything("a user's name"), broker="STOMP 1.0"),
+    ),
+    honoured(_CONNECT, "The proof of it.", Spelling("passcode")),
+    without_effect(
+        _CONNECT,
+        "Users are known by login and passcode in this version.",
+        Spelling("Authorization", broker="Spring's clients"),
+        Spelling("token", broker="Spring's clients"),
+    ),
+    without_effect(_CONNECT, "There is one virtual host, and every name is its name.", Spelling("host")),
+    without_effect(
+        _CONNECT,
+        "It says whose durable subscriptions are meant, and SUBSCRIBE refuses those in this version.",
+        Spelling("client-id", broker=f"{ACTIVEMQ}, {ARTEMIS}"),
+    ),
+    without_effect(
+        _CONNECT,
+        "CONNECTED has no response-id: a connection has one CONNECT, so there is one answer.",
+        Spelling("request-id", broker=f"{ACTIVEMQ}, {ARTEMIS}"),
+    ),
+)
+
+OTHERS = (
+    _standard(_UNSUBSCRIBE, "id", "a subscription", "Which one ends."),
+    _standard(_UNSUBSCRIBE, "destination", "a destination", "The same, for a subscription of 1.0 that has no id."),
+    without_effect(
+        _UNSUBSCRIBE,
+        "It would end a durable subscription, and there are none in this version.",
+        Spelling("durable", broker=RABBITMQ),
+        Spelling("persistent", broker=f"{RABBITMQ}, {APOLLO}"),
+        Spelling("activemq.subscriptionName", broker=ACTIVEMQ),
+        Spelling("durable-subscription-name", broker=ARTEMIS),
+        Spelling("durable-subscriber-name", broker=ARTEMIS),
+    ),
+    _standard(_SETTLING, "id", "the `ack` of a MESSAGE", "Which delivery is meant, in 1.2."),
+    _standard(_SETTLING, "message-id", "the `message-id` of a MESSAGE", "Which message is meant, in 1.0 and 1.1."),
+    _standard(_SETTLING, "subscription", "a subscription", "By which subscription it came, in 1.1."),
+    _standard(_SETTLING, "transaction", "a transaction", "The frame counts when that is committed."),
+    honoured(
+        ("NACK",),
+        "false: the message is not delivered again, and goes where dead letters go. true, or no header: the policy "
+        "(on_nack) decides.",
+        Spelling("requeue", BOOLEAN, broker=RABBITMQ),
+    ),
+    _standard(("NACK",), "reason", "anything", "The consumer's word for it; the dead letter has it as `reason`."),
+    _standard(_TRANSACTION, "transaction", "a transaction", "Which one it is."),
+    _standard(
+        (*_UNSUBSCRIBE, *_SETTLING, *_TRANSACTION, "DISCONNECT"),
+        "receipt",
+        "anything",
+        "Asks for a RECEIPT when the frame is carried out.",
+    ),
+)

@@ -1,0 +1,164 @@
+"""The rows of SUBSCRIBE; it has those of queue arguments, too, which stand with SEND."""
+
+from __future__ import annotations
+
+from .kinds import BOOLEAN, MOST, ROUTING
+from .rows import ACTIVEMQ, AMQP, APOLLO, ARTEMIS, RABBITMQ, Spelling, honoured, refused, without_effect
+from .values import Anything, Choice, Credit, Integer
+
+_FRAMES = ("SUBSCRIBE",)
+
+
+def _messages(number: int) -> tuple[int, None]:
+    return number, None
+
+
+def _octets(number: int) -> tuple[int, int | None]:
+    """Artemis' window, as messages and octets."""
+    return (1, None) if number == 0 else (0, max(number, 0))
+
+
+def _limit(number: int) -> int | None:
+    return max(number, 0) or None
+
+
+MODES = Choice(
+    {mode: mode for mode in ("auto", "client", "client-individual")}, {"none": ("auto", APOLLO)}, any_case=False
+)
+"""The `ack` of SUBSCRIBE."""
+_COUNT = Integer(0, MOST, "messages", "; 0 sets no limit", _messages)
+_PREFETCH_SIZE = Integer(1, MOST, "messages", meant=_messages)
+_WINDOW = Integer(-1, MOST, "octets", "; -1 sets no limit, 0 is one message at a time", _octets)
+_PENDING = Integer(-1, MOST, "messages", "; -1 and 0 leave it to the policy", _limit)
+_RANK = Integer(-(2**31), 2**31 - 1)
+
+_NOT_DURABLE = "A subscription ends with its connection; durable ones are not supported in this version."
+_NOT_REPLAYED = "Messages are neither numbered nor kept for replay; that is not supported in this version."
+_NOT_STREAMED = "There are no streams in this version; `selector` filters."
+
+
+SUBSCRIBE = (
+    honoured(
+        _FRAMES,
+        "What is subscribed; for topics, it may be a pattern.",
+        Spelling("destination", Anything("a destination")),
+    ),
+    honoured(
+        _FRAMES,
+        "The name of the subscription, unique in the session; 1.0 may leave it out.",
+        Spelling("id"),
+    ),
+    honoured(
+        _FRAMES,
+        "Who acknowledges messages; 1.0 has no client-individual. Without the header it is auto.",
+        Spelling("ack", MODES),
+    ),
+    honoured(
+        _FRAMES,
+        "Asks for a RECEIPT when the subscription is there.",
+        Spelling("receipt"),
+    ),
+    honoured(
+        _FRAMES,
+        "What may be unacknowledged at a time. Artemis reads activemq.prefetchSize in octets; here it counts "
+        "messages, as in ActiveMQ.",
+        Spelling("prefetch-count", _COUNT, "window", RABBITMQ),
+        Spelling("activemq.prefetchSize", _PREFETCH_SIZE, "window", ACTIVEMQ),
+        Spelling("consumer-window-size", _WINDOW, "window", ARTEMIS),
+        Spelling("credit", Credit(), "window", APOLLO),
+        Spelling("x-prefetch", _COUNT, "window", AMQP),
+    ),
+    honoured(
+        _FRAMES,
+        "Only messages whose headers fulfil the condition.",
+        Spelling("selector", Anything("a condition as JMS has it, or nothing, which is as good as no header"), "text"),
+    ),
+    honoured(
+        _FRAMES,
+        "Without the messages that the session itself sends.",
+        Spelling("no-local", BOOLEAN, "no_local", ARTEMIS),
+        Spelling("activemq.noLocal", BOOLEAN, "no_local", ACTIVEMQ),
+    ),
+    honoured(
+        _FRAMES,
+        "The queue's only consumer that gets messages; others stand by. For RabbitMQ it makes the queue this "
+        "connection's own; here it does not. At a topic it changes nothing.",
+        Spelling("exclusive", BOOLEAN, "exclusive", APOLLO),
+        Spelling("activemq.exclusive", BOOLEAN, "exclusive", ACTIVEMQ),
+    ),
+    honoured(
+        _FRAMES,
+        "A queue's consumers of higher priority get messages first, as long as they have room. Without the "
+        "header it is 0.",
+        Spelling("x-priority", _RANK, "priority", RABBITMQ),
+        Spelling("activemq.priority", _RANK, "priority", ACTIVEMQ),
+    ),
+    honoured(
+        _FRAMES,
+        "Reads what waits in the queue without consuming it; a MESSAGE with browser:end comes last.",
+        Spelling("browser", BOOLEAN, "browser", ACTIVEMQ),
+    ),
+    honoured(
+        _FRAMES,
+        "false: the browser has no end, and goes on with what comes.",
+        Spelling("browser-end", BOOLEAN, "browser_end", APOLLO),
+    ),
+    honoured(
+        _FRAMES,
+        "Whether a destination without a prefix is a queue (ANYCAST) or a topic (MULTICAST). Without the header "
+        "it is a queue.",
+        Spelling("subscription-type", ROUTING, "multicast", ARTEMIS),
+        Spelling("destination-type", ROUTING, "multicast", ARTEMIS),
+    ),
+    honoured(
+        _FRAMES,
+        "Messages of a topic that may wait for the subscriber when it is slow.",
+        Spelling("activemq.maximumPendingMessageLimit", _PENDING, "slow_messages", ACTIVEMQ),
+    ),
+    without_effect(
+        _FRAMES,
+        "Nobody waits for a consumer here, so there is nothing to switch.",
+        Spelling("activemq.dispatchAsync", broker=ACTIVEMQ),
+    ),
+    without_effect(
+        _FRAMES,
+        "Bodies are octets here: there are no objects of Java to turn into text.",
+        Spelling("transformation", broker=ACTIVEMQ),
+    ),
+    refused(
+        _FRAMES,
+        _NOT_DURABLE,
+        Spelling("durable", broker=RABBITMQ, passes=("false", "")),
+        Spelling("persistent", broker=f"{RABBITMQ}, {APOLLO}", passes=("false", "")),
+    ),
+    refused(
+        _FRAMES,
+        _NOT_DURABLE,
+        Spelling("activemq.subscriptionName", broker=ACTIVEMQ, passes=("",)),
+        Spelling("durable-subscription-name", broker=ARTEMIS, passes=("",)),
+        Spelling("durable-subscriber-name", broker=ARTEMIS, passes=("",)),
+    ),
+    refused(
+        _FRAMES,
+        "A subscription shares its messages with nobody; named ones are not supported in this version.",
+        Spelling("x-queue-name", broker=RABBITMQ, passes=("",)),
+    ),
+    refused(
+        _FRAMES,
+        _NOT_REPLAYED,
+        Spelling("from-seq", broker=APOLLO),
+        Spelling("x-stream-offset", broker=RABBITMQ),
+        Spelling("activemq.retroactive", broker=ACTIVEMQ, passes=("false", "")),
+    ),
+    refused(
+        _FRAMES,
+        _NOT_REPLAYED,
+        Spelling("include-seq", broker=APOLLO, passes=("",)),
+    ),
+    refused(
+        _FRAMES,
+        _NOT_STREAMED,
+        Spelling("x-stream-filter", broker=RABBITMQ),
+        Spelling("x-stream-match-unfiltered", broker=RABBITMQ),
+    ),
+)

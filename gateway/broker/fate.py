@@ -1,0 +1,406 @@
+"""What becomes of messages that are not just consumed: failures, dead letters, expiry, limits, conflation.
+
+    rejected, or lost under way:  again (at once, or after the back-off)  ->  dead letter after the last attempt
+    expired:                      gone, or a dead letter where the policy says so
+    the queue is at its limit:    the publisher waits, or the oldest or the newest goes
+    a newer one of the same key:  replaces the one that waits
+
+A dead letter is a new message to the queue that the policy names.  What happened to it stands in flat headers, which
+every client can read:
+
+    dlq-reason      rejected, max-attempts, expired, queue-full
+    dlq-source      the destination that it could not be consumed from
+    dlq-attempts    deliveries there
+    dlq-first-at    milliseconds since the epoch: when it first failed
+    reason          what the NACK gave as its reason, if it did
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from gateway.codec import Head
+
+from .agenda import Entry
+from .message import History, Message
+from .policy import OnNack, Policy, SlowConsumer, WhenFull
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+# Messages that expire in one turn: about 2 ms.
+_EXPIRIES_PER_TURN = 500
+# Entries of a heap that may belong to messages that have gone, beside twice as many as wait.
+_SLACK = 8
+# A dead letter may meet a full queue, whose dead letters go to a full queue, and so on: round in a circle at worst.
+_LONGEST_CHAIN = 4
+_OF_EXPIRY = frozenset(["expires", "expiration", "ttl"])
+
+
+# failures
+
+
+def rejected(queue: Queue, message: Message, serial: int, *, requeue: bool, reason: str) -> bool:
+    """A consumer gave a message back by NACK; True: it goes back into the queue now."""
+    history = _history(queue, message)
+    history.avoid = serial
+    history.reason = reason
+    policy = queue.policy
+    if policy.on_nack is OnNack.DROP:
+        history.failures += 1
+        _drop(queue, message)
+        return False
+    if not requeue or policy.on_nack is OnNack.DEAD_LETTER:
+        history.failures += 1
+        dead_letter(queue, message, "rejected")
+        return False
+    if failed(queue, message):
+        return False
+    delay = policy.delay_after(history.failures)
+    if not delay:
+        return True
+    queue.delayed += 1
+    agenda = queue.broker.agenda
+    agenda.at(agenda.clock() + delay, partial(_come_back, queue, message))
+    return False
+
+
+def failed(queue: Queue, message: Message) -> bool:
+    """An attempt to consume a message has failed; True: it was the last one."""
+    history = _history(queue, message)
+    history.failures += 1
+    most = queue.policy.max_attempts
+    if not most or history.failures < most:
+        return False
+    dead_letter(queue, message, "max-attempts")
+    return True
+
+
+def _history(queue: Queue, message: Message) -> History:
+    if message.history is None:
+        message.history = History(queue.broker.agenda.epoch())
+    return message.history
+
+
+def _come_back(queue: Queue, message: Message) -> None:
+    queue.delayed -= 1
+    queue.take_back([message])
+
+
+# dead letters
+
+
+def dead_letter(queue: Queue, message: Message, why: str) -> None:
+    """A kept message leaves its queue for good; it goes where the policy says, or nowhere."""
+    broker = queue.broker
+    target = queue.policy.target_of(queue.name)
+    if not target or target == queue.name or broker.dead_letters_under_way >= _LONGEST_CHAIN:
+        _drop(queue, message)
+        return
+    broker.release(message.size)
+    broker.counters.dead_lettered += 1
+    history = message.history
+    first_at = history.first_at if history is not None else broker.agenda.epoch()
+    said = {"reason": history.reason} if history is not None and history.reason else {}
+    # What it waits for now has no time limit.
+    passed_on = {name: value for name, value in message.head.headers.items() if name not in _OF_EXPIRY}
+    headers = {
+        **passed_on,
+        "destination": target,
+        "dlq-reason": why,
+        "dlq-source": queue.name,
+        "dlq-attempts": str(message.attempts),
+        "dlq-first-at": message.head.headers.get("dlq-first-at") or str(int(first_at * 1000)),
+        **said,
+    }
+    broker.dead_letters_under_way += 1
+    try:
+        broker.deposit(target, Head.of("SEND", headers), message.body, message.properties.priority)
+    finally:
+        broker.dead_letters_under_way -= 1
+
+
+def _drop(queue: Queue, message: Message) -> None:
+    queue.broker.release(message.size)
+    queue.broker.counters.dropped += 1
+
+
+# messages by key: expiry, age
+
+
+class ByKey:
+    """Messages of a queue that wait, by a key of theirs; the lowest first.
+
+    Attributes:
+        date: when the agenda looks at it next; None: it does not.
+        due: the same as a time.
+    """
+
+    __slots__ = ("date", "due", "heap")
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[float, int, Message]] = []
+        self.date: Entry | None = None
+        self.due = math.inf
+
+    def add(self, key: float, message: Message) -> None:
+        """A message waits."""
+        heapq.heappush(self.heap, (key, message.number, message))
+
+    def first(self) -> tuple[float, Message] | None:
+        """The key and the message of those that wait."""
+        heap = self.heap
+        while heap and not heap[0][2].waits:
+            heapq.heappop(heap)
+        return (heap[0][0], heap[0][2]) if heap else None
+
+    def tidy(self, waiting: int) -> None:
+        """Forget those that wait no longer, once they are many."""
+        if len(self.heap) > 2 * waiting + _SLACK:
+            self.heap = [entry for entry in self.heap if entry[2].waits]
+            heapq.heapify(self.heap)
+
+
+def remember_age(queue: Queue, message: Message) -> None:
+    """A message waits in a queue whose oldest may have to go."""
+    if queue.ages is None:
+        queue.ages = ByKey()
+    queue.ages.add(message.number, message)
+
+
+# expiry
+
+
+def watch(queue: Queue, message: Message) -> None:
+    """A message waits that will expire."""
+    if queue.expiry is None:
+        queue.expiry = ByKey()
+    queue.expiry.add(message.expires, message)
+    _make_date(queue, queue.expiry, message.expires)
+
+
+def _make_date(queue: Queue, expiry: ByKey, due: float) -> None:
+    if due < expiry.due:
+        agenda = queue.broker.agenda
+        agenda.cancel(expiry.date)
+        expiry.due = due
+        expiry.date = agenda.at(due, partial(_sweep, queue, expiry))
+
+
+def _sweep(queue: Queue, expiry: ByKey) -> None:
+    expiry.due = math.inf
+    agenda = queue.broker.agenda
+    now = agenda.clock()
+    for _ in range(_EXPIRIES_PER_TURN):
+        first = expiry.first()
+        if first is None or first[0] > now:
+            break
+        queue.withdraw(first[1])
+        expired(queue, first[1])
+    first = expiry.first()
+    if first is None:
+        queue.broker.forget_if_idle(queue)
+    elif first[0] > now:
+        _make_date(queue, expiry, first[0])
+    else:
+        agenda.later(partial(_sweep, queue, expiry))
+
+
+def forgotten(queue: Queue) -> None:
+    """A queue goes: nothing may refer to it until some far time."""
+    agenda = queue.broker.agenda
+    agenda.cancel(queue.unused)
+    if queue.expiry is not None:
+        agenda.cancel(queue.expiry.date)
+    queue.expiry = queue.unused = None
+
+
+def expired(queue: Queue, message: Message) -> None:
+    """A kept message has expired."""
+    queue.broker.counters.expired += 1
+    if queue.policy.dead_letter_expired:
+        dead_letter(queue, message, "expired")
+    else:
+        queue.broker.release(message.size)
+
+
+# queues that nobody uses
+
+
+def unused(queue: Queue) -> None:
+    """Nobody subscribes to a queue from now on."""
+    timeout = queue.policy.idle_timeout
+    if timeout:
+        agenda = queue.broker.agenda
+        agenda.cancel(queue.unused)
+        queue.unused = agenda.at(agenda.clock() + timeout, partial(_retire, queue))
+
+
+def used(queue: Queue) -> None:
+    """Somebody subscribes."""
+    queue.broker.agenda.cancel(queue.unused)
+    queue.unused = None
+
+
+def _retire(queue: Queue) -> None:
+    queue.purge()
+    unused(queue)  # once more, where something comes back later
+    queue.broker.forget_if_idle(queue)
+
+
+# limits
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may wait in a queue, and what happens at the limit.
+
+    Attributes:
+        max_messages: 0: any number.
+        max_octets: 0: any.
+        action: called with the queue and the message that just came, as soon as it is one too many (or, where
+            publishers are held back, as soon as it was the last one).
+        conflate_by: the header by which newer messages replace older ones; empty: none.
+        any: there is a limit.
+        drops_oldest: and the oldest message may have to go.
+    """
+
+    max_messages: int
+    max_octets: int
+    action: Callable[[Queue, Message], None]
+    conflate_by: str
+    any: bool = False
+    drops_oldest: bool = False
+
+    def reached(self, queue: Queue) -> bool:
+        """Nothing more should come."""
+        return (0 < self.max_messages <= queue.waiting) or (0 < self.max_octets <= queue.octets)
+
+    def exceeded(self, queue: Queue) -> bool:
+        """Too much waits."""
+        return (0 < self.max_messages < queue.waiting) or (0 < self.max_octets < queue.octets)
+
+    def apply(self, queue: Queue, message: Message) -> None:
+        """A message came."""
+        self.action(queue, message)
+
+
+def _block(queue: Queue, message: Message) -> None:
+    if queue.limits.reached(queue):
+        queue.full = True
+        queue.broker.full.add(queue)
+
+
+def _drop_newest(queue: Queue, message: Message) -> None:
+    if queue.limits.exceeded(queue):
+        queue.withdraw(message)
+        _drop(queue, message)
+
+
+def _drop_oldest(queue: Queue, message: Message) -> None:
+    for oldest in _too_many(queue):
+        _drop(queue, oldest)
+
+
+def _dead_letter_oldest(queue: Queue, message: Message) -> None:
+    for oldest in _too_many(queue):
+        dead_letter(queue, oldest, "queue-full")
+
+
+def _too_many(queue: Queue) -> Iterator[Message]:
+    """The oldest messages, as long as there are too many."""
+    while queue.limits.exceeded(queue):
+        assert queue.ages is not None  # whatever waits is there, too
+        oldest = queue.ages.first()
+        assert oldest is not None  # likewise
+        queue.withdraw(oldest[1])
+        yield oldest[1]
+
+
+def _disconnect(queue: Queue, message: Message) -> None:
+    if queue.limits.exceeded(queue):
+        most = queue.limits.max_messages
+        too_many = 0 < most < queue.waiting
+        what = f"{most} messages" if too_many else f"{queue.limits.max_octets} octets (max_outbound)"
+        for subscription in queue.subscriptions:
+            queue.broker.end_slow(subscription.session, f"more than {what} of {queue.name[:80]!r} wait for this client")
+
+
+_WHEN_FULL = {
+    WhenFull.BLOCK: _block,
+    WhenFull.DROP_OLDEST: _drop_oldest,
+    WhenFull.DROP_NEWEST: _drop_newest,
+    WhenFull.DEAD_LETTER: _dead_letter_oldest,
+}
+_OLDEST_GO = (_drop_oldest, _dead_letter_oldest)
+_SLOW = {
+    SlowConsumer.DROP_OLDEST: _drop_oldest,
+    SlowConsumer.DROP_NEWEST: _drop_newest,
+    SlowConsumer.CONFLATE: _drop_oldest,
+    SlowConsumer.DISCONNECT: _disconnect,
+}
+
+
+@lru_cache(maxsize=1024)
+def limits_of(policy: Policy) -> Limits:
+    """The limits of a queue with that policy."""
+    return _limits(policy.max_messages, policy.max_octets, _WHEN_FULL[policy.when_full], policy.conflate_by)
+
+
+@lru_cache(maxsize=1024)
+def limits_of_subscriber(policy: Policy, asked: int | None, max_outbound: int) -> Limits:
+    """The limits of a topic's subscriber.
+
+    Args:
+        asked: messages that may wait, as the client wishes; None: as the policy says.
+        max_outbound: the session's limit in octets; where publishers are held back, it closes the client.
+    """
+    if policy.slow_consumer is SlowConsumer.BLOCK and asked is None:
+        return _limits(0, max_outbound, _disconnect, "")
+    action = _SLOW.get(policy.slow_consumer, _drop_oldest)
+    by = policy.conflate_by if policy.slow_consumer is SlowConsumer.CONFLATE else ""
+    return _limits(asked or policy.slow_messages, max_outbound, action, by)
+
+
+def _limits(messages: int, octets: int, action: Callable[[Queue, Message], None], conflate_by: str) -> Limits:
+    limited = bool(messages or octets)
+    return Limits(messages, octets, action, conflate_by, limited, limited and action in _OLDEST_GO)
+
+
+# conflation
+
+
+def _key(queue: Queue, message: Message) -> str | None:
+    key = message.properties.conflation_key
+    return message.head.headers.get(queue.limits.conflate_by) if key is None else key
+
+
+def conflate(queue: Queue, message: Message) -> None:
+    """A message waits; of those with its key only the newest goes on waiting."""
+    key = _key(queue, message)
+    if key is None:
+        return
+    if queue.latest is None:
+        queue.latest = {}
+    other = queue.latest.get(key)
+    if other is None:
+        queue.latest[key] = message
+        return
+    older, newer = sorted((other, message), key=lambda each: each.number)
+    queue.withdraw(older)
+    queue.broker.release(older.size)
+    queue.broker.counters.conflated += 1
+    if newer.waits:
+        queue.latest[key] = newer
+
+
+def forget_latest(queue: Queue, message: Message) -> None:
+    """A message with a key waits no longer."""
+    key = _key(queue, message)
+    if key is not None and queue.latest is not None and queue.latest.get(key) is message:
+        del queue.latest[key]

@@ -1,0 +1,65 @@
+"""Consumers of a queue that want the same messages, and how one of them is chosen.
+
+Those with room stand in a rotation; each message goes to the first, who then goes to its end.  Who turns out to have no
+room leaves the rotation and comes back by himself (`Subscription.offer`), so that a thousand busy consumers cost a
+publisher nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from .lane import Lane
+
+if TYPE_CHECKING:
+    from .subscription import Subscription
+
+
+class Interest:
+    """The consumers of one priority with one selector, or none.
+
+    Attributes:
+        lane: what waits for them; interests that differ in priority alone share it.
+        text: the selector's.
+        priority: of two interests with room the one of higher priority gets the message.
+        consumers: how many there are.
+        rotation: those with room.
+        behind: the lane is being read, in turns; the consumers get nothing past it.
+    """
+
+    __slots__ = ("behind", "consumers", "lane", "priority", "rotation", "text")
+
+    def __init__(self, lane: Lane, text: str, priority: int) -> None:
+        self.lane = lane
+        self.text = text
+        self.priority = priority
+        self.consumers = 0
+        self.rotation: deque[Subscription] = deque()
+        self.behind = False
+
+    def next(self, avoid: int = 0) -> Subscription | None:
+        """The consumer whose turn it is, but not the one with the serial `avoid`."""
+        rotation = self.rotation
+        for _ in range(len(rotation)):
+            consumer = rotation[0]
+            if not consumer.has_room():
+                rotation.popleft()
+                consumer.listed = False
+                continue
+            rotation.rotate(-1)
+            if consumer.serial != avoid:
+                return consumer
+        return None
+
+    def list(self, consumer: Subscription) -> None:
+        """A consumer may have room."""
+        if not consumer.listed:
+            self.rotation.append(consumer)
+            consumer.listed = True
+
+    def unlist(self, consumer: Subscription) -> None:
+        """A consumer goes, or has no room."""
+        if consumer.listed:
+            self.rotation.remove(consumer)
+            consumer.listed = False

@@ -1,0 +1,133 @@
+"""A lane: the messages of a queue that wait for certain consumers, in the order in which they are due.
+
+A queue has one lane for all that waits, and one more for each selector of its consumers.  A message stands in every
+lane that may want it; whoever takes it clears `Message.waits`, and the other lanes pass over it when they come to it.
+So taking a message costs the same however many lanes and messages there are.
+
+A selector is asked when a message comes to the front of its lane, once: what it does not want leaves the lane for good.
+That is why a selective consumer on a deep queue does not scan it again for each message.  A long run of unwanted
+messages is cut into turns: `first` gives up for the moment and says so in `tired`.
+
+Due are, in this order: higher priority first, then the order of arrival.  New messages nearly always belong to the end,
+which is a deque; those that come back, or have a higher priority than the last one, go into a heap.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+
+from .message import Message
+from .options import Selector
+
+# Messages that a selector is asked about in one turn: about 2 ms.
+READS_PER_TURN = 2_000
+
+
+class Lane:
+    """Messages that wait.
+
+    Attributes:
+        selector: takes what belongs here; None: all.
+        tired: the last `first` gave up; asking again goes on.
+    """
+
+    __slots__ = ("_others", "_tail", "_wanted", "_wanted_other", "selector", "tired")
+
+    def __init__(self, selector: Selector | None = None, messages: Iterable[Message] = ()) -> None:
+        self.selector = selector
+        self.tired = False
+        self._tail: deque[Message] = deque(messages)
+        self._others: list[tuple[int, int, Message]] = []
+        # The first of each, once the selector took it.
+        self._wanted: Message | None = None
+        self._wanted_other: Message | None = None
+
+    def __len__(self) -> int:
+        """Places taken, also by messages that wait no longer."""
+        return len(self._tail) + len(self._others)
+
+    def add(self, message: Message) -> None:
+        """A message that waits now.  One that the selector does not want may be added, too."""
+        tail = self._tail
+        if not tail or (tail[-1].rank, tail[-1].number) < (message.rank, message.number):
+            tail.append(message)
+        else:
+            heapq.heappush(self._others, (message.rank, message.number, message))
+
+    def first(self) -> Message | None:
+        """The message that is due; None: there is none, or (`tired`) none was found so far."""
+        if self.selector is not None:
+            return self._first_wanted(self.selector)
+        tail, others = self._tail, self._others
+        while tail and not tail[0].waits:
+            tail.popleft()
+        while others and not others[0][2].waits:
+            heapq.heappop(others)
+        return self._earlier()
+
+    def _first_wanted(self, selector: Selector) -> Message | None:
+        self.tired = False
+        reads = READS_PER_TURN
+        tail, others = self._tail, self._others
+        while others:
+            message = others[0][2]
+            if message.waits:
+                if message is self._wanted_other:
+                    break
+                reads -= 1
+                if reads < 0:
+                    self.tired = True
+                    return None
+                if selector(message.head.headers):
+                    self._wanted_other = message
+                    break
+            heapq.heappop(others)
+        while tail:
+            message = tail[0]
+            if message.waits:
+                if message is self._wanted:
+                    break
+                reads -= 1
+                if reads < 0:
+                    self.tired = True
+                    # What stands in the heap may be due before all that is left to read.
+                    return others[0][2] if others and others[0][2].order < message.order else None
+                if selector(message.head.headers):
+                    self._wanted = message
+                    break
+            tail.popleft()
+        return self._earlier()
+
+    def _earlier(self) -> Message | None:
+        """The first of both."""
+        tail, others = self._tail, self._others
+        if others and (not tail or (others[0][0], others[0][1]) <= (tail[0].rank, tail[0].number)):
+            return others[0][2]
+        return tail[0] if tail else None
+
+    def pop(self) -> None:
+        """Remove what `first` just gave."""
+        tail, others = self._tail, self._others
+        if others and (not tail or (others[0][0], others[0][1]) <= (tail[0].rank, tail[0].number)):
+            heapq.heappop(others)
+            self._wanted_other = None
+        else:
+            tail.popleft()
+            self._wanted = None
+
+    def compact(self) -> None:
+        """Forget those that wait no longer."""
+        self._tail = deque([message for message in self._tail if message.waits])
+        self._others = [entry for entry in self._others if entry[2].waits]
+        heapq.heapify(self._others)
+        self._wanted = self._wanted_other = None
+
+    def messages(self) -> list[Message]:
+        """All that wait, in the order in which they are due; each once."""
+        waiting = [message for message in self._tail if message.waits]
+        if self._others:
+            waiting += [message for _, _, message in self._others if message.waits]
+            waiting = sorted(dict.fromkeys(waiting), key=lambda message: message.order)
+        return waiting

@@ -1,0 +1,105 @@
+"""What the headers of a frame ask of the broker, once the dictionary has read them.
+
+`Properties` belong to a SEND, `Options` to a SUBSCRIBE.  Both are what is left when units, aliases and defaults of
+other brokers are out of the way; nothing behind this module knows how a header is spelt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from .policy import Hints
+
+Selector = Callable[[Mapping[str, str]], bool]
+"""Whether a message with these headers is wanted."""
+
+
+class Retain(Enum):
+    """What a SEND to a topic does to the message that the topic keeps for later subscribers."""
+
+    SET = "set"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What a SEND asks beside its destination.  Shared by all SENDs with an equal header block.
+
+    Attributes:
+        priority: 0 to 9.
+        delay: seconds before it is routed.
+        deliver_at: the same as a moment, seconds since the epoch; None: not given.
+        time_to_live: seconds until it expires; None: not given.
+        expires_at: the same as a moment, seconds since the epoch; None: not given.
+        group: messages of one group go to one consumer.
+        closes_group: the group's consumer is free again behind this message.
+        dedup_id: a second message to the destination with the same id is not routed.
+        retain: see `Retain`; None: nothing.
+        conflation_key: a waiting message to the destination with the same key is replaced.
+        transaction: the transaction it belongs to.
+        temporary_reply: `reply-to`, where that names a temporary destination of the session.
+        user_id: the sender's name as the sender states it.
+        multicast: True: the bare name is a topic's; False: a queue's; None: not given.
+        hints: for a queue that comes into being with it.
+        passed_on: the headers that subscribers see, where some only steer the broker; None: all of them.
+    """
+
+    priority: int = 4
+    delay: float = 0.0
+    deliver_at: float | None = None
+    time_to_live: float | None = None
+    expires_at: float | None = None
+    group: str | None = None
+    closes_group: bool = False
+    dedup_id: str | None = None
+    retain: Retain | None = None
+    conflation_key: str | None = None
+    transaction: str | None = None
+    temporary_reply: str | None = None
+    user_id: str | None = None
+    multicast: bool | None = None
+    hints: Hints | None = None
+    passed_on: Mapping[str, str] | None = None
+
+
+PLAIN = Properties()
+"""Of a SEND that asks nothing: most of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a SUBSCRIBE asks beside destination, id and ack mode.
+
+    Attributes:
+        prefetch: unacknowledged messages at most; None: the server's default; 0: as many as octets allow.
+        prefetch_octets: unacknowledged octets at most; None: the server's default; 0: as many as messages allow.
+            (Where both are 0, the session's memory is the limit.)
+        priority: consumers of higher priority get messages first, as long as they have room.
+        exclusive: the only consumer that gets messages; others stand by.
+        no_local: not the session's own messages.
+        selector: only messages that it takes; None: all.
+        selector_text: its source; equal texts are equal selectors.
+        browser: read what waits without consuming it.
+        browser_end: the browser ends with what waits; else it goes on with what comes.
+        slow_messages: messages that wait for a topic's subscriber at most; None: the policy's.
+        multicast: True: the bare name is a topic's; False: a queue's; None: not given.
+        hints: for a queue that comes into being with it.
+    """
+
+    prefetch: int | None = None
+    prefetch_octets: int | None = None
+    priority: int = 0
+    exclusive: bool = False
+    no_local: bool = False
+    selector: Selector | None = None
+    selector_text: str = ""
+    browser: bool = False
+    browser_end: bool = True
+    slow_messages: int | None = None
+    multicast: bool | None = None
+    hints: Hints | None = None
+
+
+NO_OPTIONS = Options()

@@ -1,0 +1,157 @@
+"""What holds for a destination: limits, redelivery, dead letters, time to live, slow subscribers.
+
+An operator writes policies for patterns of names.  All that match a name apply, in the order of the file, and of the
+keys that several give the last counts; a destination's policy is found once, when it comes into being.  Clients may
+add `Hints`, which is how RabbitMQ's queue arguments are read: they count where they create the queue, and are never a
+reason to refuse anybody.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from .words import Pattern
+
+DEAD_LETTERS = "dlq."
+"""What the name of a dead-letter queue starts with, behind its prefix."""
+
+
+class WhenFull(Enum):
+    """What a SEND meets at a queue's limit."""
+
+    BLOCK = "block"
+    DROP_OLDEST = "drop-oldest"
+    DROP_NEWEST = "drop-newest"
+    DEAD_LETTER = "dead-letter"
+
+
+class SlowConsumer(Enum):
+    """What a topic does with a subscriber that does not keep up."""
+
+    BLOCK = "block"
+    DROP_OLDEST = "drop-oldest"
+    DROP_NEWEST = "drop-newest"
+    CONFLATE = "conflate"
+    DISCONNECT = "disconnect"
+
+
+class OnNack(Enum):
+    """What becomes of a message that a consumer rejects."""
+
+    REDELIVER = "redeliver"
+    DEAD_LETTER = "dead-letter"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules of one destination.
+
+    Attributes:
+        max_messages: messages that may wait in a queue; 0: no limit but memory.
+        max_octets: octets that they may cost; 0: no limit but memory.
+        when_full: what happens at these limits.
+        max_attempts: attempts that may fail before a message is a dead letter; 0: no limit.
+        backoff: seconds before a rejected message is delivered again; 0: at once.
+        backoff_factor: what that grows by with each further failure.
+        backoff_max: seconds it grows to at most.
+        dead_letter: where dead letters go; None: `/queue/dlq.NAME` for `/queue/NAME`, and nowhere for topics; empty:
+            nowhere.
+        dead_letter_expired: expired messages are dead letters, too.
+        time_to_live: seconds after which a message expires that says nothing else; 0: never.
+        on_nack: what a NACK does.
+        slow_consumer: what happens to the messages of a topic's subscriber that does not keep up.
+        slow_messages: messages that wait for such a subscriber at most, where `slow_consumer` is not `block`.
+        conflate_by: the header whose value names what a message is news of; a newer one replaces the one that waits.
+        auto_delete: a queue goes with its last subscriber, and what waits in it, too.
+        idle_timeout: seconds after which a queue without subscribers goes, with all that waits; 0: never.
+    """
+
+    max_messages: int = 0
+    max_octets: int = 0
+    when_full: WhenFull = WhenFull.BLOCK
+    max_attempts: int = 10
+    backoff: float = 0.1
+    backoff_factor: float = 2.0
+    backoff_max: float = 60.0
+    dead_letter: str | None = None
+    dead_letter_expired: bool = False
+    time_to_live: float = 0.0
+    on_nack: OnNack = OnNack.REDELIVER
+    slow_consumer: SlowConsumer = SlowConsumer.BLOCK
+    slow_messages: int = 1_000
+    conflate_by: str = ""
+    auto_delete: bool = False
+    idle_timeout: float = 0.0
+
+    def delay_after(self, failures: int) -> float:
+        """Seconds to wait after so many failed attempts (1 or more)."""
+        # The exponent is bounded: floats overflow, and all that is longer is cut anyway.
+        return min(self.backoff * self.backoff_factor ** min(failures - 1, 64), self.backoff_max)
+
+    def target_of(self, name: str) -> str:
+        """Where the dead letters of that destination go; empty: nowhere."""
+        if self.dead_letter is not None:
+            return self.dead_letter
+        kind, _, rest = name[1:].partition("/")
+        return f"/queue/{DEAD_LETTERS}{rest}" if kind == "queue" and not rest.startswith(DEAD_LETTERS) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What a client wishes for a queue that its frame creates; None where it says nothing."""
+
+    max_messages: int | None = None
+    max_octets: int | None = None
+    time_to_live: float | None = None
+    idle_timeout: float | None = None
+    dead_letter: str | None = None
+    auto_delete: bool | None = None
+
+    def applied_to(self, policy: Policy) -> Policy:
+        """That policy with these wishes: they can make the operator's limits narrower, never wider.
+
+        As RabbitMQ has it, a queue that a client limits drops its oldest messages; and where the client names a
+        destination for dead letters, these and those that expired go there, too.
+        """
+        changes: dict[str, Any] = {
+            name: wish
+            for name in ("max_messages", "max_octets", "time_to_live", "idle_timeout")
+            if (wish := getattr(self, name)) is not None and not 0 < getattr(policy, name) <= wish
+        }
+        if self.auto_delete is not None:
+            changes["auto_delete"] = self.auto_delete
+        redirects = self.dead_letter is not None and policy.dead_letter is None
+        if redirects:
+            changes |= {"dead_letter": self.dead_letter, "dead_letter_expired": True}
+        if changes.keys() & {"max_messages", "max_octets"} and not (policy.max_messages or policy.max_octets):
+            changes["when_full"] = WhenFull.DEAD_LETTER if redirects else WhenFull.DROP_OLDEST
+        return dataclasses.replace(policy, **changes)
+
+
+DEFAULT = Policy()
+# Nobody would read the dead letters of dead letters: they wait until somebody takes them.
+_OF_DEAD_LETTERS = Policy(max_attempts=0)
+
+
+class Policies:
+    """The operator's policies.
+
+    Args:
+        rules: pattern and keys of `Policy` with their values, in the order of the file.
+    """
+
+    def __init__(self, rules: Iterable[tuple[Pattern, Mapping[str, Any]]] = ()) -> None:
+        self._rules = tuple(rules)
+
+    def find(self, name: str) -> Policy:
+        """The policy of the destination of that canonical name."""
+        policy = _OF_DEAD_LETTERS if name.startswith(f"/queue/{DEAD_LETTERS}") else DEFAULT
+        for pattern, values in self._rules:
+            if pattern.matches(name):
+                policy = dataclasses.replace(policy, **values)
+        return policy

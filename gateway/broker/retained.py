@@ -1,0 +1,97 @@
+"""Retained messages: the last value of a topic, for those who subscribe later.
+
+A SEND with `retain:set` replaces what its topic keeps, `retain:remove` takes it away; both are routed like any other
+message besides.  Who subscribes gets the retained messages of all topics that the name, or pattern, covers, marked
+`retained:true`.  They count as kept memory, and there may be only so many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.codec import Head
+
+from .agenda import Entry
+from .destinations import DIRECT, TOPIC
+from .errors import NotAllowed
+from .message import Message
+from .options import Retain
+from .trie import NameTree
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .subscription import Subscription
+    from .topic import Topic
+
+
+class Kept(NamedTuple):
+    """What a topic keeps, and the date of its end."""
+
+    message: Message
+    date: Entry | None
+
+
+class Retained:
+    """The retained messages of all topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._kept: NameTree[Kept] = NameTree()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def check(self, names: Iterable[str], retain: Retain) -> None:
+        """Refuse what cannot be retained.
+
+        Raises:
+            NotAllowed: one of the names is no topic that lasts, or there are too many already.
+        """
+        new = set()
+        for name in names:
+            if not name.startswith((TOPIC, DIRECT)):
+                raise NotAllowed("retain is for topics", f"{name[:80]!r} is none that all can subscribe to")
+            if self._kept.get(name) is None:
+                new.add(name)
+        if retain is Retain.SET and new and len(self._kept) + len(new) > self._broker.quotas.max_retained:
+            limit = self._broker.quotas.max_retained
+            raise NotAllowed("too many retained messages", f"the server may keep {limit} (max_retained)")
+
+    def keep(self, name: str, message: Message) -> None:
+        """A message with a wish comes to its topic."""
+        self.forget(name)
+        broker = self._broker
+        if message.properties.retain is not Retain.SET:
+            return
+        if len(self._kept) >= broker.quotas.max_retained:  # others came while it was delayed, or in a transaction
+            broker.counters.dropped += 1
+            return
+        head = Head.of(message.head.command, {**message.head.headers, "retained": "true"})
+        copy = Message(message.number, head, message.body, message.properties)
+        copy.expires = message.expires
+        date = broker.agenda.at(copy.expires, partial(self._expire, name)) if copy.expires else None
+        self._kept.add(name, Kept(copy, date))
+        broker.keep(copy.size)
+
+    def forget(self, name: str) -> None:
+        """A topic keeps nothing any more."""
+        kept = self._kept.get(name)
+        if kept is not None:
+            self._kept.remove(name)
+            self._broker.agenda.cancel(kept.date)
+            self._broker.release(kept.message.size)
+
+    def _expire(self, name: str) -> None:
+        self.forget(name)
+        self._broker.counters.expired += 1
+
+    def show(self, name: str, subscription: Subscription, topic: Topic) -> None:
+        """Give a new subscriber what is kept for the name or pattern it subscribed to."""
+        if not len(self._kept):
+            return
+        now = self._broker.agenda.clock()
+        for message, _ in self._kept.matching(name):
+            if not message.expires or message.expires > now:
+                topic.show(subscription, message)

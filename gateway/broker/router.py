@@ -1,0 +1,400 @@
+"""The router: which destinations there are, and the way of a SEND to them.
+
+    prepare   names are resolved and everything is checked that could refuse the SEND: nothing has happened so far
+    send      now, or, in a transaction, at COMMIT: duplicates stop here, delayed messages wait here
+    route     to the queue; or to the topic and all patterns that match its name
+
+A SEND that asks for nothing special to a destination that is there, which is nearly every one, goes the short way:
+`publish` does all three at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gateway.codec import Head
+
+from . import destinations as names
+from .dedup import DedupIds
+from .errors import NotAllowed
+from .fate import forgotten, unused
+from .message import OVERHEAD, Message
+from .options import PLAIN, Properties
+from .policy import Hints, Policies
+from .queue import Queue
+from .retained import Retained
+from .topic import Topic, Wire
+from .trie import PatternTrie
+from .words import has_wildcard
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .session import Session
+    from .subscription import Subscription
+
+
+INTERNAL = "internal"
+"""The transport of sessions that are the server's own."""
+
+
+class Sending:
+    """A SEND that was checked and can be carried out.
+
+    Attributes:
+        targets: canonical name and head, for each destination.
+        sender: id of the session that sent it; empty: the server itself.
+        expires: on the broker's clock; 0: never, as far as the sender is concerned.
+        octets: what keeping it costs.
+    """
+
+    __slots__ = ("body", "expires", "octets", "properties", "sender", "targets")
+
+    def __init__(
+        self,
+        targets: list[tuple[str, Head]],
+        body: bytes,
+        properties: Properties,
+        sender: str,
+        expires: float,
+    ) -> None:
+        self.targets = targets
+        self.body = body
+        self.properties = properties
+        self.sender = sender
+        self.expires = expires
+        self.octets = targets[0][1].cost + len(body) + OVERHEAD * len(targets)
+
+    @property
+    def is_delayed(self) -> bool:
+        """It is to wait for its time."""
+        return self.properties.delay > 0 or self.properties.deliver_at is not None
+
+
+class Router:
+    """Destinations, and messages on their way to them.
+
+    Attributes:
+        destinations: canonical name -> queue or topic.
+        hidden: likewise, those whose canonical name means something else when a client says it: users' and functions'.
+        patterns: the topics of subscriptions with wildcards.
+        retained: the last message of each topic that keeps one.
+        temporaries: canonical name of each temporary destination -> its session.
+        delayed: messages that wait for their time.
+    """
+
+    def __init__(self, broker: Broker, policies: Policies) -> None:
+        quotas = broker.quotas
+        self.destinations: dict[str, Queue | Topic] = {}
+        self.hidden: dict[str, Queue | Topic] = {}
+        self.patterns: PatternTrie[Topic] = PatternTrie()
+        self.retained = Retained(broker)
+        self.temporaries: dict[str, Session] = {}
+        self.delayed = 0
+        self._broker = broker
+        self._policies = policies
+        self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
+        self._number = 0
+        self._has_patterns = False
+
+    def next_number(self) -> int:
+        """The number of the next message."""
+        self._number += 1
+        return self._number
+
+    # SEND
+
+    def publish(self, head: Head, body: bytes, destination: str, sender: Session) -> None:
+        """Route a message that asks for nothing special.
+
+        Raises:
+            NotAllowed: no such kind of destination, or a limit is reached.
+        """
+        broker = self._broker
+        target = self.destinations.get(destination)
+        if target is None or broker.pressed:
+            self.send(self.prepare(head, body, destination, PLAIN, sender))
+            return
+        self._number += 1
+        broker.counters.published += 1
+        message = Message(self._number, head, body)
+        if isinstance(target, Queue):
+            target.accept(message)
+        elif self._has_patterns:
+            self._fan_out(target, destination, message, sender.id)
+        else:
+            target.accept(message, sender.id)
+
+    def prepare(
+        self, head: Head, body: bytes, destination: str, properties: Properties, sender: Session | None
+    ) -> Sending:
+        """Check a SEND and find its destinations.
+
+        Raises:
+            NotAllowed: it cannot be carried out.
+        """
+        broker = self._broker
+        broker.check_memory()
+        parts = names.split(destination)
+        targets = []
+        for part in parts:
+            name = self._name(part, properties.multicast, sender)
+            addressed = head if len(parts) == 1 else _with(head, "destination", part)
+            if name.startswith(names.APP):
+                name, addressed = self._for_function(name, addressed, sender)
+            targets.append((name, addressed))
+        if properties.retain is not None:
+            self.retained.check((name for name, _ in targets), properties.retain)
+        expires = 0.0
+        if properties.time_to_live is not None:
+            expires = self._clock() + properties.time_to_live
+            moment = str(int((broker.agenda.epoch() + properties.time_to_live) * 1000))
+            targets = [(name, _with(each, "expires", moment)) for name, each in targets]
+        elif properties.expires_at is not None:
+            expires = max(self._clock() + properties.expires_at - broker.agenda.epoch(), 1e-9)
+        sending = Sending(targets, body, properties, "" if sender is None else sender.id, expires)
+        self.check([sending])
+        return sending
+
+    def check(self, sendings: Iterable[Sending]) -> None:
+        """Refuse what would make more queues than there may be, or put off more messages.
+
+        Raises:
+            NotAllowed: a limit would be exceeded.
+        """
+        wanted = {name for sending in sendings for name, _ in sending.targets}
+        new = [name for name in wanted if name not in self._table(name) and not names.is_topic(name)]
+        if new:
+            self._check_room(len(new))
+        limit = self._broker.quotas.max_delayed
+        if self.delayed + sum(sending.is_delayed for sending in sendings) > limit:
+            raise NotAllowed("too many delayed messages", f"the server may keep {limit} (max_delayed)")
+
+    def _name(self, destination: str, multicast: bool | None, sender: Session | None) -> str:
+        if sender is not None and names.is_temporary(destination):
+            return sender.temporaries.canonical(destination)
+        return names.canonical(destination, multicast)
+
+    def _for_function(self, name: str, head: Head, sender: Session | None) -> tuple[str, Head]:
+        """The queue of the function that handles a SEND, and the head, which tells it for sure who sent it."""
+        application = self._broker.application
+        queue = application.queue_of_send(name) if application is not None else None
+        if queue is None:
+            raise _no_function(name)
+        return queue, head if sender is None else _with(_with(head, "user-id", sender.user), "session", sender.id)
+
+    def send(self, sending: Sending) -> None:
+        """Carry out a SEND, now or when its time comes."""
+        properties = sending.properties
+        due = 0.0
+        if properties is not PLAIN:
+            if properties.dedup_id is not None:
+                sending.targets = self._new_ones(sending, properties.dedup_id)
+            due = properties.delay
+            if properties.deliver_at is not None:
+                due = properties.deliver_at - self._broker.agenda.epoch()
+        if due > 0 and sending.targets:
+            self._send_later(sending, due)
+        else:
+            self._arrive(sending)
+
+    def _new_ones(self, sending: Sending, dedup_id: str) -> list[tuple[str, Head]]:
+        now = self._clock()
+        found = [target for target in sending.targets if self._dedup.is_new(target[0], dedup_id, now)]
+        self._broker.counters.duplicates += len(sending.targets) - len(found)
+        return found
+
+    def _send_later(self, sending: Sending, delay: float) -> None:
+        broker = self._broker
+        self.delayed += 1
+        broker.keep(sending.octets)
+        broker.agenda.at(self._clock() + delay, partial(self._arrive_late, sending))
+
+    def _arrive_late(self, sending: Sending) -> None:
+        self.delayed -= 1
+        self._broker.release(sending.octets)
+        self._arrive(sending)
+
+    def _arrive(self, sending: Sending) -> None:
+        for name, head in sending.targets:
+            message = Message(self.next_number(), head, sending.body, sending.properties)
+            message.expires = sending.expires
+            self._broker.counters.published += 1
+            self._route(name, message, sending.sender)
+
+    # the way to a destination
+
+    def _route(self, name: str, message: Message, sender: str) -> None:
+        properties = message.properties
+        if message.expires and names.is_topic(name) and message.expires <= self._clock():
+            self._broker.counters.expired += 1
+            return
+        if properties.retain is not None:
+            self.retained.keep(name, message)
+        target = self._table(name).get(name)
+        if target is None and not names.is_topic(name) and not self._is_gone(name):
+            target = self._create_queue(name, properties.hints)
+        if isinstance(target, Queue):
+            target.accept(message)
+        else:
+            self._fan_out(target, name, message, sender)
+
+    def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str) -> None:
+        """To the topic, if anybody subscribed to it, and to all patterns that match its name."""
+        found = self.patterns.match(name) if self._has_patterns else ()
+        wire = Wire(message) if found else None
+        if topic is not None:
+            topic.accept(message, sender, wire)
+        elif not found:
+            self._broker.counters.unroutable += 1
+        for pattern in found:
+            pattern.accept(message, sender, wire)
+
+    def _is_gone(self, name: str) -> bool:
+        """Whether it is a temporary queue whose session has ended: nobody will ever read it."""
+        return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
+
+    def deposit(self, name: str, head: Head, body: bytes, priority: int) -> None:
+        """A message of the broker's own, a dead letter: it must find room."""
+        properties = PLAIN if priority == PLAIN.priority else Properties(priority=priority)
+        self._route(name, Message(self.next_number(), head, body, properties), "")
+
+    # SUBSCRIBE
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Add a subscription to its destination, which comes into being with it.
+
+        Raises:
+            NotAllowed: no such kind of destination, or a limit is reached.
+        """
+        session, destination = subscription.session, subscription.destination
+        if names.is_temporary(destination):
+            name = session.temporaries.canonical(destination)
+        elif destination.startswith(names.HANDLERS) and session.transport == INTERNAL:
+            name = destination
+        else:
+            name = names.canonical_for(session.user, destination, subscription.options.multicast)
+        if name.startswith(names.APP):
+            self._ask_function(name, subscription)
+        elif names.is_topic(name):
+            self._subscribe_topic(name, subscription)
+        else:
+            self._subscribe_queue(name, subscription)
+
+    def _ask_function(self, name: str, subscription: Subscription) -> None:
+        """A SUBSCRIBE to `/app/` is a request: what the function returns is the one MESSAGE that comes."""
+        session, application = subscription.session, self._broker.application
+        queue = application.queue_of_subscribe(name) if application is not None else None
+        if queue is None:
+            raise _no_function(name)
+        reply_to = names.REPLY_TOPIC + secrets.token_hex(12)
+        self._subscribe_topic(reply_to, subscription)
+        asked = {"destination": name, "reply-to": reply_to, "user-id": session.user, "session": session.id}
+        self.send(Sending([(queue, Head.of("SEND", asked))], b"", PLAIN, session.id, 0.0))
+
+    def _subscribe_topic(self, name: str, subscription: Subscription) -> None:
+        options = subscription.options
+        if options.browser:
+            raise NotAllowed(
+                "browsers are for queues", f"{subscription.destination[:80]!r} is a topic: it keeps nothing"
+            )
+        is_pattern = has_wildcard(name)
+        found = self.patterns.get(name) if is_pattern else self._table(name).get(name)
+        if found is None:
+            self._check_room(1)
+            found = Topic(self._broker, name, self._policies.find(name))
+            if is_pattern:
+                self.patterns.add(name, found)
+                self._has_patterns = True
+            else:
+                self._table(name)[name] = found
+        assert isinstance(found, Topic)  # names of queues and topics differ
+        found.join(subscription)
+        self.retained.show(name, subscription, found)
+
+    def _subscribe_queue(self, name: str, subscription: Subscription) -> None:
+        options = subscription.options
+        if options.no_local:
+            raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
+        found = self._table(name).get(name)
+        if found is None:
+            self._check_room(1)
+            found = self._create_queue(name, options.hints)
+        assert isinstance(found, Queue)  # names of queues and topics differ
+        if options.browser:
+            found.browse(subscription)
+        else:
+            found.join(subscription)
+
+    # destinations come and go
+
+    def _create_queue(self, name: str, hints: Hints | None) -> Queue:
+        policy = self._policies.find(name)
+        if hints is not None:
+            policy = hints.applied_to(policy)
+        queue = self._table(name)[name] = Queue(self._broker, name, policy)
+        unused(queue)
+        return queue
+
+    def home_of(self, queue: Queue) -> Queue | None:
+        """Where messages of a queue come back to: itself, also when it was forgotten meanwhile, or its successor.
+
+        None: nobody can ever read them, for who could has gone.
+        """
+        if queue.private:
+            return queue if queue.subscriptions else None
+        if self._is_gone(queue.name):
+            return None
+        table = self._table(queue.name)
+        home = table.get(queue.name)
+        if home is None:
+            home = table[queue.name] = queue
+            unused(queue)
+        assert isinstance(home, Queue)  # names of queues and topics differ
+        return home
+
+    def forget_if_idle(self, target: Queue | Topic) -> None:
+        """Drop a destination that nobody subscribes and where nothing waits."""
+        if not target.is_idle:
+            return
+        table = self._table(target.name)
+        if table.get(target.name) is target:
+            del table[target.name]
+            if isinstance(target, Queue):
+                forgotten(target)
+        elif isinstance(target, Topic) and self.patterns.get(target.name) is target:
+            self.patterns.remove(target.name)
+            self._has_patterns = len(self.patterns) > 0
+
+    def _table(self, name: str) -> dict[str, Queue | Topic]:
+        return self.hidden if name.startswith(names.HIDDEN) else self.destinations
+
+    def forget_temporary(self, name: str) -> None:
+        """A session's temporary destination goes with it, and what waits there, too."""
+        self.temporaries.pop(name, None)
+        target = self.destinations.get(name)
+        if isinstance(target, Queue):
+            target.purge()
+            self.forget_if_idle(target)
+
+    def count(self) -> int:
+        """How many destinations there are."""
+        return len(self.destinations) + len(self.hidden) + len(self.patterns)
+
+    def _check_room(self, new: int) -> None:
+        limit = self._broker.quotas.max_destinations
+        if self.count() + new > limit:
+            raise NotAllowed("too many destinations", f"the server may have {limit} (max_destinations)")
+
+    def _clock(self) -> float:
+        return self._broker.agenda.clock()
+
+
+def _no_function(name: str) -> NotAllowed:
+    return NotAllowed("nobody handles this destination", f"the server has no function for {name[:80]!r} (handlers)")
+
+
+def _with(head: Head, name: str, value: str) -> Head:
+    return Head.of(head.command, {**head.headers, name: value})

@@ -1,0 +1,306 @@
+"""The closures that a selector becomes, and the rules by which they compare.
+
+A value is None where it is unknown: the header is missing, or arithmetic had no result.  Conditions are three-valued:
+True, False, None.  AND is False as soon as one part is, else unknown as soon as one part is; OR likewise with True; NOT
+of unknown is unknown.  A message is wanted when the whole is True.
+
+What kinds of value are on the two sides of a comparison is known when it is built, so no closure asks for types; only
+what a header's string reads as is found out per message.  Chains of one operator are one closure with a loop, so the
+depth of calls is that of the parentheses.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from .identifiers import Headers, Reader
+from .values import boolean_of, in_range, number_of
+
+Condition = Callable[[Headers], bool | None]
+Number = Callable[[Headers], int | float | None]
+Comparison = Callable[[Any, Any], bool]
+Arithmetic = Callable[[Any, Any], int | float]
+
+
+class Kind(Enum):
+    """What a value is, as an error names it, and what its closure gives (or None)."""
+
+    HEADER = "a header"  # str
+    STRING = "a string"  # str
+    NUMBER = "a number"  # int or float
+    CONDITION = "a condition"  # bool
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A part of a selector that has a value.
+
+    Attributes:
+        kind: of which kind that is.
+        column: where it begins, from 1.
+        read: takes it out of a message.
+        computed: it is the result of arithmetic.
+    """
+
+    kind: Kind
+    column: int
+    read: Callable[[Headers], Any]
+    computed: bool = False
+
+
+COMPARISONS: dict[str, Comparison] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+ARITHMETIC: dict[str, Arithmetic] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+_MIRRORED: dict[Comparison, Comparison] = {
+    operator.eq: operator.eq,
+    operator.ne: operator.ne,
+    operator.lt: operator.gt,
+    operator.le: operator.ge,
+    operator.gt: operator.lt,
+    operator.ge: operator.le,
+}
+_READINGS: dict[Kind, Callable[[str], Any]] = {Kind.NUMBER: number_of, Kind.CONDITION: boolean_of}
+
+
+def constant(value: str | float | bool) -> Callable[[Headers], Any]:
+    """The same for every message."""
+    return lambda headers: value
+
+
+# Three-valued logic.
+
+
+def all_of(parts: Sequence[Condition]) -> Condition:
+    """AND."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def run(headers: Headers) -> bool | None:
+        result: bool | None = True
+        for part in parts:
+            value = part(headers)
+            if value is False:
+                return False
+            if value is None:
+                result = None
+        return result
+
+    return run
+
+
+def any_of(parts: Sequence[Condition]) -> Condition:
+    """OR."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def run(headers: Headers) -> bool | None:
+        result: bool | None = False
+        for part in parts:
+            value = part(headers)
+            if value is True:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return run
+
+
+def negation(part: Condition) -> Condition:
+    """NOT."""
+
+    def run(headers: Headers) -> bool | None:
+        value = part(headers)
+        return None if value is None else not value
+
+    return run
+
+
+# Comparison.
+
+
+def truth(read: Reader) -> Condition:
+    """A header that stands for itself as a condition: that it is `true`, in any case."""
+
+    def run(headers: Headers) -> bool | None:
+        text = read(headers)
+        return None if text is None else boolean_of(text) is True
+
+    return run
+
+
+def compare(comparison: Comparison, left: Value, right: Value) -> Condition:
+    """A comparison operator between two values."""
+    if left.kind is right.kind is Kind.HEADER:
+        return _headers(comparison, left.read, right.read)
+    if right.kind is Kind.HEADER:
+        return compare(_MIRRORED[comparison], right, left)
+    if left.kind is Kind.HEADER and right.kind in _READINGS:
+        return _read_as(_READINGS[right.kind], comparison, left.read, right.read)
+    if left.kind is right.kind or left.kind is Kind.HEADER:
+        return _alike(comparison, left.read, right.read)
+    return _unlike(comparison, left.read, right.read)
+
+
+def _alike(comparison: Comparison, left: Callable[[Headers], Any], right: Callable[[Headers], Any]) -> Condition:
+    def run(headers: Headers) -> bool | None:
+        one, other = left(headers), right(headers)
+        return None if one is None or other is None else comparison(one, other)
+
+    return run
+
+
+def _unlike(comparison: Comparison, left: Callable[[Headers], Any], right: Callable[[Headers], Any]) -> Condition:
+    """Of values that are never equal and have no order; unknown is unknown all the same."""
+    result = comparison is operator.ne
+
+    def run(headers: Headers) -> bool | None:
+        return None if left(headers) is None or right(headers) is None else result
+
+    return run
+
+
+def _read_as(
+    reading: Callable[[str], Any], comparison: Comparison, header: Reader, right: Callable[[Headers], Any]
+) -> Condition:
+    """Of a header and a value that is no string: the header counts as what it reads as."""
+    unlike = comparison is operator.ne
+
+    def run(headers: Headers) -> bool | None:
+        text, other = header(headers), right(headers)
+        if text is None or other is None:
+            return None
+        one = reading(text)
+        return unlike if one is None else comparison(one, other)
+
+    return run
+
+
+def _headers(comparison: Comparison, left: Reader, right: Reader) -> Condition:
+    """Of two headers: numbers if both read as numbers, else strings."""
+
+    def run(headers: Headers) -> bool | None:
+        one, other = left(headers), right(headers)
+        if one is None or other is None:
+            return None
+        number, other_number = number_of(one), number_of(other)
+        if number is None or other_number is None:
+            return comparison(one, other)
+        return comparison(number, other_number)
+
+    return run
+
+
+def between(value: Value, low: Value, high: Value) -> Condition:
+    """BETWEEN; both ends belong to it."""
+    return all_of([compare(operator.ge, value, low), compare(operator.le, value, high)])
+
+
+def not_between(value: Value, low: Value, high: Value) -> Condition:
+    """NOT BETWEEN: below or above, so what has no order with the ends is neither between nor not between."""
+    return any_of([compare(operator.lt, value, low), compare(operator.gt, value, high)])
+
+
+def member(read: Reader, literals: Sequence[str | int | float]) -> Condition:
+    """IN: equal to one of the literals, of which numbers are compared as numbers."""
+    strings = frozenset(each for each in literals if isinstance(each, str))
+    numbers = frozenset(each for each in literals if not isinstance(each, str))
+
+    def among_strings(headers: Headers) -> bool | None:
+        text = read(headers)
+        return None if text is None else text in strings
+
+    def among_both(headers: Headers) -> bool | None:
+        text = read(headers)
+        return None if text is None else text in strings or number_of(text) in numbers
+
+    return among_both if numbers else among_strings
+
+
+def like(read: Reader, is_like: Callable[[str], bool | None]) -> Condition:
+    """LIKE."""
+
+    def run(headers: Headers) -> bool | None:
+        text = read(headers)
+        return None if text is None else is_like(text)
+
+    return run
+
+
+def missing(read: Reader) -> Condition:
+    """IS NULL; never unknown."""
+    return lambda headers: read(headers) is None
+
+
+# Arithmetic.
+
+
+def header_number(read: Reader) -> Number:
+    """A header as an operand; unknown if it reads as no number."""
+
+    def run(headers: Headers) -> int | float | None:
+        text = read(headers)
+        return None if text is None else number_of(text)
+
+    return run
+
+
+def negative(read: Number) -> Number:
+    """The sign."""
+
+    def run(headers: Headers) -> int | float | None:
+        value = read(headers)
+        return None if value is None else -value
+
+    return run
+
+
+def arithmetic(first: Number, rest: Sequence[tuple[Arithmetic, Number]]) -> Number:
+    """Operands with operators between them: products first, each from left to right."""
+    terms: list[tuple[Arithmetic, Number]] = []
+    sign: Arithmetic = operator.add
+    factor, factors = first, list[tuple[Arithmetic, Number]]()
+    for operation, operand in rest:
+        if operation in (operator.mul, operator.truediv):
+            factors.append((operation, operand))
+        else:
+            terms.append((sign, _chain(factor, factors)))
+            sign, factor, factors = operation, operand, []
+    terms.append((sign, _chain(factor, factors)))
+    return _chain(terms[0][1], terms[1:])
+
+
+def _chain(first: Number, rest: Sequence[tuple[Arithmetic, Number]]) -> Number:
+    """Operators of one precedence, from left to right."""
+    if not rest:
+        return first
+
+    def run(headers: Headers) -> int | float | None:
+        value = first(headers)
+        for operation, read in rest:
+            other = read(headers)
+            if value is None or other is None:
+                return None
+            try:
+                value = in_range(operation(value, other))
+            except ZeroDivisionError:
+                return None
+        return value
+
+    return run

@@ -1,0 +1,289 @@
+"""Tokens of a selector to closures, by recursive descent.
+
+    selector    = [ condition ]                                 an empty one takes every message
+    condition   = conjunction *( OR conjunction )
+    conjunction = test *( AND test )
+    test        = *NOT value [ predicate ]
+    predicate   = ( "=" / "<>" / "!=" / "<" / "<=" / ">" / ">=" ) value
+                / [ NOT ] BETWEEN value AND value
+                / [ NOT ] IN "(" literal *( "," literal ) ")"   a header in front; signed numbers among the literals
+                / [ NOT ] LIKE string [ ESCAPE string ]         a header in front; one character behind ESCAPE
+                / IS [ NOT ] NULL                               a header in front
+    value       = product *( ( "+" / "-" ) product )
+    product     = factor *( ( "*" / "/" ) factor )
+    factor      = *( "+" / "-" ) primary
+    primary     = name / string / number / TRUE / FALSE / "(" condition ")"
+
+Conditions and values share one grammar, for a parenthesis may hold either; `Value.kind` tells them apart, and what does
+not go together is an error at the place where the wrong one begins.  Only parentheses nest, at most `MAX_DEPTH` deep:
+NOT and signs are counted, and chains are lists, so a long selector is no deep one.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..errors import NotAllowed
+from . import evaluate
+from .evaluate import ARITHMETIC, COMPARISONS, Arithmetic, Comparison, Condition, Kind, Number, Value
+from .identifiers import Headers, Reader, reader
+from .lexer import KEYWORDS, Lexeme, Token, tokens
+from .like import matcher
+from .refusal import refusal
+
+if TYPE_CHECKING:
+    from ..options import Selector
+
+MAX_DEPTH = 64
+"""Parentheses inside parentheses at most.  Each is up to nine calls deep, of the thousand that Python allows."""
+
+_ESCAPE = "one character in single quotes"
+_HYPHEN = 'a header name (one with a hyphen is written in double quotes, like "content-type")'
+
+
+def parse(text: str) -> Selector:
+    """Read a selector.
+
+    Args:
+        text: the selector; an empty or blank one takes every message.
+
+    Raises:
+        NotAllowed: it does not parse; the detail names the column, what was found and what would be right.
+    """
+    condition = _Parser(text).selector()
+
+    def selector(headers: Headers) -> bool:
+        return condition(headers) is True
+
+    return selector
+
+
+class _Parser:
+    """Reads the tokens of one selector from left to right; each method reads what it is named after."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = iter(tokens(text))
+        self._depth = 0
+        self._next = next(self._tokens)
+
+    def _take(self, *kinds: str | Lexeme) -> Token | None:
+        """The next token, if it is of one of these kinds."""
+        token = self._next
+        if token.kind not in kinds:
+            return None
+        if token.kind is not Lexeme.END:
+            self._next = next(self._tokens)
+        return token
+
+    def _need(self, kind: str | Lexeme, expected: str) -> Token:
+        """The next token, which must be of that kind."""
+        token = self._take(kind)
+        if token is None:
+            raise self._unexpected(expected)
+        return token
+
+    def _unexpected(self, expected: str) -> NotAllowed:
+        return refusal(self._text, self._next.column, self._next.shown, expected)
+
+    def _wrong(self, value: Value, expected: str) -> NotAllowed:
+        found = "the result of arithmetic" if value.computed else value.kind.value
+        return refusal(self._text, value.column, found, expected)
+
+    # Logic.
+
+    def selector(self) -> Condition:
+        if self._take(Lexeme.END):
+            return evaluate.constant(True)
+        value = self._condition()
+        if not self._take(Lexeme.END):
+            raise self._unexpected(_going_on(value) + "the end")
+        return self._truth(value)
+
+    def _condition(self) -> Value:
+        first = self._test()
+        if self._next.kind not in ("AND", "OR"):
+            return first
+        conjunctions = [[self._truth(first)]]
+        while token := self._take("AND", "OR"):
+            part = self._truth(self._test())
+            if token.kind == "AND":
+                conjunctions[-1].append(part)
+            else:
+                conjunctions.append([part])
+        condition = evaluate.any_of([evaluate.all_of(parts) for parts in conjunctions])
+        return Value(Kind.CONDITION, first.column, condition)
+
+    def _test(self) -> Value:
+        column, negations = self._next.column, 0
+        while self._take("NOT"):
+            negations += 1
+        value = self._predicate(self._value())
+        if not negations:
+            return value
+        condition = self._truth(value)
+        return Value(Kind.CONDITION, column, evaluate.negation(condition) if negations % 2 else condition)
+
+    def _truth(self, value: Value) -> Condition:
+        """A value where a condition is wanted."""
+        if value.kind is Kind.HEADER:
+            return evaluate.truth(value.read)
+        if value.kind is not Kind.CONDITION:
+            raise self._wrong(value, "a condition, such as a comparison")
+        return value.read
+
+    # Predicates.
+
+    def _predicate(self, value: Value) -> Value:
+        """What is said about a value; the value itself if nothing is."""
+        condition: Condition
+        if token := self._take(*COMPARISONS):
+            condition = self._comparison(COMPARISONS[token.text], value, self._value())
+        elif self._take("IS"):
+            condition = self._is_null(value)
+        elif self._next.kind in ("NOT", "BETWEEN", "IN", "LIKE"):
+            condition = self._deniable(value)
+        else:
+            return value
+        return Value(Kind.CONDITION, value.column, condition)
+
+    def _comparison(self, comparison: Comparison, left: Value, right: Value) -> Condition:
+        self._check_pair(comparison, left, right)
+        return evaluate.compare(comparison, left, right)
+
+    def _check_pair(self, comparison: Comparison, left: Value, right: Value) -> None:
+        """Refuse what can only be a slip: no header would make a difference."""
+        ordered = comparison not in (operator.eq, operator.ne)
+        for one, other in ((left, right), (right, left)):
+            if ordered and one.kind is Kind.CONDITION:
+                raise self._wrong(one, "a number, a string or a header, for conditions have no order")
+            if one.computed and other.kind is Kind.STRING:
+                raise self._wrong(one, f"{_HYPHEN}, to compare with a string")
+
+    def _is_null(self, value: Value) -> Condition:
+        denied = self._take("NOT")
+        self._need("NULL", "NULL" if denied else "NULL or NOT NULL")
+        condition = evaluate.missing(self._header(value, "IS"))
+        return evaluate.negation(condition) if denied else condition
+
+    def _deniable(self, value: Value) -> Condition:
+        """The predicates that NOT may stand in front of."""
+        denied = self._take("NOT")
+        if self._take("BETWEEN"):
+            return self._between(value, evaluate.not_between if denied else evaluate.between)
+        if self._take("IN"):
+            condition = evaluate.member(self._header(value, "IN"), self._literals())
+        elif self._take("LIKE"):
+            condition = self._like(self._header(value, "LIKE"))
+        else:
+            raise self._unexpected("BETWEEN, IN or LIKE")
+        return evaluate.negation(condition) if denied else condition
+
+    def _header(self, value: Value, word: str) -> Reader:
+        if value.kind is not Kind.HEADER:
+            raise self._wrong(value, f"{_HYPHEN} in front of {word}")
+        return value.read
+
+    def _between(self, value: Value, build: Callable[[Value, Value, Value], Condition]) -> Condition:
+        low = self._value()
+        self._need("AND", "AND and the upper end of BETWEEN")
+        high = self._value()
+        for end in (low, high):
+            self._check_pair(operator.le, value, end)
+        return build(value, low, high)
+
+    def _literals(self) -> list[str | int | float]:
+        self._need("(", "'(' and the list of IN")
+        found = [self._literal()]
+        while self._take(","):
+            found.append(self._literal())
+        self._need(")", "',' or ')'")
+        return found
+
+    def _literal(self) -> str | int | float:
+        if token := self._take(Lexeme.STRING):
+            return token.string
+        sign = self._take("+", "-")
+        value = self._need(Lexeme.NUMBER, "a number" if sign else "a string or a number").number
+        return -value if sign and sign.kind == "-" else value
+
+    def _like(self, header: Reader) -> Condition:
+        pattern = self._need(Lexeme.STRING, "a pattern in single quotes")
+        escape = ""
+        if self._take("ESCAPE"):
+            column = self._next.column
+            token = self._need(Lexeme.STRING, _ESCAPE)
+            escape = token.string
+            if len(escape) != 1:
+                raise refusal(self._text, column, token.shown, _ESCAPE)
+        return evaluate.like(header, matcher(pattern.string, escape))
+
+    # Values.
+
+    def _value(self) -> Value:
+        first = self._factor()
+        if self._next.kind not in ARITHMETIC:
+            return first
+        start = self._number(first)
+        rest: list[tuple[Arithmetic, Number]] = []
+        while token := self._take(*ARITHMETIC):
+            rest.append((ARITHMETIC[token.text], self._number(self._factor())))
+        return Value(Kind.NUMBER, first.column, evaluate.arithmetic(start, rest), computed=True)
+
+    def _factor(self) -> Value:
+        column, signs, minuses = self._next.column, 0, 0
+        while token := self._take("+", "-"):
+            signs += 1
+            minuses += token.kind == "-"
+        value = self._primary()
+        if not signs:
+            return value
+        read = self._number(value)
+        return Value(Kind.NUMBER, column, evaluate.negative(read) if minuses % 2 else read, value.computed)
+
+    def _number(self, value: Value) -> Number:
+        """A value where a number is wanted."""
+        if value.kind is Kind.HEADER:
+            return evaluate.header_number(value.read)
+        if value.kind is not Kind.NUMBER:
+            raise self._wrong(value, "a number or a header, for arithmetic")
+        return value.read
+
+    def _primary(self) -> Value:
+        column = self._next.column
+        if token := self._take(Lexeme.NAME):
+            return Value(Kind.HEADER, column, reader(token.string))
+        if token := self._take(Lexeme.STRING):
+            return Value(Kind.STRING, column, evaluate.constant(token.string))
+        if token := self._take(Lexeme.NUMBER):
+            return Value(Kind.NUMBER, column, evaluate.constant(token.number))
+        if token := self._take("TRUE", "FALSE"):
+            return Value(Kind.CONDITION, column, evaluate.constant(token.kind == "TRUE"))
+        if self._take("("):
+            return self._parenthesis(column)
+        raise self._unexpected("a header name, a literal or '('" + _about(self._next))
+
+    def _parenthesis(self, column: int) -> Value:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise refusal(self._text, column, "one '(' too many", f"at most {MAX_DEPTH} inside each other")
+        value = self._condition()
+        if not self._take(")"):
+            raise self._unexpected(_going_on(value) + "')'")
+        self._depth -= 1
+        return replace(value, column=column)
+
+
+def _going_on(value: Value) -> str:
+    """What may stand behind a complete value or condition, beside its end."""
+    return "AND, OR or " if value.kind is Kind.CONDITION else "a comparison such as = or IN, AND, OR or "
+
+
+def _about(token: Token) -> str:
+    """What helps somebody who took a keyword for a value."""
+    if token.kind == "NULL":
+        return " (IS NULL tells whether a header is missing)"
+    return f' (a header of that name is "{token.text}", in double quotes)' if token.kind in KEYWORDS else ""

@@ -1,0 +1,356 @@
+"""The `[[policy]]` tables of the settings file: what a table may say, and where in the file it says something wrong.
+
+    [[policy]]
+    match = "/queue/orders.*"        # a pattern, or a list of patterns
+    max_attempts = 5                 # any key of `gateway.broker.policy.Policy`
+
+`read_tables` checks values that were read already; each key has one rule in `RULES`, in words and as a function.  What
+a table says is checked against itself alone, never against what other tables say of the same destination: whoever reads
+one table sees all that makes it right or wrong.
+
+Lines.  tomllib does not tell where a value stood.  `line_of` therefore cuts the text into statements (a header, or a
+key with its value) by counting brackets outside strings and comments, and lets tomllib read each one alone.  It trusts
+that the whole file is TOML, and it does not look into values: of tables in an inline array (`policy = [{...}]`) it
+knows the line of `policy` only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from gateway.broker.destinations import DIRECT, QUEUE, REPLY_QUEUE, REPLY_TOPIC, TOPIC, USER, canonical, is_topic
+from gateway.broker.errors import NotAllowed
+from gateway.broker.policy import DEFAULT, OnNack, SlowConsumer, WhenFull
+from gateway.broker.words import WILDCARDS, split
+
+TEN_YEARS = 315_360_000
+"""In seconds.  Longer is a mistake of units, most likely."""
+
+KINDS = (QUEUE, TOPIC, DIRECT, USER, REPLY_QUEUE, REPLY_TOPIC)
+"""What a pattern starts with: the kinds of names under which the broker keeps messages or subscribers."""
+
+FOR_QUEUES = frozenset({"max_messages", "max_octets", "when_full", "auto_delete", "idle_timeout"})
+FOR_TOPICS = frozenset({"slow_consumer", "slow_messages"})
+
+
+class PolicyError(ValueError):
+    """A table is wrong; `str()` says why, without the place.
+
+    Attributes:
+        key: the key that is wrong; empty: the whole table.
+        number: which of the tables it is, from 1; 0: all of them.
+        match: the patterns of the table, as far as they could be read.
+    """
+
+    def __init__(self, reason: str, key: str = "") -> None:
+        super().__init__(reason)
+        self.key = key
+        self.number = 0
+        self.match: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One `[[policy]]` table that is right.
+
+    Attributes:
+        match: its patterns.
+        values: the other keys it has, with their values as `Policy` holds them.
+    """
+
+    match: tuple[str, ...]
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What the value of a key must be.
+
+    Attributes:
+        words: the same in words, behind "must be".
+        read: gives the value as `Policy` holds it; ValueError or NotAllowed where it is wrong.
+    """
+
+    words: str
+    read: Callable[[Any], Any]
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    # True is an int to isinstance, but not to whoever wrote it.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole(words: str, least: int, most: float = float("inf")) -> Rule:
+    def read(value: object) -> int:
+        if not _is_whole(value) or not least <= value <= most:
+            raise ValueError
+        return value
+
+    return Rule(words, read)
+
+
+def _number(words: str, least: int, most: int) -> Rule:
+    def read(value: object) -> float:
+        if not (isinstance(value, float) or _is_whole(value)) or not least <= value <= most:
+            raise ValueError
+        return float(value)
+
+    return Rule(words, read)
+
+
+def _one_of(kind: type[Enum]) -> Rule:
+    *some, last = [json.dumps(member.value) for member in kind]
+    return Rule(f"{', '.join(some)} or {last}", kind)
+
+
+def _read_octets(value: object) -> int:
+    if not _is_whole(value) or value < 0 or 0 < value < 1024:
+        raise ValueError
+    return value
+
+
+def _read_switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _read_header_name(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[^\s:\x00-\x1f\x7f]*", value):
+        raise ValueError
+    return value
+
+
+def _read_destination(value: object) -> str:
+    # A comma would make it the name of several destinations, or of one that no client can name.
+    if not isinstance(value, str) or "," in value:
+        raise ValueError
+    name = canonical(value) if value else ""
+    if name and not name.startswith((QUEUE, TOPIC)):
+        raise ValueError
+    return name
+
+
+_SECONDS = _number("between 0 and 315,360,000 (seconds, at most ten years)", 0, TEN_YEARS)
+_SWITCH = Rule("true or false", _read_switch)
+
+RULES: Mapping[str, Rule] = {
+    "max_messages": _whole("a whole number, 0 or more", 0),
+    "max_octets": Rule("a whole number, 0 or at least 1,024 (octets)", _read_octets),
+    "when_full": _one_of(WhenFull),
+    "max_attempts": _whole("a whole number between 0 and 1,000,000", 0, 1_000_000),
+    "backoff": _SECONDS,
+    "backoff_factor": _number("between 1 and 100", 1, 100),
+    "backoff_max": _SECONDS,
+    "dead_letter": Rule("the name of one queue or topic without wildcards, or empty", _read_destination),
+    "dead_letter_expired": _SWITCH,
+    "time_to_live": _SECONDS,
+    "on_nack": _one_of(OnNack),
+    "slow_consumer": _one_of(SlowConsumer),
+    "slow_messages": _whole("a whole number between 1 and 1,000,000", 1, 1_000_000),
+    "conflate_by": Rule("the name of a header, without spaces and colons, or empty", _read_header_name),
+    "auto_delete": _SWITCH,
+    "idle_timeout": _SECONDS,
+}
+
+
+def read_tables(value: object, settings: Collection[str] = ()) -> tuple[Table, ...]:
+    """Check the policies of a settings file.
+
+    Args:
+        value: what the file has under `policy`.
+        settings: the names of settings, which are no keys of a policy.
+
+    Raises:
+        PolicyError: the first fault of the first table that has one.
+    """
+    if not isinstance(value, (list, tuple)):
+        raise PolicyError(f"policies are [[policy]] tables of the settings file, not {_shown(value)}")
+    tables: list[Table] = []
+    for number, table in enumerate(value, 1):
+        try:
+            tables.append(_read_table(table, settings))
+        except PolicyError as error:
+            error.number = number
+            raise
+    return tuple(tables)
+
+
+def _read_table(table: object, settings: Collection[str]) -> Table:
+    if not isinstance(table, Mapping):
+        raise PolicyError(f"a policy is a table, not {_shown(table)}")
+    match = _read_match(table)
+    try:
+        values = {key: _read_value(key, value, settings) for key, value in table.items() if key != "match"}
+        for key, reason in _misfits(match, values):
+            raise PolicyError(reason, key)
+    except PolicyError as error:
+        error.match = match
+        raise
+    return Table(match, values)
+
+
+def _read_match(table: Mapping[str, object]) -> tuple[str, ...]:
+    if "match" not in table:
+        raise PolicyError('match is missing, which names the destinations, like match = "/queue/orders.*"')
+    match = table["match"]
+    patterns = [match] if isinstance(match, str) else match
+    if not isinstance(patterns, (list, tuple)) or not patterns:
+        raise PolicyError(f"match must be a pattern, or a list of patterns, not {_shown(match)}", "match")
+    for pattern in patterns:
+        reason = _refuse_pattern(pattern)
+        if reason:
+            raise PolicyError(f"match: {_shown(pattern)} {reason}", "match")
+    return tuple(patterns)
+
+
+def _refuse_pattern(pattern: object) -> str:
+    """Why that is no pattern, or of none that any name could match; empty when it is."""
+    if not isinstance(pattern, str):
+        return "is not a pattern, which is a string"
+    if not any(pattern.startswith(kind) and len(pattern) > len(kind) for kind in KINDS):
+        return f"does not start like the destinations that policies are for: {', '.join(KINDS)}, and a name behind"
+    for word in split(pattern):
+        if "*" in word and word not in WILDCARDS:
+            return f"has a wildcard inside of the word {_shown(word)}; it must be a whole word between dots or slashes"
+    return ""
+
+
+def _read_value(key: str, value: object, settings: Collection[str]) -> object:
+    rule = RULES.get(key)
+    if rule is None:
+        raise PolicyError(_unknown(key, settings), key)
+    try:
+        return rule.read(value)
+    except (ValueError, NotAllowed):
+        raise PolicyError(f"{key} must be {rule.words}, not {_shown(value)}", key) from None
+
+
+def _unknown(key: str, settings: Collection[str]) -> str:
+    if key in settings:
+        # All that follows a header belongs to its table: TOML's own trap.
+        return f"{key} is a setting and no key of a policy; write it above the first [[policy]]"
+    near = difflib.get_close_matches(key, ["match", *RULES], 1)
+    hint = f"did you mean {near[0]}?" if near else "docs/policies.md names them all"
+    return f"there is no key {_shown(key)}; {hint}"
+
+
+def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What in a table makes no sense together: the key to point at, and why."""
+    for pattern in match:
+        topic = is_topic(pattern)
+        kinds = "queues, not for topics" if topic else "topics, not for queues"
+        for key in values:
+            if key in (FOR_QUEUES if topic else FOR_TOPICS):
+                yield key, f"{key} is for {kinds} like {_shown(pattern)}"
+    if values.get("slow_consumer") is SlowConsumer.CONFLATE and not values.get("conflate_by"):
+        yield "slow_consumer", 'slow_consumer = "conflate" needs conflate_by in the same table'
+    full = values.get("when_full", WhenFull.BLOCK)
+    if full is not WhenFull.BLOCK and not (values.get("max_messages") or values.get("max_octets")):
+        yield "when_full", f'when_full = "{full.value}" needs max_messages or max_octets in the same table'
+    longest = values.get("backoff_max", DEFAULT.backoff_max)
+    if values.get("backoff", 0) > longest:
+        default = "" if "backoff_max" in values else ", the default; set backoff_max in the same table, too"
+        yield "backoff", f"backoff is more than backoff_max, which is {longest:g}{default}"
+    yield from _misfits_of_dead_letters(match, values)
+
+
+def _misfits_of_dead_letters(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    target = values.get("dead_letter")
+    if target == "":
+        senders = {"when_full": WhenFull.DEAD_LETTER, "on_nack": OnNack.DEAD_LETTER, "dead_letter_expired": True}
+        for key, value in senders.items():
+            if values.get(key) is value:
+                yield key, f'{key} makes dead letters, and dead_letter = "" in the same table has them dropped'
+    elif target in match:  # it has no wildcard, so the pattern has none
+        yield "dead_letter", f"dead_letter must be another destination than {_shown(target)} itself"
+
+
+def _shown(value: object) -> str:
+    """A value as its file has it, cut where it is long."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def sentence(error: PolicyError, path: Path | None) -> str:
+    """What is wrong, and where.
+
+    Args:
+        path: the file that the tables were read from; None: they come from elsewhere.
+    """
+    line = line_of(path, error) if path else 0
+    place = f"{path} line {line}: " if line else f"{path}: " if path else ""
+    if not error.number:
+        return f"{place}{error}"
+    # The number is for whoever has no line to go by, or no pattern.
+    number = "" if line and error.match else f" {error.number}"
+    more = f" and {len(error.match) - 3} more" if len(error.match) > 3 else ""
+    patterns = f" for {', '.join(map(_shown, error.match[:3]))}{more}" if error.match else ""
+    return f"{place}policy{number}{patterns}: {error}"
+
+
+def line_of(path: Path, error: PolicyError) -> int:
+    """The line of the key that is wrong, else of its table, else of `policy`; 0 where the file does not show it."""
+    try:
+        return _search(path.read_text(encoding="utf-8"), error.number, error.key)
+    except (OSError, ValueError):  # it has changed since it was read
+        return 0
+
+
+def _search(text: str, number: int, key: str) -> int:
+    found = tables = 0
+    top = True
+    direct = False  # whether what follows are keys of the table itself, and not of one within it
+    for line, is_header, content in _statements(text):
+        policy = content.get("policy")
+        if not is_header:
+            if direct and key in content:
+                return line
+            if top and "policy" in content:
+                found = line
+            continue
+        top = False
+        tables += policy == [{}]
+        direct = policy == [{}] and tables == number
+        if direct:
+            found = line
+        elif tables == number and isinstance(policy, dict) and (key in policy or not found):
+            return line  # [policy.KEY] behind the table's own header, or [policy] where it should be [[policy]]
+    return found
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank> [ \t\r]+ | \#[^\n]* )
+    | (?P<end> \n )
+    | (?P<open> [\[{] )
+    | (?P<close> [\]}] )
+    | \"{3} (?: \\. | [^\\] )*? \"{3,5} | '{3} .*? '{3,5} | " (?: \\. | [^"\\] )* " | ' [^']* '
+    | [^\s\#"'\[\]{}]+
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
+    """Line, whether it is a header, and content of each statement of a TOML text."""
+    start = -1  # where the statement begins; -1: between two
+    depth = 0
+    line = begun = 1
+    for token in _TOKEN.finditer(text + "\n"):
+        kind = token.lastgroup
+        if start < 0 and kind not in ("blank", "end"):
+            start, begun = token.start(), line
+        depth += (kind == "open") - (kind == "close")
+        if kind == "end" and start >= 0 and not depth:
+            yield begun, text[start] == "[", tomllib.loads(text[start : token.start()])
+            start = -1
+        line += token[0].count("\n")

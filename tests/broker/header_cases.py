@@ -1,0 +1,146 @@
+"""What every header of the dictionary makes of a frame: the cases of the tests that go by the table.
+
+Here stands what is right, header by header; `test_reading_by_table` fails for a header that is missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gateway.broker.options import Options, Properties, Retain
+from gateway.broker.reading import options_of, properties_of
+
+TEN_YEARS = 315_360_000
+YEAR_9999 = 253_402_300_799.999
+
+Case = tuple[str, dict[str, Any]]
+
+# What an honoured header of a SEND makes of `PLAIN`.
+SENT: dict[str, list[Case]] = {
+    "transaction": [("tx", {"transaction": "tx"}), ("", {"transaction": ""})],
+    "priority": [("0", {"priority": 0}), ("9", {"priority": 9}), ("10", {"priority": 9}), ("255", {"priority": 9})],
+    "expires": [("1700000000123", {"expires_at": 1_700_000_000.123}), ("0", {}), ("1", {"expires_at": 0.001})],
+    "expiration": [("60000", {"time_to_live": 60.0}), ("0", {"time_to_live": 0.001})],
+    "ttl": [("1500", {"time_to_live": 1.5}), ("0", {"time_to_live": 0.001})],
+    "x-delay": [("50", {"delay": 0.05}), ("0", {}), ("-5000", {}), (f"{TEN_YEARS}000", {"delay": TEN_YEARS})],
+    "AMQ_SCHEDULED_DELAY": [("3000", {"delay": 3.0}), ("-1", {})],
+    "AMQ_SCHEDULED_TIME": [("1700000000123", {"deliver_at": 1_700_000_000.123}), ("0", {"deliver_at": 0.0})],
+    "_AMQ_SCHED_DELIVERY": [("253402300799999", {"deliver_at": YEAR_9999})],
+    "JMSXGroupID": [("a", {"group": "a"}), ("", {})],
+    "message_group": [("a", {"group": "a"}), ("", {})],
+    "_AMQ_GROUP_ID": [("a", {"group": "a"}), ("x" * 1_000, {"group": "x" * 1_000})],
+    "JMSXGroupSeq": [("-1", {}), ("7", {})],  # of no group: see below
+    "dedup-id": [("a-1", {"dedup_id": "a-1"})],
+    "_AMQ_DUPL_ID": [("a-1", {"dedup_id": "a-1"})],
+    "retain": [
+        ("set", {"retain": Retain.SET}),
+        ("true", {"retain": Retain.SET}),
+        ("remove", {"retain": Retain.REMOVE}),
+        ("false", {}),
+    ],
+    "ActiveMQ.Retain": [("true", {"retain": Retain.SET}), ("false", {})],
+    "_AMQ_LVQ_NAME": [("IBM", {"conflation_key": "IBM"}), ("", {})],
+    "destination-type": [("ANYCAST", {"multicast": False}), ("MULTICAST", {"multicast": True})],
+    "reply-to": [("/temp-queue/a", {"temporary_reply": "/temp-queue/a"}), ("/queue/a", {}), ("", {})],
+    "user-id": [("guest", {"user_id": "guest"}), ("", {"user_id": ""})],
+}
+
+# The same for a SUBSCRIBE and `NO_OPTIONS`.
+SUBSCRIBED: dict[str, list[Case]] = {
+    "prefetch-count": [("10", {"prefetch": 10}), ("0", {"prefetch": 0})],
+    "activemq.prefetchSize": [("1", {"prefetch": 1})],
+    "consumer-window-size": [
+        ("10240", {"prefetch": 0, "prefetch_octets": 10_240}),
+        ("0", {"prefetch": 1}),
+        ("-1", {"prefetch": 0, "prefetch_octets": 0}),
+    ],
+    "credit": [
+        ("5", {"prefetch": 5}),
+        ("5,0", {"prefetch": 5, "prefetch_octets": 0}),
+        ("0,1024", {"prefetch": 0, "prefetch_octets": 1_024}),
+    ],
+    "x-prefetch": [("3", {"prefetch": 3})],
+    "selector": [("", {}), (" \n ", {})],  # others: see below
+    "no-local": [("true", {"no_local": True}), ("false", {})],
+    "activemq.noLocal": [("True", {"no_local": True})],
+    "exclusive": [("true", {"exclusive": True}), ("false", {})],
+    "activemq.exclusive": [("true", {"exclusive": True})],
+    "x-priority": [("10", {"priority": 10}), ("-2147483648", {"priority": -(2**31)}), ("0", {})],
+    "activemq.priority": [("2147483647", {"priority": 2**31 - 1})],
+    "browser": [("true", {"browser": True}), ("false", {})],
+    "browser-end": [("false", {"browser_end": False}), ("true", {})],
+    "subscription-type": [("MULTICAST", {"multicast": True}), ("ANYCAST", {"multicast": False})],
+    "destination-type": [("MULTICAST", {"multicast": True})],
+    "activemq.maximumPendingMessageLimit": [("50", {"slow_messages": 50}), ("0", {}), ("-1", {})],
+}
+
+# What a queue argument makes of empty `Hints`, on both frames.
+HINTED: dict[str, list[Case]] = {
+    "auto-delete": [("true", {"auto_delete": True}), ("false", {"auto_delete": False})],
+    "x-message-ttl": [("60000", {"time_to_live": 60.0}), ("0", {"time_to_live": 0.001})],
+    "x-expires": [("1800000", {"idle_timeout": 1_800.0})],
+    "x-max-length": [("1000", {"max_messages": 1_000})],
+    "x-max-length-bytes": [("1048576", {"max_octets": 1_048_576})],
+    "x-dead-letter-exchange": [],  # a pair: see below
+    "x-dead-letter-routing-key": [],
+}
+
+# Values that a header refuses.
+WRONG: dict[str, list[str]] = {
+    "priority": ["high", "-1", "256", "", " 4", "4.0", "1_0", "٣", "9" * 5_000],
+    "expires": ["tomorrow", "-1", "1700000000123000", "2026-01-01"],
+    "expiration": ["-1", "1m", "", f"{TEN_YEARS}001"],
+    "ttl": ["-1", "soon", f"{TEN_YEARS}001"],
+    "x-delay": ["soon", "", "1.5", f"{TEN_YEARS}001", f"-{TEN_YEARS}001"],
+    "AMQ_SCHEDULED_DELAY": ["soon", f"{TEN_YEARS}001"],
+    "AMQ_SCHEDULED_TIME": ["-1", "noon", "253402300800000"],
+    "_AMQ_SCHED_DELIVERY": ["-1", "253402300800000"],
+    "JMSXGroupID": ["x" * 1_001],
+    "message_group": ["x" * 1_001],
+    "_AMQ_GROUP_ID": ["x" * 1_001],
+    "JMSXGroupSeq": ["", "last", "2147483648"],
+    "dedup-id": ["", "x" * 1_001],
+    "_AMQ_DUPL_ID": ["", "x" * 1_001],
+    "retain": ["", "yes", "1"],
+    "ActiveMQ.Retain": ["", "set", "1"],
+    "_AMQ_LVQ_NAME": ["x" * 1_001],
+    "destination-type": ["anycast", "", "BOTH"],
+    "prefetch-count": ["-5", "many", "2147483648", ""],
+    "activemq.prefetchSize": ["0", "-1"],
+    "consumer-window-size": ["-2", "10k"],
+    "credit": ["0", "0,0", "1,2,3", "", "1,-1"],
+    "x-prefetch": ["-1"],
+    "no-local": ["", "1", "yes"],
+    "activemq.noLocal": ["1"],
+    "exclusive": ["", "yes"],
+    "activemq.exclusive": ["1"],
+    "x-priority": ["", "high", "2147483648"],
+    "activemq.priority": ["-2147483649"],
+    "browser": ["", "end"],
+    "browser-end": ["", "no"],
+    "subscription-type": ["multicast", ""],
+    "activemq.maximumPendingMessageLimit": ["-2", ""],
+    "auto-delete": ["", "1"],
+    "x-message-ttl": ["-1", "1m"],
+    "x-expires": ["0", "-1"],
+    "x-max-length": ["0", "-1", "x"],
+    "x-max-length-bytes": ["0", "1k", str(2**63)],
+    "x-dead-letter-exchange": ["amq.fanout", "AMQ.TOPIC", "my.exchange"],
+    "x-dead-letter-routing-key": ["", "x" * 256],
+}
+
+# Honoured headers whose values other modules read; the table only says so.
+ELSEWHERE = frozenset(
+    "accept-version ack content-length destination heart-beat id login message-id passcode reason receipt subscription "
+    "transaction username".split()
+)
+
+Reader = Callable[[Mapping[str, str]], Properties | Options]
+READERS: dict[str, Reader] = {"SEND": properties_of, "SUBSCRIBE": options_of}
+
+
+def without_passed_on(asked: Properties | Options) -> Properties | Options:
+    """What was asked, but for what subscribers see: that has tests of its own."""
+    return dataclasses.replace(asked, passed_on=None) if isinstance(asked, Properties) else asked

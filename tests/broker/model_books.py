@@ -1,0 +1,270 @@
+"""What the model of the broker keeps: lists, and what the rules of destinations mean, read a second time.
+
+Nothing here is fast or clever, and nothing is taken from the broker but the names of its policies, which it must be
+given.  A `Copy` is one message in one `Store`; a store is a queue, or what one subscription of a topic has not got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gateway.broker.policy import OnNack, SlowConsumer, WhenFull
+from gateway.broker.subscription import Subscription
+
+from .client import Client
+from .wire import Received
+
+# What a consumer may want, and what that means; in SQL no header is neither equal nor unequal to anything.
+SELECTORS: dict[str, Callable[[Mapping[str, str]], bool]] = {
+    "": lambda headers: True,
+    "kind = 'red'": lambda headers: headers.get("kind") == "red",
+    "kind <> 'red'": lambda headers: headers.get("kind", "red") != "red",
+    "kind IS NULL OR n > 1": lambda headers: "kind" not in headers or int(headers.get("n", 0)) > 1,
+}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for a destination; the keys of a policy, with its words."""
+
+    max_messages: int = 0
+    when_full: str = "block"
+    max_attempts: int = 10
+    backoff: float = 0.0
+    backoff_factor: float = 2.0
+    backoff_max: float = 60.0
+    dead_letter_expired: bool = False
+    time_to_live: float = 0.0
+    on_nack: str = "redeliver"
+    slow_consumer: str = "block"
+    slow_messages: int = 1_000
+    conflate_by: str = ""
+    auto_delete: bool = False
+
+    def policy(self) -> dict[str, Any]:
+        """The same as the broker wants it."""
+        return asdict(self) | {
+            "when_full": WhenFull(self.when_full),
+            "on_nack": OnNack(self.on_nack),
+            "slow_consumer": SlowConsumer(self.slow_consumer),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """A SEND.
+
+    Attributes:
+        destinations: one, or several with commas between them.
+        headers: those that subscribers see.
+        expires: on the scene's clock; 0: never.
+        delay: seconds.
+        moment: the same on the scene's clock; 0: not given.
+        retain: set, remove, or nothing.
+    """
+
+    client: Client
+    body: bytes
+    destinations: tuple[str, ...]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 4
+    expires: float = 0.0
+    delay: float = 0.0
+    moment: float = 0.0
+    group: str | None = None
+    closes_group: bool = False
+    dedup_id: str = ""
+    retain: str = ""
+    key: str | None = None
+
+
+@dataclass(eq=False)
+class Copy:
+    """A message in a store.
+
+    Attributes:
+        destination: as its MESSAGE has it.
+        number: order of arrival; dead letters of one step have the same.
+        since: the step in which it came, or came back.
+        source: where it died; empty: it is no dead letter.
+        told: headers that its MESSAGE has because of what happened to it.
+        at: who has it: it is in that consumer's ledger or, in mode auto, in its client's outbox.
+        transaction: the open one that holds it.
+        back: when it comes back after a failure.
+        avoid: who rejected it last.
+        fresh: nobody ever got it.
+        held: it waited for the owner of its group, or was retained, so that later ones may have overtaken it.
+    """
+
+    store: Store
+    sent: Sent
+    destination: str
+    number: int
+    since: int
+    source: str = ""
+    told: Mapping[str, str] = field(default_factory=dict)
+    expires: float = 0.0
+    at: Consumer | None = None
+    transaction: Transaction | None = None
+    back: float | None = None
+    attempts: int = 0
+    failures: int = 0
+    failed_at: float | None = None
+    reason: str = ""
+    avoid: Consumer | None = None
+    fresh: bool = True
+    held: bool = False
+    message: Received | None = None
+    size: int = 0
+
+    @property
+    def name(self) -> tuple[bytes, str, str]:
+        """What tells it from all others in its store."""
+        return self.sent.body, self.destination, self.source
+
+    @property
+    def waits(self) -> bool:
+        return self.at is None and self.back is None
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return -self.sent.priority, self.number
+
+    @property
+    def key(self) -> str | None:
+        """Of those that wait with the same one, only the newest goes on."""
+        by = self.store.conflate_by
+        return self.sent.headers.get(by) if self.sent.key is None else self.sent.key
+
+
+@dataclass(eq=False)
+class Store:
+    """A queue, or the private one of a topic's subscription.
+
+    Attributes:
+        limit: messages that may wait; 0: any number.
+        action: what happens then.
+        copies: all that is not done with, in order of arrival.
+        consumers: in the order in which they came.
+        most: that may wait now, after all that was given back.
+    """
+
+    name: str
+    rules: Rules
+    owner: Consumer | None = None
+    limit: int = 0
+    action: str = ""
+    conflate_by: str = ""
+    copies: list[Copy] = field(default_factory=list)
+    consumers: list[Consumer] = field(default_factory=list)
+    browsers: list[Consumer] = field(default_factory=list)
+    groups: dict[str, Consumer] = field(default_factory=dict)
+    most: int = 0
+
+    @property
+    def waiting(self) -> list[Copy]:
+        return sorted([copy for copy in self.copies if copy.waits], key=lambda copy: copy.order)
+
+    @property
+    def parted(self) -> bool:
+        """Its subscription is gone."""
+        return self.owner is not None and self.owner.ended
+
+    def stands_by(self, consumer: Consumer) -> bool:
+        """Another consumer is the exclusive one."""
+        exclusive = [each for each in self.consumers if each.exclusive]
+        return self.owner is None and bool(exclusive) and exclusive[0] is not consumer
+
+    def owner_of(self, copy: Copy) -> Consumer | None:
+        """The consumer that has the group and can take the message."""
+        owner = self.groups.get(copy.sent.group) if copy.sent.group is not None else None
+        return owner if owner is not None and owner.wants(copy.sent) and not self.stands_by(owner) else None
+
+    def is_for(self, copy: Copy, consumer: Consumer) -> bool:
+        """Whether that consumer may get it."""
+        owner = self.owner_of(copy)
+        return consumer.wants(copy.sent) and not self.stands_by(consumer) and (owner is None or owner is consumer)
+
+
+@dataclass(eq=False)
+class Consumer:
+    """A subscription.
+
+    Attributes:
+        prefetch: unacknowledged messages at most; None: the server's default; 0: any number.
+        octets: the same in octets; None: as good as any number.
+        browser: empty; `end`: it ends with what waits; `on`: it does not.
+        slow: messages that wait for it at most; None: as the rules say.
+        store: where its messages come from; None for a topic in mode auto that holds publishers back.
+        ledger: what it has not acknowledged, in order of delivery.
+        due: what it must have been told by now, in order of arrival: of a topic, or of a queue that it browses.
+        latest: number of the latest message that it was the first to get, by priority.
+        seen: the broker's name of it.
+    """
+
+    client: Client
+    id: str
+    destination: str
+    mode: str = "auto"
+    selector: str = ""
+    prefetch: int | None = None
+    octets: int | None = None
+    priority: int = 0
+    exclusive: bool = False
+    no_local: bool = False
+    browser: str = ""
+    slow: int | None = None
+    store: Store | None = None
+    ended: bool = False
+    ledger: list[Copy] = field(default_factory=list)
+    due: list[Due] = field(default_factory=list)
+    latest: dict[int, int] = field(default_factory=dict)
+
+    def wants(self, sent: Sent) -> bool:
+        return SELECTORS[self.selector](sent.headers)
+
+    @property
+    def subscription(self) -> Subscription:
+        """What the broker has for it, as long as it has not ended."""
+        return self.client.session.subscriptions[self.id]
+
+
+@dataclass(frozen=True, eq=False)
+class Due:
+    """A message that somebody must be told, and that is not taken from anybody else thereby.
+
+    Attributes:
+        number: those with the same one may come in any order.
+        copy: what a browser found waiting; it is not due when it waits no longer.
+    """
+
+    number: int
+    name: tuple[bytes, str, str]
+    told: Mapping[str, str] = field(default_factory=dict)
+    copy: Copy | None = None
+
+
+@dataclass(eq=False)
+class Settlement:
+    """An ACK, or a NACK with what it says."""
+
+    copies: list[Copy]
+    acknowledged: bool
+    requeue: bool = True
+    reason: str = ""
+
+
+@dataclass(eq=False)
+class Transaction:
+    """What will happen at COMMIT."""
+
+    client: Client
+    name: str
+    sends: list[Sent] = field(default_factory=list)
+    settlements: list[Settlement] = field(default_factory=list)
+
+    @property
+    def held(self) -> list[Copy]:
+        return [copy for settlement in self.settlements for copy in settlement.copies]

@@ -1,0 +1,1 @@
+"""The tests of gateway/broker/selectors, with a second reading of the rules in `reference.py`."""

@@ -1,0 +1,54 @@
+"""Which header an identifier means."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.broker.selectors import parse
+from gateway.broker.selectors.identifiers import reader
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("JMSType", "type"),
+        ("JMSCorrelationID", "correlation-id"),
+        ("JMSMessageID", "message-id"),
+        ("JMSPriority", "priority"),
+        ("JMSTimestamp", "timestamp"),
+        ("JMSReplyTo", "reply-to"),
+        ("JMSDestination", "destination"),
+        ("JMSExpiration", "expires"),
+        ("JMSXGroupID", "message_group"),
+        ("JMSXUserID", "user-id"),
+    ],
+)
+def test_the_names_of_jms(name: str, header: str) -> None:
+    read = reader(name)
+    assert read({header: "7"}) == "7"
+    assert read({header: "7", name: "8"}) == "8"
+    assert read({header: "7", name: ""}) == ""
+    assert read({}) == ("4" if name == "JMSPriority" else None)
+    assert parse(f"{name} = '7'")({header: "7"})
+
+
+@pytest.mark.parametrize(
+    ("headers", "mode"),
+    [
+        ({}, "NON_PERSISTENT"),
+        ({"persistent": "true"}, "PERSISTENT"),
+        ({"persistent": "TRUE"}, "PERSISTENT"),
+        ({"persistent": "false"}, "NON_PERSISTENT"),
+        ({"persistent": "1"}, "NON_PERSISTENT"),
+        ({"persistent": "true", "JMSDeliveryMode": "2"}, "2"),
+    ],
+)
+def test_the_delivery_mode(headers: dict[str, str], mode: str) -> None:
+    assert reader("JMSDeliveryMode")(headers) == mode
+    assert parse(f"JMSDeliveryMode = '{mode}'")(headers)
+
+
+def test_any_other_name_is_the_header_of_that_very_name() -> None:
+    assert reader("color")({"color": "red", "Color": "blue"}) == "red"
+    assert reader("jmstype")({"type": "car"}) is None
+    assert reader("priority")({}) is None

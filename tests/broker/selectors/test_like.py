@@ -1,0 +1,67 @@
+"""LIKE: the wildcards, the escape, and that no pattern is slow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.broker.selectors.like import matcher
+
+from .reference import alike
+
+
+@pytest.mark.parametrize(
+    ("pattern", "escape", "like", "unlike"),
+    [
+        ("12%3", "", ["123", "12993", "1233"], ["1234", "12", "0123", ""]),
+        ("l_se", "", ["lose", "l\nse", "l😀se"], ["loose", "lse", "LOSE"]),
+        ("\\_%", "\\", ["_foo", "_"], ["bar", "\\_foo"]),
+        ("", "", [""], ["a"]),
+        ("%", "", ["", "a", "a\nb"], []),
+        ("%%", "", ["", "a"], []),
+        ("_", "", ["a", "%"], ["", "ab"]),
+        ("_%_", "", ["ab", "abc"], ["", "a"]),
+        ("%a%", "", ["a", "bab"], ["", "b"]),
+        ("a%a", "", ["aa", "aba"], ["a", "ab"]),
+        ("a_%_b", "", ["axxb", "axyzb"], ["axb", "ab"]),
+        ("%ab%ab%", "", ["abab", "xabxabx"], ["aba", "ab"]),
+        ("%a_c%c", "", ["abcc", "aacabcc"], ["abc", "ac"]),
+        ("%ab%b", "", ["abb", "aabb"], ["ab"]),
+        (".*", "", [".*"], ["", "aa"]),
+        ("[a]+%", "", ["[a]+", "[a]+b"], ["a", "aa"]),
+        ("_(", "", ["a("], ["a"]),
+        ("10!%", "!", ["10%"], ["10!", "100", "10!%"]),
+        ("a!!b", "!", ["a!b"], ["a!!b"]),
+        ("a!b", "!", ["a!b"], ["ab"]),
+        ("a!", "!", ["a!"], ["a"]),
+        ("%!_%", "!", ["_", "a_b"], ["a", ""]),
+        ("%%%", "%", ["%", "%x"], ["", "x%"]),
+        ("a\\b", "", ["a\\b"], ["ab"]),
+    ],
+)
+def test_patterns(pattern: str, escape: str, like: list[str], unlike: list[str]) -> None:
+    is_like = matcher(pattern, escape)
+    assert [is_like(value) for value in like] == [True] * len(like)
+    assert [is_like(value) for value in unlike] == [False] * len(unlike)
+
+
+@given(st.text("ab%_e", max_size=8), st.sampled_from(["", "e", "%", "_"]), st.text("ab%e", max_size=8))
+def test_a_second_reading_says_the_same(pattern: str, escape: str, value: str) -> None:
+    assert matcher(pattern, escape)(value) is alike(value, pattern, escape)
+
+
+@pytest.mark.parametrize("pattern", ["%a" * 2000 + "%b", "a%" * 2000 + "b", "%" + "a" * 2000 + "b%", "%" * 4000 + "b"])
+def test_no_pattern_takes_more_than_a_walk_along_the_value(pattern: str) -> None:
+    """Tried in all combinations, these would not end."""
+    assert matcher(pattern)("a" * 65_536) is False
+    assert matcher(pattern.replace("b", "%"))("a" * 65_536) is True
+
+
+def test_between_two_percents_an_underscore_is_looked_for_in_1024_characters() -> None:
+    is_like = matcher("%a_c%")
+    assert is_like("x" * 1021 + "abc") is True
+    assert is_like("x" * 1024) is False
+    assert is_like("x" * 1022 + "abc") is None
+    assert matcher("a_c%")("abc" + "x" * 2000) is True
+    assert matcher("%a_c")("x" * 2000 + "abc") is True

@@ -1,0 +1,235 @@
+"""The agenda: what is due at which time, who is woken for it, and work in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.broker import agenda as agenda_module
+from gateway.broker.agenda import Agenda
+
+
+class House:
+    """Stands where the transports stand: a clock, and a note of what the agenda asked for."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.woken: list[float] = []
+        self.busy = 0
+        self.done: list[object] = []
+        self.agenda = Agenda(lambda: self.now, lambda: 1e9 + self.now, self.woken.append, self._on_busy)
+
+    def _on_busy(self) -> None:
+        self.busy += 1
+
+    def does(self, what: object) -> Callable[[], None]:
+        """An action that leaves a mark."""
+        return partial(self.done.append, what)
+
+    def run(self, seconds: float) -> None:
+        """Time passes; the agenda is called when it asked to be, and as often as it wants."""
+        end = self.now + seconds
+        while self.woken and min(self.woken) <= end:
+            self.now = max(self.now, min(self.woken))
+            self.woken.clear()
+            self.agenda.tick()
+            while self.agenda.proceed():
+                pass
+        self.now = end
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+class TestAt:
+    def test_not_before_its_time(self, house: House) -> None:
+        house.agenda.at(110.0, house.does("a"))
+        house.now = 109.999
+        house.agenda.tick()
+        assert house.done == []
+        house.now = 110.0
+        house.agenda.tick()
+        assert house.done == ["a"]
+        house.agenda.tick()
+        assert house.done == ["a"]
+
+    def test_by_time_whatever_the_order(self, house: House) -> None:
+        for due in (3, 1, 2, 5, 4):
+            house.agenda.at(100.0 + due, house.does(due))
+        house.now = 110.0
+        house.agenda.tick()
+        assert house.done == [1, 2, 3, 4, 5]
+
+    def test_equal_times_keep_their_order(self, house: House) -> None:
+        for number in range(20):
+            house.agenda.at(101.0, house.does(number))
+        house.run(1.0)
+        assert house.done == [*range(20)]
+
+    def test_what_is_past_is_due(self, house: House) -> None:
+        house.agenda.at(50.0, house.does("a"))
+        house.run(0.0)
+        assert house.done == ["a"]
+
+    def test_an_action_may_give_another(self, house: House) -> None:
+        house.agenda.at(101.0, lambda: house.agenda.at(101.0, house.does("at once")))
+        house.agenda.at(101.0, lambda: house.agenda.at(102.0, house.does("later")))
+        house.run(1.0)
+        assert house.done == ["at once"]
+        house.run(1.0)
+        assert house.done == ["at once", "later"]
+
+
+class TestWake:
+    def test_for_the_first_and_for_what_is_earlier(self, house: House) -> None:
+        for due in (110.0, 120.0, 105.0, 105.0, 107.0):
+            house.agenda.at(due, house.does(due))
+        assert house.woken == [110.0, 105.0]
+
+    def test_after_a_tick_for_the_next(self, house: House) -> None:
+        for due in (105.0, 110.0, 120.0):
+            house.agenda.at(due, house.does(due))
+        house.now = 105.0
+        house.woken.clear()
+        house.agenda.tick()
+        assert house.woken == [110.0]
+
+    def test_too_early_a_tick_asks_again(self, house: House) -> None:
+        house.agenda.at(105.0, house.does("a"))
+        house.woken.clear()
+        house.agenda.tick()
+        assert house.woken == [105.0]
+
+    def test_not_when_nothing_is_left(self, house: House) -> None:
+        house.agenda.at(105.0, house.does("a"))
+        house.now = 105.0
+        house.woken.clear()
+        house.agenda.tick()
+        assert house.woken == []
+
+    def test_once_for_what_an_action_gave(self, house: House) -> None:
+        house.agenda.at(105.0, lambda: house.agenda.at(110.0, house.does("a")))
+        house.now = 105.0
+        house.woken.clear()
+        house.agenda.tick()
+        assert house.woken == [110.0]
+
+    def test_for_what_an_action_gave_and_what_is_earlier(self, house: House) -> None:
+        house.agenda.at(105.0, lambda: house.agenda.at(120.0, house.does("b")))
+        house.agenda.at(110.0, house.does("a"))
+        house.run(100.0)
+        assert house.done == ["a", "b"]
+
+
+class TestTurns:
+    """What is due at one time is not all done in one turn."""
+
+    @pytest.fixture(autouse=True)
+    def three_actions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(agenda_module, "_ACTIONS_PER_TURN", 3)
+
+    def test_the_rest_follows_in_turns_of_its_own(self, house: House) -> None:
+        for number in range(7):
+            house.agenda.at(101.0, house.does(number))
+        house.now = 101.0
+        house.agenda.tick()
+        assert house.done == [0, 1, 2]
+        assert house.busy == 1
+        assert house.agenda.proceed() is True
+        assert house.done == [0, 1, 2, 3, 4, 5]
+        assert house.agenda.proceed() is False
+        assert house.done == [*range(7)]
+
+    def test_a_turn_that_was_just_enough(self, house: House) -> None:
+        for number in range(3):
+            house.agenda.at(101.0, house.does(number))
+        house.agenda.at(102.0, house.does(3))
+        house.run(1.0)
+        assert house.done == [0, 1, 2]
+        house.run(1.0)
+        assert house.done == [0, 1, 2, 3]
+
+    def test_an_action_that_always_gives_another_stops_nobody(self, house: House) -> None:
+        def again() -> None:
+            house.done.append("again")
+            house.agenda.at(house.now, again)
+
+        house.agenda.at(101.0, again)
+        house.now = 101.0
+        house.agenda.tick()
+        assert len(house.done) == 3
+
+    def test_none_is_lost_where_the_rest_comes_with_new_ones(self, house: House) -> None:
+        for number in range(5):
+            house.agenda.at(101.0, partial(house.agenda.at, 101.0 + number, house.does(number)))
+        house.run(100.0)
+        assert sorted(house.done, key=str) == [*range(5)]
+
+
+class TestLater:
+    def test_one_thing_at_a_time(self, house: House) -> None:
+        for what in "abc":
+            house.agenda.later(house.does(what))
+        assert house.done == []
+        assert house.agenda.proceed() is True
+        assert house.done == ["a"]
+        assert house.agenda.proceed() is True
+        assert house.agenda.proceed() is False
+        assert house.done == ["a", "b", "c"]
+
+    def test_nothing_to_do(self, house: House) -> None:
+        assert house.agenda.proceed() is False
+        assert house.busy == 0
+
+    def test_it_says_once_that_it_is_busy(self, house: House) -> None:
+        for _ in range(3):
+            house.agenda.later(house.does("a"))
+        assert house.busy == 1
+        while house.agenda.proceed():
+            pass
+        house.agenda.later(house.does("a"))
+        assert house.busy == 2
+
+    def test_what_goes_on_later_again_goes_behind_the_others(self, house: House) -> None:
+        rest = [*range(3)]
+
+        def piece() -> None:
+            house.done.append(rest.pop(0))
+            if rest:
+                house.agenda.later(piece)
+
+        house.agenda.later(piece)
+        house.agenda.later(house.does("other"))
+        while house.agenda.proceed():
+            pass
+        assert house.done == [0, "other", 1, 2]
+
+    def test_alone_it_still_goes_on(self, house: House) -> None:
+        """`proceed` says that there is more, whoever put it there."""
+        house.agenda.later(lambda: house.agenda.later(house.does("a")))
+        assert house.agenda.proceed() is True
+        assert house.agenda.proceed() is False
+        assert house.done == ["a"]
+
+
+@given(
+    dues=st.lists(st.integers(0, 20), max_size=60),
+    steps=st.lists(st.floats(0, 10, allow_nan=False), min_size=1, max_size=10),
+    most=st.integers(1, 5),
+)
+def test_everything_at_its_time_whatever_the_steps(dues: list[int], steps: list[float], most: int) -> None:
+    house = House()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agenda_module, "_ACTIONS_PER_TURN", most)
+        for number, due in enumerate(dues):
+            house.agenda.at(100.0 + due, house.does((due, number)))
+        for step in [*steps, 30.0]:
+            house.run(step)
+            expected = sorted((due, number) for number, due in enumerate(dues) if 100.0 + due <= house.now)
+            assert house.done == expected

@@ -1,0 +1,363 @@
+"""A lane against its contract, and, in random use, against a list that is sorted each time somebody looks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from gateway.broker import lane as lane_module
+from gateway.broker.lane import Lane
+from gateway.broker.message import Message
+from gateway.broker.options import Properties
+from gateway.codec import Head
+
+WANTED = {"wanted": "yes"}
+
+
+def new(number: int, priority: int = 4, *, wanted: bool = True) -> Message:
+    """A message that waits."""
+    headers = {"number": str(number)} | (WANTED if wanted else {})
+    message = Message(number, Head("SEND", headers), b"", Properties(priority=priority))
+    message.waits = True
+    return message
+
+
+def filled(messages: Iterable[Message], lane: Lane | None = None) -> Lane:
+    lane = Lane() if lane is None else lane
+    for message in messages:
+        lane.add(message)
+    return lane
+
+
+def take(lane: Lane) -> Message | None:
+    """What a dispatching queue does: the first message, through as many turns as it takes."""
+    message = lane.first()
+    while message is None and lane.tired:
+        message = lane.first()
+    if message is not None:
+        lane.pop()
+        message.waits = False
+    return message
+
+
+def drain(lane: Lane) -> list[int]:
+    """Take all; returns their numbers."""
+    found = []
+    while (message := take(lane)) is not None:
+        found.append(message.number)
+    return found
+
+
+class Asked:
+    """A selector that counts how often it is asked about each number."""
+
+    def __init__(self) -> None:
+        self.count: Counter[int] = Counter()
+
+    def __call__(self, headers: Mapping[str, str]) -> bool:
+        self.count[int(headers["number"])] += 1
+        return "wanted" in headers
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def three_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn is over after three messages."""
+    monkeypatch.setattr(lane_module, "READS_PER_TURN", 3)
+
+
+class TestOrder:
+    def test_an_empty_lane_has_no_first(self) -> None:
+        lane = Lane()
+        assert lane.first() is None
+        assert not lane.tired
+        assert (len(lane), lane.messages()) == (0, [])
+
+    def test_of_one_priority_in_order_of_arrival(self) -> None:
+        assert drain(filled(new(number) for number in range(100))) == [*range(100)]
+
+    def test_priorities_from_9_to_0(self) -> None:
+        lane = filled(new(number, priority=number) for number in range(10))
+        assert drain(lane) == [*range(9, -1, -1)]
+
+    def test_within_a_priority_in_order_of_arrival(self) -> None:
+        messages = [new(number, priority=number * 7 % 10) for number in range(200)]
+        expected = sorted(messages, key=lambda message: (-message.properties.priority, message.number))
+        assert drain(filled(messages)) == [message.number for message in expected]
+
+    def test_what_comes_back_has_its_old_place(self) -> None:
+        messages = [new(number) for number in range(6)]
+        lane = filled(messages)
+        for message in (take(lane), take(lane), take(lane)):
+            assert message is not None
+        for index in (1, 0, 2):
+            messages[index].waits = True
+            lane.add(messages[index])
+        assert drain(lane) == [*range(6)]
+
+    def test_it_may_begin_with_messages(self) -> None:
+        messages = [new(3, 9), new(1), new(2)]
+        assert drain(Lane(None, messages)) == [3, 1, 2]
+
+    def test_first_changes_nothing(self) -> None:
+        messages = [new(1), new(0, 9)]
+        lane = filled(messages)
+        assert [lane.first() for _ in range(3)] == [messages[1]] * 3
+        assert len(lane) == 2
+
+    @pytest.mark.parametrize("back", [0, 1])
+    def test_pop_removes_what_first_gave(self, back: int) -> None:
+        """From the end that it stood at, also where the same message stands at both."""
+        messages = [new(number) for number in range(2)]
+        lane = filled(messages)
+        lane.add(messages[back])
+        assert lane.first() is messages[0]
+        lane.pop()
+        messages[0].waits = False
+        assert lane.first() is messages[1]
+
+
+class TestGone:
+    """Another lane's consumer took them."""
+
+    def test_they_are_passed_over(self) -> None:
+        messages = [new(0), new(1), new(2, 9), new(3, 9), new(4)]
+        lane = filled(messages)
+        for index in (0, 2):
+            messages[index].waits = False
+        assert drain(lane) == [3, 1, 4]
+
+    def test_they_take_places_until_it_is_compacted(self) -> None:
+        messages = [new(number, priority) for number in range(10) for priority in (4, 5)]
+        lane = filled(messages)
+        for message in messages[:15]:
+            message.waits = False
+        assert len(lane) == 20
+        assert lane.messages() == sorted(messages[15:], key=lambda message: message.order)
+        lane.compact()
+        assert len(lane) == 5
+        assert drain(lane) == [message.number for message in sorted(messages[15:], key=lambda message: message.order)]
+
+    def test_what_comes_back_is_found_once(self) -> None:
+        """It still stands at its old place, and waits again."""
+        messages = [new(number) for number in range(3)]
+        lane = filled(messages)
+        for _ in range(3):
+            messages[1].waits = False
+            messages[1].waits = True
+            lane.add(messages[1])
+        assert lane.messages() == messages
+        assert drain(lane) == [0, 1, 2]
+
+    def test_none_of_all_is_left(self) -> None:
+        messages = [new(number, number % 10) for number in range(100)]
+        lane = filled(messages)
+        for message in messages:
+            message.waits = False
+        assert lane.messages() == []
+        assert lane.first() is None
+        assert len(lane) == 0
+
+
+class TestSelector:
+    def test_what_it_does_not_want_leaves_for_good(self, asked: Asked) -> None:
+        lane = filled([new(number, wanted=number % 3 == 0) for number in range(30)], Lane(asked))
+        assert drain(lane) == [*range(0, 30, 3)]
+        assert len(lane) == 0
+
+    def test_also_of_those_that_came_back_or_are_urgent(self, asked: Asked) -> None:
+        messages = [new(number, number % 10, wanted=number % 2 == 0) for number in range(50)]
+        assert sorted(drain(filled(messages, Lane(asked)))) == [*range(0, 50, 2)]
+
+    @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
+    def test_it_is_asked_once_about_each(self, asked: Asked, order: int) -> None:
+        messages = [new(number, wanted=number % 2 == 0) for number in range(40)][::order]
+        lane = filled(messages, Lane(asked))
+        for _ in range(20):
+            assert lane.first() is lane.first()
+            take(lane)
+        assert lane.first() is None
+        assert set(asked.count.values()) == {1}
+
+    def test_also_where_urgent_ones_go_first(self, asked: Asked) -> None:
+        """The one behind them was looked at before."""
+        lane = filled([new(9)], Lane(asked))
+        for number in range(5):
+            assert lane.first() is not None
+            lane.add(new(number))
+            assert take(lane) is not None
+        assert take(lane) is not None
+        assert set(asked.count.values()) == {1}
+
+    def test_nobody_asks_about_what_has_gone(self, asked: Asked) -> None:
+        messages = [new(number, number % 3) for number in range(9)]
+        lane = filled(messages, Lane(asked))
+        for message in messages:
+            message.waits = False
+        assert lane.first() is None
+        assert not asked.count
+
+    def test_it_begins_with_a_deep_queue_without_reading_it(self, asked: Asked) -> None:
+        Lane(asked, [new(number) for number in range(1_000)])
+        assert not asked.count
+
+
+@pytest.mark.usefixtures("three_reads")
+class TestTurns:
+    @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
+    @pytest.mark.parametrize("unwanted", [3, 4, 5, 6, 7, 20])
+    def test_a_long_run_of_unwanted_ones_is_cut(self, asked: Asked, unwanted: int, order: int) -> None:
+        messages = [new(number, wanted=number == unwanted) for number in range(unwanted + 1)]
+        lane = filled(messages[::order], Lane(asked))
+        found, turns = lane.first(), 1
+        while found is None:
+            assert lane.tired
+            assert asked.count.total() <= 3 * turns
+            found, turns = lane.first(), turns + 1
+        assert not lane.tired
+        assert asked.count.total() <= 3 * turns
+        assert found.number == unwanted
+        assert asked.count.total() == unwanted + 1
+
+    def test_a_run_that_is_no_longer_than_a_turn_is_not(self, asked: Asked) -> None:
+        lane = filled([new(0, wanted=False), new(1, wanted=False), new(2)], Lane(asked))
+        assert take(lane) is not None
+        assert not lane.tired
+
+    def test_in_the_end_it_is_not_tired(self, asked: Asked) -> None:
+        lane = filled([new(number, wanted=False) for number in range(7)], Lane(asked))
+        tired = 0
+        while lane.first() is None and lane.tired:
+            tired += 1
+        assert tired >= 2
+        assert len(lane) == 0
+        assert asked.count.total() == 7
+
+    def test_those_that_have_gone_cost_no_turn(self, asked: Asked) -> None:
+        messages = [new(number) for number in range(20)]
+        lane = filled(messages, Lane(asked))
+        for message in messages[:-1]:
+            message.waits = False
+        assert lane.first() is messages[-1]
+
+    def test_without_a_selector_there_are_none(self) -> None:
+        assert drain(filled(new(number) for number in range(10))) == [*range(10)]
+
+    def test_nothing_overtakes_while_it_is_read(self, asked: Asked) -> None:
+        lane = filled([*[new(number, wanted=False) for number in range(8)], new(8)], Lane(asked))
+        assert lane.first() is None
+        lane.add(new(9))
+        assert drain(lane) == [8, 9]
+
+    def test_what_came_back_meanwhile_is_first(self, asked: Asked) -> None:
+        messages = [new(0), *[new(number, wanted=False) for number in range(1, 9)], new(9)]
+        lane = filled(messages, Lane(asked))
+        assert take(lane) is messages[0]
+        assert lane.first() is None
+        messages[0].waits = True
+        lane.add(messages[0])
+        assert drain(lane) == [0, 9]
+
+
+class Model(RuleBasedStateMachine):
+    """A lane, with a selector or without, whose messages other lanes take and give back as they like."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = Asked()
+        self.lane = Lane()
+        self.known: list[Message] = []
+        self.added: Counter[int] = Counter()
+
+    @initialize(selective=st.booleans())
+    def start(self, selective: bool) -> None:
+        self.lane = Lane(self.asked if selective else None)
+
+    @property
+    def due(self) -> list[Message]:
+        wanted = [each for each in self.known if self.lane.selector is None or "wanted" in each.head.headers]
+        return sorted(
+            (each for each in wanted if each.waits), key=lambda each: (-each.properties.priority, each.number)
+        )
+
+    def _add(self, message: Message) -> None:
+        message.waits = True
+        self.added[message.number] += 1
+        self.lane.add(message)
+
+    @rule(priority=st.integers(0, 9), usual=st.booleans(), wanted=st.booleans())
+    def send(self, priority: int, usual: bool, wanted: bool) -> None:
+        message = new(len(self.known), 4 if usual else priority, wanted=wanted)
+        self.known.append(message)
+        self._add(message)
+
+    @precondition(lambda self: self.due)
+    @rule()
+    def take(self) -> None:
+        expected = self.due[0]
+        assert take(self.lane) is expected
+
+    @precondition(lambda self: any(message.waits for message in self.known))
+    @rule(data=st.data())
+    def taken_by_others(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from([message for message in self.known if message.waits])).waits = False
+
+    @precondition(lambda self: not all(message.waits for message in self.known))
+    @rule(data=st.data())
+    def come_back(self, data: st.DataObject) -> None:
+        self._add(data.draw(st.sampled_from([message for message in self.known if not message.waits])))
+
+    @rule()
+    def look(self) -> None:
+        found = self.lane.first()
+        assert found is (self.due[0] if self.due else None) or self.lane.tired
+
+    @rule()
+    def compact(self) -> None:
+        self.lane.compact()
+        self.asked.count.clear()  # the selector may be asked again about the first
+        assert len(self.lane) <= sum(self.added[message.number] for message in self.known if message.waits)
+
+    @invariant()
+    def holds_what_waits(self) -> None:
+        held = self.lane.messages()
+        assert held == sorted(set(held), key=lambda message: message.order)
+        assert set(self.due) <= set(held)
+        assert all(message.waits for message in held)
+        assert not self.asked.count - self.added, "asked more than once about a message that waits"
+
+    def teardown(self) -> None:
+        rest = [message.number for message in self.due]
+        assert drain(self.lane) == rest
+
+
+def test_a_lane_is_a_sorted_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With short turns: runs of 2,000 unwanted ones would never come about."""
+    monkeypatch.setattr(lane_module, "READS_PER_TURN", 2)
+    run_state_machine_as_test(
+        Model,
+        settings=settings(
+            max_examples=150,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,314 @@
+"""Headers to what they ask: the rules that hold between rows of the dictionary, and what holds whatever comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.broker import dictionary, selectors
+from gateway.broker.dictionary import COMMANDS, INDEX, TABLE, Row
+from gateway.broker.errors import NotAllowed
+from gateway.broker.options import NO_OPTIONS, PLAIN
+from gateway.broker.policy import Hints
+from gateway.broker.reading import LEFT_TO_THE_CODEC, options_of, properties_of, requeue_of
+from gateway.codec import encoder
+
+from .header_cases import HINTED, READERS, SENT, SUBSCRIBED, TEN_YEARS, Reader, without_passed_on
+
+
+class TestPlain:
+    HEADERS: dict[str, str] = {  # noqa: RUF012
+        "destination": "/topic/a",
+        "content-type": "text/plain",
+        "content-length": "3",
+        "receipt": "r-1",
+        "persistent": "true",
+        "correlation-id": "7",
+        "timestamp": "1700000000000",
+        "my-own": "x",
+        "selector": "a user's own header on SEND",
+        "x-stream-offset": "17",
+    }
+
+    def test_a_send_that_asks_nothing(self) -> None:
+        assert properties_of(self.HEADERS) is PLAIN
+        assert properties_of({}) is PLAIN
+
+    def test_a_subscribe_that_asks_nothing(self) -> None:
+        headers = {"destination": "/queue/a", "id": "0", "ack": "client", "receipt": "1", "expires": "0", "my-own": "x"}
+        assert options_of(headers) is NO_OPTIONS
+        assert options_of({}) is NO_OPTIONS
+
+    @pytest.mark.parametrize("name", sorted(name for name in LEFT_TO_THE_CODEC if name != "transaction"))
+    def test_headers_of_the_server(self, name: str) -> None:
+        assert properties_of({"destination": "/queue/a", name: "x"}) is PLAIN
+
+    def test_a_header_that_asks_for_the_default(self) -> None:
+        assert properties_of({"priority": "4"}) is PLAIN
+        assert properties_of({"reply-to": "/queue/answers"}) is PLAIN
+        assert options_of({"exclusive": "false", "x-priority": "0"}) is NO_OPTIONS
+
+
+class TestAsUsersOfOtherBrokersSay:
+    """Independent of the table: what must be refused, and what must pass, as their documentation writes it."""
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            *["AMQ_SCHEDULED_CRON:0 * * * *", "AMQ_SCHEDULED_PERIOD:1000", "AMQ_SCHEDULED_REPEAT:9", "exclusive:true"],
+            *[
+                "x-queue-type:stream",
+                "x-max-age:7D",
+                "x-stream-max-segment-size-bytes:500",
+                "x-overflow:reject-publish",
+            ],
+            *["x-stream-filter-size-bytes:32", "x-stream-filter-value:eu"],
+        ],
+    )
+    def test_refused_on_send(self, header: str) -> None:
+        name, _, value = header.partition(":")
+        with pytest.raises(NotAllowed, match=f"^{name} is not supported$"):
+            properties_of({"destination": "/queue/a", name: value})
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            *["durable:true", "persistent:true", "activemq.subscriptionName:a", "durable-subscription-name:a"],
+            *["durable-subscriber-name:a", "from-seq:-1", "include-seq:seq", "x-stream-offset:first", "x-max-age:7D"],
+            *["activemq.retroactive:true", "x-stream-filter:eu", "x-stream-match-unfiltered:true"],
+            *["x-queue-type:stream", "x-overflow:reject-publish-dlx"],
+        ],
+    )
+    def test_refused_on_subscribe(self, header: str) -> None:
+        name, _, value = header.partition(":")
+        with pytest.raises(NotAllowed, match=f"^{name} is not supported$"):
+            options_of({"destination": "/queue/a", "id": "0", name: value})
+
+    def test_what_passes(self) -> None:
+        harmless = {
+            "AMQ_SCHEDULED_REPEAT": "0",
+            "x-queue-type": "quorum",
+            "x-overflow": "drop-head",
+            "x-max-priority": "10",
+            "persistent": "false",
+        }
+        assert without_passed_on(properties_of({**harmless, "durable": "true", "transformation": "jms-xml"})) == PLAIN
+        of_subscribe = {"activemq.dispatchAsync": "true", "activemq.retroactive": "false", "durable": "false"}
+        assert options_of({**of_subscribe, "transformation": "jms-xml", "x-max-priority": "10"}) is NO_OPTIONS
+
+
+class TestFirstCounts:
+    @pytest.mark.parametrize(
+        ("command", "row"),
+        [(command, row) for command in READERS for row in TABLE if command in row.frames and row.spellings[0].field],
+        ids=lambda each: each if isinstance(each, str) else each.name,
+    )
+    def test_canonical_before_alias_and_aliases_in_their_order(self, command: str, row: Row) -> None:
+        """The values of names behind the first are not even looked at."""
+        tables = HINTED if row.argument else SENT if command == "SEND" else SUBSCRIBED
+        for place, spelling in enumerate(row.spellings[:-1]):
+            value = tables[spelling.name][0][0] if tables[spelling.name] else ""
+            alone = {spelling.name: value}
+            others = {each.name: "\x00 nonsense" for each in row.spellings[place + 1 :]}
+            read = READERS[command]
+            first, last = read({**alone, **others}), read({**others, **alone})
+            assert without_passed_on(first) == without_passed_on(last) == without_passed_on(read(alone))
+
+    def test_a_canonical_value_that_says_nothing_counts_too(self) -> None:
+        assert properties_of({"expires": "0", "ttl": "5000"}) is PLAIN
+        assert properties_of({"JMSXGroupID": "", "message_group": "g"}).group is None
+
+
+class TestGroups:
+    @pytest.mark.parametrize("name", ["JMSXGroupID", "message_group", "_AMQ_GROUP_ID"])
+    def test_closing(self, name: str) -> None:
+        properties = properties_of({name: "g", "JMSXGroupSeq": "-1"})
+        assert (properties.group, properties.closes_group) == ("g", True)
+        assert not properties_of({name: "g", "JMSXGroupSeq": "2"}).closes_group
+
+    def test_closing_nothing(self) -> None:
+        assert properties_of({"JMSXGroupSeq": "-1"}) is PLAIN
+
+
+class TestSelector:
+    def test_is_parsed_and_its_text_kept(self) -> None:
+        options = options_of({"selector": "  price > 10 AND symbol = 'IBM' "})
+        assert options.selector_text == "price > 10 AND symbol = 'IBM'"
+        assert options.selector is not None
+        assert options.selector({"price": "11", "symbol": "IBM"})
+        assert not options.selector({"price": "9", "symbol": "IBM"})
+        assert not options.selector({})
+
+    def test_one_that_does_not_parse(self) -> None:
+        with pytest.raises(NotAllowed):
+            options_of({"selector": "price >"})
+
+    def test_is_no_matter_of_send(self) -> None:
+        assert properties_of({"selector": "price >"}) is PLAIN
+
+    def test_the_parser_gets_the_stripped_text(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        texts: list[str] = []
+
+        def parse(text: str) -> Callable[[Mapping[str, str]], bool]:
+            texts.append(text)
+            return lambda headers: True
+
+        monkeypatch.setattr(selectors, "parse", parse)
+        assert options_of({"selector": " a = 1\n"}).selector is not None
+        assert texts == ["a = 1"]
+
+
+class TestDeadLetters:
+    @pytest.mark.parametrize(
+        ("exchange", "key", "target"),
+        [
+            ("", "failed", "/queue/failed"),
+            ("amq.topic", "orders.failed", "/topic/orders.failed"),
+            ("amq.direct", "failed", "/exchange/amq.direct/failed"),
+        ],
+    )
+    @pytest.mark.parametrize("read", [properties_of, options_of])
+    def test_the_pair_names_a_destination(self, read: Reader, exchange: str, key: str, target: str) -> None:
+        hints = read({"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key, "x-max-length": "5"}).hints
+        assert hints == Hints(dead_letter=target, max_messages=5)
+
+    def test_exchange_alone(self) -> None:
+        with pytest.raises(NotAllowed, match="x-dead-letter-exchange without x-dead-letter-routing-key") as refusal:
+            properties_of({"x-dead-letter-exchange": ""})
+        assert "name one destination together" in refusal.value.detail
+
+    def test_key_alone(self) -> None:
+        with pytest.raises(NotAllowed, match="x-dead-letter-routing-key without x-dead-letter-exchange"):
+            options_of({"x-dead-letter-routing-key": "failed"})
+
+    def test_a_pattern(self) -> None:
+        with pytest.raises(NotAllowed, match="bad value of x-dead-letter-routing-key") as refusal:
+            properties_of({"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "orders.#"})
+        assert "'/topic/orders.#'" in refusal.value.detail
+
+    def test_too_many_words(self) -> None:
+        with pytest.raises(NotAllowed, match="too many words"):
+            properties_of({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "." * 200})
+
+
+class TestWhatSubscribersSee:
+    def test_the_codec_leaves_out_what_it_is_left(self) -> None:
+        assert encoder._NOT_PASSED_ON == LEFT_TO_THE_CODEC
+        hidden = {each.name for row in TABLE if "SEND" in row.frames and not row.visible for each in row.spellings}
+        # The server's own content-length takes the place of the sender's.
+        assert hidden >= LEFT_TO_THE_CODEC - {"content-length"}
+
+    def test_refused_headers_that_ask_for_nothing_are_cut(self) -> None:
+        assert properties_of({"mine": "x", "x-queue-type": "classic"}).passed_on == {"mine": "x"}
+
+    def test_control_headers_never_leak(self) -> None:
+        headers = {
+            "destination": "/topic/a",
+            "x-delay": "10",
+            "_AMQ_DUPL_ID": "7",
+            "retain": "set",
+            "x-message-ttl": "1000",
+            "durable": "true",
+            "browser": "end",
+            "JMSXUserID": "admin",
+            "priority": "7",
+            "ttl": "1000",
+            "user-id": "me",
+            "reply-to": "/temp-queue/a",
+            "_AMQ_LVQ_NAME": "IBM",
+            "receipt": "left to the codec",
+        }
+        assert properties_of(headers).passed_on == {
+            "destination": "/topic/a",
+            "priority": "7",
+            "ttl": "1000",
+            "user-id": "me",
+            "reply-to": "/temp-queue/a",
+            "_AMQ_LVQ_NAME": "IBM",
+            "receipt": "left to the codec",
+        }
+
+    def test_the_order_of_headers_is_kept(self) -> None:
+        passed_on = properties_of({"b": "1", "x-delay": "5", "a": "2"}).passed_on
+        assert passed_on is not None
+        assert list(passed_on) == ["b", "a"]
+
+    def test_an_alias_of_the_group_is_told_by_its_canonical_name_too(self) -> None:
+        assert properties_of({"message_group": "g"}).passed_on == {"message_group": "g", "JMSXGroupID": "g"}
+        both = {"_AMQ_GROUP_ID": "x", "message_group": "g"}
+        assert properties_of(both).passed_on == {**both, "JMSXGroupID": "g"}
+        assert properties_of(both).group == "g"
+
+    def test_a_canonical_group_is_never_replaced(self) -> None:
+        assert properties_of({"JMSXGroupID": "a", "message_group": "b"}).passed_on is None
+        passed_on = properties_of({"JMSXGroupID": "a", "message_group": "b", "x-delay": "5"}).passed_on
+        assert passed_on == {"JMSXGroupID": "a", "message_group": "b"}
+
+
+NAMES = sorted({name for command in COMMANDS for name in INDEX[command]} | {"mine", "x-unknown"})
+WORDS = [
+    *["", "true", "false", "set", "remove", "classic", "drop-head", "ANYCAST", "/temp-queue/a", "amq.topic", "a = 1"],
+    *["0", "1", "-1", "9", "5,0", "60000", "1700000000000", "9" * 19, "9" * 400, "1_0", "١", "\x00", "\n", "\\c"],
+]
+BLOCKS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(WORDS) | st.text(max_size=40), max_size=12)
+
+
+def refusal_of(read: Callable[[dict[str, str]], object], headers: dict[str, str]) -> str:
+    """What the ERROR says, both halves of it; empty where there is none.  The headers stay as they are."""
+    before = list(headers.items())
+    said = ""
+    try:
+        read(headers)
+    except NotAllowed as refusal:
+        said = f"{refusal}: {refusal.detail}" if refusal.detail else "an ERROR without a reason"
+    assert list(headers.items()) == before
+    return said
+
+
+class TestWhateverComes:
+    """Nothing but NotAllowed is raised, and it names a header."""
+
+    @given(BLOCKS)
+    def test_a_send(self, headers: dict[str, str]) -> None:
+        refusal = refusal_of(properties_of, headers)
+        if refusal:
+            assert any(name in refusal for name in headers)
+            return
+        properties = properties_of(headers)
+        assert 0 <= properties.priority <= 9
+        assert 0 <= properties.delay <= TEN_YEARS
+        assert properties.time_to_live is None or 0 < properties.time_to_live <= TEN_YEARS
+        seen = headers if properties.passed_on is None else properties.passed_on
+        assert {name: seen[name] for name in headers if name in seen} == {
+            name: value
+            for name, value in headers.items()
+            if name not in INDEX["SEND"] or INDEX["SEND"][name].row.visible or name in LEFT_TO_THE_CODEC
+        }
+
+    @given(BLOCKS)
+    def test_a_subscribe(self, headers: dict[str, str]) -> None:
+        refusal = refusal_of(options_of, headers)
+        if refusal:
+            assert any(name in refusal for name in headers)
+            return
+        options = options_of(headers)
+        assert options.prefetch is None or options.prefetch >= 0
+        assert (options.selector is None) is (options.selector_text == "")
+
+    @given(BLOCKS)
+    def test_a_nack(self, headers: dict[str, str]) -> None:
+        refusal = refusal_of(requeue_of, headers)
+        right = headers.get("requeue", "true").lower() in ("true", "false")
+        assert refusal.startswith("" if right else "bad value of requeue: ")
+
+    @given(BLOCKS)
+    def test_one_error_for_one_mistake_in_any_order(self, headers: dict[str, str]) -> None:
+        for read in READERS.values():
+            assert refusal_of(read, headers) == refusal_of(read, dict(reversed(headers.items())))
+
+
+def test_the_package_gives_what_the_broker_needs() -> None:
+    assert set(dictionary.__all__) <= set(vars(dictionary))

@@ -1,0 +1,162 @@
+"""Programs as users of RabbitMQ write them, unedited: in @stomp/stompjs (rabbitmq.mjs) and in stomp.py.
+
+stomp.py's `Connection`, which RabbitMQ's users take, speaks 1.1.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+
+import pytest
+
+from tests.clients.driver import Driver
+from tests.clients.worker import Worker, work
+from tests.gateway_process import HOST, GatewayProcess
+
+INDIVIDUAL = "client-individual"
+
+
+@pytest.mark.parametrize("scenario", ["workers", "rpc", "names", "times", "expired"])
+def test_in_node(scenario: str, node: Driver, gateway: GatewayProcess, name: str) -> None:
+    node.run(scenario, file="rabbitmq.mjs", url=gateway.ws_url, version=None, name=name)
+
+
+@pytest.mark.parametrize("scenario", ["rpc", "names"])
+def test_in_chromium(scenario: str, chromium: Driver, nginx: int, name: str) -> None:
+    origin = f"{HOST}:{nginx}"
+    chromium.run(
+        scenario, file="rabbitmq.mjs", origin=f"http://{origin}/", url=f"ws://{origin}/ws", version=None, name=name
+    )
+
+
+def test_fair_workers(gateway: GatewayProcess, name: str) -> None:
+    line = f"/queue/{name}"
+    with work("1.1", gateway.tcp_port) as busy, work("1.1", gateway.tcp_port) as free:
+        for worker in (busy, free):
+            worker.subscribe(line, ack=INDIVIDUAL, headers={"prefetch-count": "1"})
+        for body in ("1", "2", "3", "4"):
+            busy.send(line, body, headers={"persistent": "true"})
+        held = busy.message()
+        for body in (b"2", b"3", b"4"):
+            frame = free.message()
+            assert frame.body == body
+            assert frame.headers["persistent"] == "true"
+            free.ack(frame)
+        busy.ack(held)
+        assert busy.messages.empty()
+
+
+def test_a_refused_message_is_a_dead_letter(gateway: GatewayProcess, name: str) -> None:
+    line = f"/queue/{name}"
+    with work("1.1", gateway.tcp_port) as worker:
+        worker.subscribe(line, ack=INDIVIDUAL)
+        worker.send(line, "bad", kind="order")
+        worker.nack(worker.message())  # RabbitMQ's default: back into the queue
+        again = worker.message()
+        assert again.headers["redelivered"] == "true"
+        worker.nack(again, requeue="false")
+        worker.subscribe(f"/queue/dlq.{name}", id="2")
+        dead = worker.message()
+        assert dead.body == b"bad"
+        assert dead.headers["kind"] == "order"
+        assert dead.headers["dlq-reason"] == "rejected"
+        assert dead.headers["dlq-source"] == line
+        assert dead.headers["dlq-attempts"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("exchange", "target"), [("", "/queue/{}"), ("amq.topic", "/topic/{}"), ("amq.direct", "/exchange/amq.direct/{}")]
+)
+def test_dead_letters_go_where_the_arguments_of_the_queue_say(
+    exchange: str, target: str, gateway: GatewayProcess, name: str
+) -> None:
+    arguments = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": f"{name}.failed"}
+    with work("1.1", gateway.tcp_port) as worker:
+        worker.subscribe(target.format(f"{name}.failed"), id="2")
+        worker.subscribe(f"/queue/{name}", ack=INDIVIDUAL, headers=arguments)
+        worker.send(f"/queue/{name}", "bad")
+        frame = worker.message()
+        assert frame.headers["subscription"] == "1"
+        worker.nack(frame, requeue="false")
+        dead = worker.message()
+        assert (dead.body, dead.headers["subscription"]) == (b"bad", "2")
+        assert dead.headers["dlq-reason"] == "rejected"
+
+
+@pytest.mark.parametrize(
+    "full", [{"x-message-ttl": "50"}, {"x-max-length": "1"}, {"x-max-length-bytes": "1024"}], ids="".join
+)
+def test_dead_letters_of_a_queue_with_limits(full: dict[str, str], gateway: GatewayProcess, name: str) -> None:
+    """RabbitMQ's way to retry later: what expires, or is too much, goes to the dead-letter exchange as well."""
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{name}-later", **full}
+    with work("1.1", gateway.tcp_port) as worker:
+        worker.subscribe(f"/queue/{name}-later")
+        for body in ("first", "second"):
+            worker.send(f"/queue/{name}", body.ljust(600, "."), headers=arguments)
+        assert worker.body().startswith("first")
+
+
+def test_request_and_reply(gateway: GatewayProcess, name: str) -> None:
+    with (
+        work("1.1", gateway.tcp_port) as server,
+        work("1.1", gateway.tcp_port) as a,
+        work("1.2", gateway.tcp_port) as b,
+    ):
+        server.subscribe(f"/queue/{name}")
+        for body, client in (("a", a), ("b", b)):
+            client.send(f"/queue/{name}", body, headers={"reply-to": "/temp-queue/answers", "correlation-id": body})
+        for _ in range(2):
+            request = server.message()
+            name_of_the_queue = request.headers["reply-to"]
+            assert name_of_the_queue.startswith("/reply-queue/")
+            headers = {"correlation-id": request.headers["correlation-id"]}
+            server.send(name_of_the_queue, b"to " + bytes(request.body), headers=headers)
+        for body, client in (("a", a), ("b", b)):
+            reply = client.message()
+            assert bytes(reply.body).decode() == f"to {body}"
+            assert reply.headers["correlation-id"] == body
+            assert reply.headers["subscription"] == "/temp-queue/answers"
+
+
+def test_names(gateway: GatewayProcess, name: str) -> None:
+    with work("1.1", gateway.tcp_port) as worker:
+        worker.subscribe(f"/exchange/amq.topic/{name}.*", id="one")
+        worker.send(f"/topic/{name}.a.b", "two words")
+        worker.send(f"/topic/{name}.a", "one word")
+        assert worker.body() == "one word"
+        worker.subscribe(f"/topic/{name}.#", id="rest")
+        worker.send(f"/exchange/amq.topic/{name}.a.b", "two words")
+        assert worker.message().headers["subscription"] == "rest"
+
+        worker.send(f"/amq/queue/{name}", "by the broker's name")
+        worker.subscribe(f"/queue/{name}", id="queue")
+        assert worker.body() == "by the broker's name"
+
+
+def test_times(gateway: GatewayProcess, name: str) -> None:
+    line = f"/queue/{name}"
+    with work("1.1", gateway.tcp_port) as worker:
+        worker.send(line, "too old by itself", headers={"expiration": "50", "x-message-ttl": "150"})
+        worker.send(line, "lives longer", headers={"expiration": "60000"})
+        worker.send(line, "too old by the queue")
+        worker.let_pass(250)
+        worker.send(line, "new")
+        worker.subscribe(line)
+        assert worker.bodies(2) == ["lives longer", "new"]
+
+        sent = time.monotonic()
+        worker.send(line, "late", headers={"x-delay": "200"})
+        with pytest.raises(queue.Empty):
+            worker.messages.get_nowait()
+        assert worker.body() == "late"
+        assert time.monotonic() - sent >= 0.2
+
+
+def test_what_a_queue_must_not_be_is_refused(gateway: GatewayProcess, name: str) -> None:
+    stranger = Worker("1.1", gateway.tcp_port)
+    stranger.connection.connect(wait=True)
+    stranger.connection.subscribe(f"/queue/{name}", id="1", headers={"x-queue-type": "stream"})
+    error = stranger.errors.get(timeout=8)
+    assert error.headers["message"] == "x-queue-type is not supported"
+    stranger.losses.get(timeout=8)

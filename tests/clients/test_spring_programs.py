@@ -1,0 +1,76 @@
+"""Programs as users of Spring's simple broker write them, unedited, in @stomp/stompjs; the scenarios are in spring.mjs.
+
+Their users are known, so these have a gateway of their own, with a users file.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.driver import Driver
+from tests.clients.nginx import start_nginx
+from tests.clients.worker import work
+from tests.gateway_process import HOST, GatewayProcess, start_gateway
+
+USERS = [("ada", "engine"), ("bob@example.org", "1234")]
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway for those users alone."""
+    file: Path = tmp_path_factory.mktemp("spring") / "users.txt"
+    for login, passcode in USERS:
+        command = [sys.executable, "-m", "gateway", "passwd", str(file), login]
+        subprocess.run(command, input=f"{passcode}\n".encode(), check=True, capture_output=True, timeout=30)
+    with start_gateway(users_file=file) as process:
+        yield process
+
+
+@pytest.mark.parametrize("scenario", ["users", "identity", "paths"])
+def test_in_node(scenario: str, node: Driver, members: GatewayProcess, name: str) -> None:
+    node.run(scenario, file="spring.mjs", url=members.ws_url, version=None, name=name, users=USERS)
+
+
+def test_in_chromium(chromium: Driver, members: GatewayProcess, name: str) -> None:
+    with start_nginx(members.ws_port, members.http_port) as port:
+        chromium.run(
+            "users",
+            file="spring.mjs",
+            origin=f"http://{HOST}:{port}/",
+            url=f"ws://{HOST}:{port}/ws",
+            version=None,
+            name=name,
+            users=USERS,
+        )
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_a_server_in_stomp_py_writes_to_a_user(version: str, members: GatewayProcess, name: str) -> None:
+    """What convertAndSendToUser does, from Python."""
+    ada, bob = USERS
+    with work(version, members.tcp_port, login=ada) as server, work("1.2", members.tcp_port, login=bob) as user:
+        user.subscribe(f"/user/queue/{name}", ack="client-individual")
+        server.send(f"/user/{bob[0]}/queue/{name}", "for bob")
+        frame = user.message()
+        assert frame.body == b"for bob"
+        user.nack(frame)
+        again = user.message()
+        assert (again.body, again.headers["redelivered"]) == (b"for bob", "true")
+        user.confirmed(user.ack, again)
+
+
+def test_user_id_is_verified(members: GatewayProcess, name: str) -> None:
+    ada, bob = USERS
+    with work("1.2", members.tcp_port, login=ada) as worker:
+        worker.subscribe(f"/topic/{name}")
+        worker.send(f"/topic/{name}", "mine", headers={"user-id": "ada"})
+        assert worker.message().headers["user-id"] == "ada"
+        worker.connection.send(f"/topic/{name}", "forged", headers={"user-id": bob[0]})
+        assert worker.errors.get(timeout=8).headers["message"] == "user-id of somebody else"
+        worker.losses.get(timeout=8)
+        assert worker.messages.empty()

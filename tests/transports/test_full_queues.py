@@ -1,0 +1,386 @@
+"""Publishers to a queue at its limit (`when_full = "block"`): held there, to the message, until it has room.
+
+What is held is the reader of a connection: frames behind the one that filled the queue stay undone.  So a test sends
+many in one chunk and counts how many were carried out (`done`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.auth.anonymous import Anonymous
+from gateway.broker import Quotas
+from gateway.broker.errors import SessionEnded
+from gateway.broker.queue import Queue
+from gateway.runtime import open_gateway
+from gateway.settings import Settings
+
+from .house import House, Valve
+from .peers import Peer, dial, frame
+
+parametrize = pytest.mark.parametrize
+MakeHouse = Callable[..., House]
+
+MOST = 10
+POLICIES = {"/queue/a": {"max_messages": MOST}, "/queue/b": {"max_messages": MOST}}
+
+
+@pytest.fixture
+async def house(make_house: MakeHouse) -> House:
+    """Where ten messages fill /queue/a, and /queue/b."""
+    return make_house(policies=POLICIES)
+
+
+def sends(destination: str, count: int, start: int = 0, size: int = 0, **headers: object) -> bytes:
+    """As many SENDs, numbered in their bodies."""
+    numbers = range(start, start + count)
+    return b"".join(
+        frame("SEND", b"%03d" % number + b"x" * size, destination=destination, **headers) for number in numbers
+    )
+
+
+def waiting(house: House, name: str = "/queue/a") -> int:
+    queue = house.broker.destinations[name]
+    assert isinstance(queue, Queue)
+    return queue.waiting
+
+
+def done(house: House, place: int = 0) -> int:
+    """Frames carried out of the connection that came at that place."""
+    session = house.connections[place].session
+    assert session is not None
+    return session.frames_in
+
+
+async def bodies(peer: Peer, count: int) -> list[int]:
+    return [int((await peer.frame("MESSAGE")).body[:3]) for _ in range(count)]
+
+
+class TestHeld:
+    async def test_at_the_limit_within_one_chunk(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher = await house.session(kind)
+        await publisher.send(sends("/queue/a", 30))
+        await trio.sleep(1000)
+        assert (waiting(house), done(house)) == (MOST, MOST)
+        assert house.counters.held_publishers == 1
+
+    async def test_below_the_limit_it_is_not(self, house: House, kind: str) -> None:
+        publisher = await house.session(kind)
+        await publisher.send(sends("/queue/a", MOST - 1))
+        await publisher.settled()
+        assert house.counters.held_publishers == 0
+
+    async def test_by_octets(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        """The message that reaches the limit is the last."""
+        house = make_house(policies={"/queue/a": {"max_octets": 10_000}})
+        publisher = await house.session(kind)
+        await publisher.send(sends("/queue/a", 30, size=1000))
+        await trio.sleep(10)
+        queue = house.broker.destinations["/queue/a"]
+        assert isinstance(queue, Queue)
+        assert queue.octets - queue.octets // queue.waiting < 10_000 <= queue.octets
+        assert done(house) == queue.waiting < 10
+
+    async def test_what_filled_it_has_its_receipt(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher = await house.session(kind)
+        await publisher.send(b"".join(sends("/queue/a", 1, receipt=number) for number in range(30)))
+        assert [(await publisher.frame("RECEIPT"))["receipt-id"] for _ in range(MOST)] == [str(n) for n in range(MOST)]
+        assert await publisher.listen(10) == []
+
+    async def test_it_goes_on_when_there_is_room(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await publisher.send(sends("/queue/a", 100, receipt="r"))
+        await trio.sleep(10)
+        await consumer.send_frame("SUBSCRIBE", destination="/queue/a", id=1)
+        assert await bodies(consumer, 100) == list(range(100))
+        for _ in range(100):
+            await publisher.frame("RECEIPT")
+        assert trio.current_time() == pytest.approx(10.0, abs=0.05)
+
+    async def test_a_message_more_for_each_that_goes(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await publisher.send(sends("/queue/a", 100))
+        await wait_all_tasks_blocked()
+        await consumer.subscribe("/queue/a", ack="client", prefetch_count=1)
+        for number in range(50):
+            message = await consumer.frame("MESSAGE")
+            await wait_all_tasks_blocked()
+            assert (int(message.body), waiting(house), done(house)) == (number, MOST, MOST + number + 1)
+            await consumer.send_frame("ACK", id=message["ack"])
+
+    async def test_its_heart_beat_clock_stands_still(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher, consumer = await house.session(kind, heart_beat="1000,1000"), await house.session(kind)
+        await publisher.send(sends("/queue/a", MOST + 1))
+        await trio.sleep(60)
+        assert len(house.broker.sessions) == 2
+        assert len(await publisher.listen(5)) >= 5, "our own beats go on"
+        await consumer.subscribe_and_read("/queue/a", MOST + 1)
+        began = trio.current_time()
+        assert (await publisher.frame("ERROR"))["message"] == "heart-beat missing"
+        assert trio.current_time() - began == pytest.approx(2.0, abs=0.05)
+
+    async def test_several_publishers(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        """Each that comes to the full queue adds one message before it is held; each keeps its order."""
+        publishers = [await house.session(kind) for _ in range(3)]
+        for place, publisher in enumerate(publishers):
+            await publisher.send(sends("/queue/a", 50, start=place * 100))
+        await trio.sleep(10)
+        assert MOST <= waiting(house) <= MOST + len(publishers) - 1
+        consumer = await house.session(kind)
+        await consumer.subscribe("/queue/a", ack="client", prefetch_count=1)
+        received = []
+        for _ in range(150):
+            message = await consumer.frame("MESSAGE")
+            await wait_all_tasks_blocked()
+            assert waiting(house) <= MOST + len(publishers) - 1
+            received.append(int(message.body))
+            await consumer.send_frame("ACK", id=message["ack"])
+        for place in range(3):
+            assert [each for each in received if each // 100 == place] == list(range(place * 100, place * 100 + 50))
+
+    @parametrize("headers", [{"transaction": "t"}, {}])
+    async def test_a_commit_is_not_cut(
+        self, house: House, kind: str, headers: dict[str, str], autojump_clock: MockClock
+    ) -> None:
+        """It is carried out whole; what comes behind it waits."""
+        publisher = await house.session(kind)
+        behind = sends("/queue/a", 1)
+        begin, commit = frame("BEGIN", transaction="t"), frame("COMMIT", transaction="t")
+        await publisher.send(begin + sends("/queue/a", 30, **headers) + commit + behind)
+        await wait_all_tasks_blocked()
+        assert waiting(house) == (30 if headers else MOST)
+
+    async def test_several_queues(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        """Both must have room."""
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await publisher.send(sends("/queue/a,/queue/b", MOST) + frame("SEND", destination="/topic/a", receipt="r"))
+        await consumer.send_frame("SUBSCRIBE", destination="/queue/a", id=1)
+        await bodies(consumer, MOST)
+        assert await publisher.listen(5) == []
+        await consumer.send_frame("SUBSCRIBE", destination="/queue/b", id=2)
+        await publisher.frame("RECEIPT")
+
+
+class TestLetGo:
+    @parametrize("sockets", [True, False])
+    async def test_when_it_leaves(self, house: House, kind: str, sockets: bool, autojump_clock: MockClock) -> None:
+        """Nobody reads it, so it is looked for; what it had sent before counts."""
+        valve = Valve()
+        publisher = house.visit(kind, sockets=True) if sockets else house.visit_through(kind, valve)
+        await publisher.connect()
+        await publisher.send(sends("/queue/a", 30))
+        await trio.sleep(100)
+        assert done(house) == MOST
+        await publisher.aclose()
+        with trio.fail_after(1.1):
+            await house.hub.wait_empty()
+        assert waiting(house) == 30
+
+    async def test_when_the_queue_goes(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        """With all that waits in it, because nobody came to read it."""
+        house = make_house(policies={"/queue/a": {"max_messages": MOST, "idle_timeout": 60.0}})
+        publisher = await house.session(kind)
+        await publisher.send(sends("/queue/a", 15))
+        await publisher.send_frame("SEND", destination="/topic/a", receipt="r")
+        await trio.sleep(59.9)
+        assert waiting(house) == MOST
+        await publisher.frame("RECEIPT")
+        assert trio.current_time() == pytest.approx(60.0, abs=0.05)
+        assert waiting(house) == 5
+
+    async def test_when_the_session_of_a_temporary_queue_goes(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        house = make_house(policies={"/reply-queue/#": {"max_messages": MOST}})
+        asking, answering = await house.session(kind), await house.session(kind)
+        await asking.subscribe("/temp-queue/a", ack="client", prefetch_count=1)
+        await answering.subscribe("/queue/requests")
+        await asking.publish("/queue/requests", reply_to="/temp-queue/a")
+        name = (await answering.frame("MESSAGE"))["reply-to"]
+        await answering.send(sends(name, 30, receipt="r"))
+        await trio.sleep(10)
+        assert (waiting(house, name), house.counters.held_publishers) == (MOST, 1)
+        await asking.aclose()
+        for _ in range(30):
+            await answering.frame("RECEIPT")
+        assert (house.broker.waiting, house.broker.stored_octets) == (0, 0)
+
+    async def test_when_messages_expire(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher = await house.session(kind)
+        await publisher.send(sends("/queue/a", MOST, ttl=5000) + sends("/queue/a", 1, receipt="r"))
+        await publisher.frame("RECEIPT")
+        assert trio.current_time() == pytest.approx(5.0, abs=0.05)
+
+    async def test_when_it_is_ended(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        """As in a drain: what it sent behind the message that filled the queue is not carried out."""
+        publisher = await house.session(kind)
+        await publisher.send(sends("/queue/a", 30))
+        await trio.sleep(10)
+        house.connections[0].end(SessionEnded("server is shutting down", retry_after=2000))
+        assert (await publisher.frame("ERROR"))["message"] == "server is shutting down"
+        await publisher.at_end()
+        await publisher.aclose()
+        await house.hub.wait_empty()
+        assert waiting(house) == MOST
+        assert trio.current_time() == pytest.approx(10.0, abs=0.05)
+
+    async def test_at_the_drain(self, kind: str, tmp_path: object) -> None:
+        """Of a whole gateway, over its own sockets: no longer than for anybody else."""
+        values = {"tcp": "127.0.0.1:0", "websocket": "127.0.0.1:0", "close_linger": 0.0, "drain_timeout": 30.0}
+        settings = Settings(**values, policy=[{"match": "/queue/a", "max_messages": MOST}])  # type: ignore[arg-type]
+        async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+            publisher = await dial(kind, gateway.addresses[kind][0])
+            await publisher.connect()
+            await publisher.send(sends("/queue/a", 30, receipt="r"))
+            for _ in range(MOST):
+                await publisher.frame("RECEIPT")
+            with trio.fail_after(5):
+                await gateway.drain()
+        assert (await publisher.frame("ERROR"))["message"] == "server is shutting down"
+        await publisher.at_end()
+        await publisher.aclose()
+        assert gateway.broker.waiting == MOST
+
+
+class TestOthers:
+    """Who did not fill the queue is not held for it."""
+
+    async def test_publish_elsewhere(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher, other = await house.session(kind), await house.session(kind)
+        await publisher.send(sends("/queue/a", 30))
+        await wait_all_tasks_blocked()
+        await other.send(sends("/queue/b", MOST - 1))
+        await other.settled()
+        assert trio.current_time() == pytest.approx(0.0, abs=0.05)
+
+    async def test_while_the_one_who_did_waits_for_a_slow_receiver(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """Two reasons to hold it in one turn: both are its own."""
+        house = make_house(policies=POLICIES, quotas=Quotas(max_outbound=64_000))
+        valve = Valve()
+        slow = house.visit_through(kind, valve)
+        await slow.connect()
+        await slow.subscribe("/topic/a")
+        valve.room = 0
+        publisher, other = await house.session(kind), await house.session(kind)
+        await publisher.send(sends("/topic/a", 6, size=9000) + sends("/queue/a", 30))
+        await wait_all_tasks_blocked()
+        await other.settled()
+        assert trio.current_time() < 0.5
+        await trio.sleep(100)
+        assert waiting(house) == MOST
+
+    async def test_when_a_delayed_message_fills_it(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher, other = await house.session(kind), await house.session(kind)
+        await publisher.send(sends("/queue/a", MOST, x_delay=1000))
+        await publisher.settled()
+        await trio.sleep(2)
+        assert waiting(house) == MOST
+        await other.settled()
+        assert trio.current_time() < 3
+
+    async def test_who_rejects_a_message_whose_dead_letter_fills_a_queue(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """A consumer cannot help it, and those that wait for what it does not read are others."""
+        house = make_house(policies={"/queue/dlq.a": {"max_messages": 1}})
+        consumer = await house.session(kind)
+        await consumer.subscribe("/queue/a", ack="client")
+        await consumer.publish("/queue/a", b"1")
+        message = await consumer.frame("MESSAGE")
+        await consumer.send_frame("NACK", id=message["ack"], requeue="false")
+        await consumer.settled()
+        assert waiting(house, "/queue/dlq.a") == 1
+        assert trio.current_time() < 0.5
+
+
+class TestConsumers:
+    """Who publishes and consumes could be one of a circle of clients that wait for each other."""
+
+    async def test_of_that_queue_are_not_held(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        """Nobody else may be there to make room."""
+        peer = await house.session(kind)
+        await peer.subscribe("/queue/a", ack="client", prefetch_count=1)
+        await peer.send(sends("/queue/a", 30))
+        for number in range(30):
+            message = await peer.frame("MESSAGE")
+            assert int(message.body) == number
+            await peer.send_frame("ACK", id=message["ack"])
+        assert trio.current_time() == pytest.approx(0.0, abs=0.05)
+        assert house.counters.held_publishers == 0
+
+    async def test_with_an_open_transaction_it_is_held_for_a_while_only(
+        self, house: House, kind: str, autojump_clock: MockClock
+    ) -> None:
+        publisher = await house.session(kind)
+        await publisher.send(frame("BEGIN", transaction="t") + sends("/queue/a", MOST))
+        await publisher.send(frame("SEND", destination="/topic/a", receipt="r"))
+        await publisher.frame("RECEIPT")
+        assert trio.current_time() == pytest.approx(5.0, abs=0.05)
+
+    @parametrize("ack", ["client", "client-individual"])
+    async def test_a_ring_of_workers_makes_progress(
+        self, house: House, kind: str, ack: str, autojump_clock: MockClock
+    ) -> None:
+        """Each consumes what the other publishes, and both queues are full: each is held for a while, and goes on."""
+        await self.fill(house, kind)
+        workers = [await house.session(kind) for _ in range(2)]
+        done = [0, 0]
+
+        async def work(place: int, comes_by: str, goes_by: str) -> None:
+            peer = workers[place]
+            await peer.send_frame("SUBSCRIBE", destination=comes_by, id=1, ack=ack, prefetch_count=1)
+            while True:
+                message = await peer.frame("MESSAGE")
+                if message.body != b"end":
+                    await peer.publish(goes_by, b"end")
+                await peer.send_frame("ACK", id=message["ack"])
+                done[place] += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work, 0, "/queue/a", "/queue/b")
+            nursery.start_soon(work, 1, "/queue/b", "/queue/a")
+            await trio.sleep(200)
+            nursery.cancel_scope.cancel()
+        assert sum(done) == 4 * (MOST + 1)
+        assert house.broker.waiting == 0
+
+    async def test_a_ring_of_workers_who_do_not_read_while_they_send(
+        self, house: House, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """In mode auto nothing is unacknowledged.  A worker that is held cannot send, so it does not read, so its
+        queue stays full, so the other one is held."""
+        await self.fill(house, kind, size=50_000)
+        workers = [await house.session(kind, sockets=True) for _ in range(2)]
+        done = [0, 0]
+
+        async def work(place: int, comes_by: str, goes_by: str) -> None:
+            peer = workers[place]
+            await peer.send_frame("SUBSCRIBE", destination=comes_by, id=1)
+            while True:
+                message = await peer.frame("MESSAGE")
+                for _ in range(2):
+                    await peer.publish(goes_by, message.body)
+                done[place] += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work, 0, "/queue/a", "/queue/b")
+            nursery.start_soon(work, 1, "/queue/b", "/queue/a")
+            await trio.sleep(100)
+            so_far = list(done)
+            await trio.sleep(100)
+            nursery.cancel_scope.cancel()
+        assert all(later > earlier for earlier, later in zip(so_far, done, strict=True)), done
+
+    async def fill(self, house: House, kind: str, size: int = 0) -> None:
+        """Both queues, by publishers that stay where they are."""
+        for destination in ("/queue/a", "/queue/b"):
+            publisher = await house.session(kind)
+            await publisher.send(sends(destination, MOST + 1, size=size))
+            await wait_all_tasks_blocked()
+            assert waiting(house, destination) == MOST
