@@ -9,6 +9,9 @@ every delivery, and prints one row per scenario beside its budget.  The method, 
 * `loop`       the closed loop: publishers and receivers, a window, a measured part, an end without loss or duplicate
 * `machine`    cores, what the generator's process needs, and what the kernel alone takes
 * `server`     the gateway as a child process, pinned, with its CPU and memory read from /proc
-* `scenarios`  what is measured, as functions;  `catalogue`  the rows: their parameters, budgets and peers
+* `stage`      what scenarios set up and clear away
+* `scenarios`  what is measured, as functions: the ways of a message; in `growth` the costs that must not grow, in
+               `features` those of selectors, groups, priorities, delays and conflation
+* `catalogue`  the rows: their parameters, budgets and peers
 * `report`     the medians, the table, the JSON file
 """

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from benchmarks.catalogue import BOTH, SCENARIOS
+from benchmarks.catalogue import BOTH, SCENARIOS, Scenario
 from benchmarks.machine import bare_send, prepare
 from benchmarks.report import Row, number, table, write_json
 from benchmarks.server import Server, ServerError, gateway
@@ -23,57 +23,69 @@ from benchmarks.wire import DeliveryError, Transport
 
 def main() -> int:
     options = _options()
-    rows = list(_rows(options))
+    runs = [
+        [Row(scenario, transport, part) for part in ("", *scenario.parts)] for scenario, transport in _runs(options)
+    ]
     where = prepare()
     floor = bare_send()
     print(f"{where}; {options.rounds} x {options.seconds:g} s; a bare send costs {floor:.1f} us", file=sys.stderr)
     for turn in range(options.rounds):
-        for row in rows:
-            if not row.failure:
-                _round(row, turn, options)
-    print(table(rows, floor, options.verbose))
+        for rows in runs:
+            if not rows[0].failure and turn < (rows[0].scenario.rounds or options.rounds):
+                _round(rows, turn, options)
+    every = [row for rows in runs for row in rows]
+    print(table(every, floor, options.verbose))
     if options.json:
-        write_json(options.json, rows, floor, where)
+        write_json(options.json, every, floor, where)
     bad = {"FAILED", "OVER"} if options.strict else {"FAILED"}
-    return int(any(row.verdict in bad for row in rows))
+    return int(any(row.verdict in bad for row in every))
 
 
-def _round(row: Row, turn: int, options: argparse.Namespace) -> None:
-    label = f"[{turn + 1}/{options.rounds}] {row.scenario.name} {row.transport}"
+def _round(rows: list[Row], turn: int, options: argparse.Namespace) -> None:
+    """Run one scenario once; the first row is its own, the others are those of its parts."""
+    scenario, transport = rows[0].scenario, rows[0].transport
+    label = f"[{turn + 1}/{options.rounds}]"
     try:
-        with _server(options) as server:
-            sample = row.scenario.run(server, server.transports[row.transport], options.seconds)
+        with _server(options, scenario.settings) as server:
+            sample = scenario.sample(server, server.transports[transport], options.seconds, options.scale)
     except (DeliveryError, ServerError, OSError) as error:
-        row.failure = f"{type(error).__name__}: {error}"
-        print(f"{label}: {row.failure}", file=sys.stderr, flush=True)
+        for row in rows:
+            row.failure = f"{type(error).__name__}: {error}"
+        print(f"{label} {scenario.name} {transport}: {rows[0].failure}", file=sys.stderr, flush=True)
         return
-    row.samples.append(sample)
+    for row in rows:
+        row.samples.append(sample.beside[row.part] if row.part else sample)
+        print(f"{label} {row.name} {transport}: {_told(row)}", file=sys.stderr, flush=True)
+
+
+def _told(row: Row) -> str:
+    sample = row.samples[-1]
     own = "" if sample.load is None else f", generator {number(sample.generator)} us, server {sample.load:.0%} busy"
-    note = f", {sample.note}" if sample.note else ""
-    print(f"{label}: {number(sample.cost)} {row.scenario.unit}{own}{note}", file=sys.stderr, flush=True)
+    return f"{number(sample.cost)} {row.unit}{own}" + (f", {sample.note}" if sample.note else "")
 
 
-def _server(options: argparse.Namespace) -> AbstractContextManager[Server]:
+def _server(options: argparse.Namespace, settings: str) -> AbstractContextManager[Server]:
     """The gateway, started anew; or the broker that runs already at `--address`."""
     if options.address is None:
-        return gateway()
+        return gateway(settings)
     host, _, port = options.address.rpartition(":")
     login = tuple(options.login.split(":", 1)) if options.login else None
     path = "/ws" if options.transport == "ws" else ""
     return nullcontext(Server(options.pid, {options.transport: Transport(host, int(port), path, login)}))
 
 
-def _rows(options: argparse.Namespace) -> Iterator[Row]:
+def _runs(options: argparse.Namespace) -> Iterator[tuple[Scenario, str]]:
     wanted = BOTH if options.transport == "both" else (options.transport,)
     for scenario in SCENARIOS:
-        if not options.scenario or scenario.name in options.scenario:
+        # Another broker is not set up by our settings.
+        if (not options.scenario or scenario.name in options.scenario) and not (options.address and scenario.settings):
             for transport in wanted:
                 if transport in scenario.transports:
-                    yield Row(scenario, transport)
+                    yield scenario, transport
 
 
 def _options() -> argparse.Namespace:
-    listing = "\n".join(f"  {each.name:9} {each.title}" for each in SCENARIOS)
+    listing = "\n".join(f"  {each.name:10} {each.title}" for each in SCENARIOS)
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Server CPU per operation of the gateway, with every delivery checked.",
@@ -82,8 +94,9 @@ def _options() -> argparse.Namespace:
     )
     names = [each.name for each in SCENARIOS]
     parser.add_argument("scenario", nargs="*", help="names of scenarios; all when none is given")
-    parser.add_argument("--seconds", type=float, default=3.0, help="measured part of a round, after 0.5 s of warm-up")
+    parser.add_argument("--seconds", type=float, default=2.0, help="measured part of a round, after 0.5 s of warm-up")
     parser.add_argument("--rounds", type=int, default=3, help="rounds, interleaved; the table shows medians")
+    parser.add_argument("--scale", type=float, default=1.0, help="below 1: fewer of what there are many, to see it run")
     parser.add_argument("--transport", choices=("tcp", "ws", "both"), default="both")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to this file")
     parser.add_argument("--verbose", action="store_true", help="below each row its spread and the generator's own CPU")

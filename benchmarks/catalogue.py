@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from benchmarks import scenarios
+from benchmarks import features, growth, scenarios
 from benchmarks.loop import Sample
 from benchmarks.server import Server
 from benchmarks.wire import Transport
@@ -22,20 +22,59 @@ BOTH = TCP + WS
 
 
 @dataclass(frozen=True)
+class Part:
+    """A further row of a scenario, called by its name behind a slash: what `Sample.beside` has of that name."""
+
+    title: str
+    unit: str = "us"
+    budget: float | None = None
+
+
+@dataclass(frozen=True)
 class Scenario:
-    """One scenario: a row for each transport.  Budgets and peers (RabbitMQ, ActiveMQ) are in `unit`."""
+    """One scenario: a row for each transport, and one for each of its parts.
+
+    Attributes:
+        run: measures one round.
+        unit: of the budgets and peers (RabbitMQ, ActiveMQ), too.
+        sizes: arguments of `run` that say how much of something there is; `--scale` makes them smaller.
+        settings: the gateway's `gateway.toml`.
+        rounds: at most so many; a long scenario that holds its comparison in itself needs fewer.
+    """
 
     name: str
     title: str
-    run: Callable[[Server, Transport, float], Sample]
+    run: Callable[..., Sample]
     unit: str = "us"
     transports: tuple[str, ...] = BOTH
     budget: Mapping[str, float] = field(default_factory=dict)
     peers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    settings: str = ""
+    rounds: int | None = None
+
+    def sample(self, server: Server, transport: Transport, seconds: float, scale: float) -> Sample:
+        """Run one round."""
+        sizes = {name: max(_LEAST, round(size * scale)) for name, size in self.sizes.items()}
+        return self.run(server, transport, seconds, **sizes)
+
+
+# A hundred of anything is enough for each scenario to make sense.
+_LEAST = 100
+# What a publisher's cost may grow by when ten become very many.
+_GROWTH = 1.5
+# A million messages of 100 octets take 0.3 GB, but count for 0.75: the decoder shares equal headers, and each message
+# counts them as its own.
+_ROOM_FOR_A_MILLION = f"memory_limit = {2048 * MIB}"
 
 
 def _both(limit: float) -> dict[str, float]:
     return dict.fromkeys(BOTH, limit)
+
+
+def _policy(match: str, *lines: str) -> str:
+    return "\n".join(["[[policy]]", f'match = "{match}"', *lines])
 
 
 SCENARIOS = [
@@ -109,8 +148,9 @@ SCENARIOS = [
     Scenario(
         "dest10k",
         "10,000 topic subscriptions on 10 connections, in turn",
-        partial(scenarios.many_destinations, subscriptions=10_000, links=10),
+        partial(scenarios.many_destinations, links=10),
         transports=TCP,
+        sizes={"subscriptions": 10_000},
         budget={"tcp": 8},
         peers={"tcp": ("98.3", "46.2")},
     ),
@@ -125,18 +165,126 @@ SCENARIOS = [
     Scenario(
         "idle",
         "2,000 idle connections, one subscription each",
-        partial(scenarios.idle_connections, connections=2_000),
+        scenarios.idle_connections,
         unit="KiB",
+        sizes={"connections": 2_000},
         budget={"tcp": 14, "ws": 24},
         peers={"tcp": ("169", "50.9")},
     ),
     Scenario(
         "backlog",
         "200,000 waiting messages, 100 B",
-        partial(scenarios.backlog, messages=200_000),
+        scenarios.backlog,
         unit="octets",
         transports=TCP,
+        sizes={"messages": 200_000},
         budget={"tcp": 1_000},
         peers={"tcp": ("6,736", "1,556")},
+    ),
+    Scenario(
+        "topics",
+        "publish in turn to 100,000 topics, each with a subscriber",
+        partial(growth.topics, few=10, links=10),
+        transports=TCP,
+        sizes={"many": 100_000},
+        parts={
+            "few": Part("the same to 10 of them, while there are no others"),
+            "ratio": Part("what the others cost", "x", _GROWTH),
+        },
+        rounds=2,
+    ),
+    Scenario(
+        "patterns",
+        "publish new names, each matched by one of 10,000 patterns",
+        partial(growth.patterns, few=10, links=10),
+        transports=TCP,
+        sizes={"many": 10_000},
+        parts={
+            "few": Part("the same with 10 patterns"),
+            "ratio": Part("what the others cost", "x", _GROWTH),
+            "again": Part("publish in turn to 1,000 names that were seen before"),
+            "memory": Part("resident memory of each pattern's subscription", "octets"),
+        },
+        rounds=2,
+    ),
+    Scenario(
+        "deep",
+        "publish one, consume one, ACK each, 1,000,000 wait",
+        partial(growth.deep_queue, few=10),
+        transports=TCP,
+        sizes={"many": 1_000_000},
+        settings=_ROOM_FOR_A_MILLION,
+        parts={
+            "few": Part("the same, 10 wait"),
+            "ratio": Part("what the others cost", "x", _GROWTH),
+            "auto": Part("publish one, consume one, auto, 1,000,000 wait"),
+            "auto-few": Part("the same, 10 wait"),
+            "auto-ratio": Part("what the others cost", "x", _GROWTH),
+        },
+        rounds=2,
+    ),
+    Scenario(
+        "selective",
+        "a consumer with a selector, ACK each, 1,000,000 wait that it does not want",
+        partial(growth.selective, few=10),
+        transports=TCP,
+        sizes={"many": 1_000_000},
+        settings=_ROOM_FOR_A_MILLION,
+        parts={
+            "few": Part("the same, 10 wait"),
+            "ratio": Part("what the others cost", "x", _GROWTH),
+            "stall": Part("longest wait of a bystander while the selector is asked about them", "ms", 50),
+        },
+        rounds=2,
+    ),
+    Scenario(
+        "slots",
+        "topic, 100 subscribers with a selector each, one of them wants it",
+        partial(features.selectors, subscribers=100),
+        transports=TCP,
+        rounds=2,
+    ),
+    Scenario(
+        "groups",
+        "queue, 1,000 groups in turn, 10 consumers",
+        partial(features.groups, groups=1_000, consumers=10),
+        transports=TCP,
+        rounds=2,
+    ),
+    Scenario(
+        "priorities",
+        "10,000 messages of mixed priorities wait and are consumed",
+        features.priorities,
+        transports=TCP,
+        sizes={"messages": 10_000},
+        rounds=2,
+    ),
+    Scenario(
+        "delays",
+        "10,000 messages with delays of up to 4 s",
+        features.delays,
+        transports=TCP,
+        sizes={"messages": 10_000, "spread": 4_000},
+        parts={
+            "p99": Part("how late 99 of 100 are at most", "ms"),
+            "longest": Part("how late the last of them is; none is early", "ms", 50),
+        },
+        rounds=2,
+    ),
+    Scenario(
+        "conflate",
+        "news of 1,000 symbols for a slow reader, per SEND",
+        partial(features.conflation, symbols=1_000),
+        transports=TCP,
+        settings=_policy("/topic/conflated.#", 'slow_consumer = "conflate"', 'conflate_by = "symbol"'),
+        rounds=2,
+    ),
+    Scenario(
+        "fan50drop",
+        "topic 1 to 50, 100 B, in bulk, slow_consumer = drop-oldest, per delivery",
+        partial(scenarios.deliver, kind="topic/dropping", window=200, receivers=50),
+        transports=TCP,
+        settings=_policy("/topic/dropping.#", 'slow_consumer = "drop-oldest"'),
+        rounds=2,
     ),
 ]

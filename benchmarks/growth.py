@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.link import PATIENCE, Check, Link, Receiver, receipt_id, shown
-from benchmarks.loop import POLL, Loop, Sample, measure
+from benchmarks.loop import POLL, WARM_UP, Loop, Sample, measure
 from benchmarks.server import Server
 from benchmarks.stage import (
     SETTLE,
@@ -27,14 +27,14 @@ from benchmarks.stage import (
     subscribe,
     subscribe_each,
 )
-from benchmarks.wire import DeliveryError, Transport, bodies, send_frame
+from benchmarks.wire import DeliveryError, Transport, bodies, frame, send_frame
 
 # Messages on the way at once, and how many of them are written together.
 _WINDOW, _BATCH = 2_000, 500
 # The same where a consumer acknowledges: what it may hold at once, so that always some wait behind that.
 _PREFETCH, _SMALL_BATCH = 1_000, 100
-# Header blocks until they come again: more than are sent in a second.
-_BLOCKS = 250_000
+# Header blocks that are new, for each second: more than can be sent.
+_NEW_BLOCKS = 200_000
 # Bodies of messages that wait; they come again and again.
 _TEXTS = 4_000
 
@@ -65,13 +65,11 @@ def patterns(server: Server, transport: Transport, seconds: float, *, few: int, 
     overlapping += [f"{base}.s.*.k{number:06}" for number in range(share)]
     every = [*plain, *overlapping]
     with links_of(transport, 1 + links) as (publisher, *subscribers):
+        octets = _memory(server, transport, every)
         publish = partial(_publish, server, seconds / 2, publisher, subscribers)
         _subscribe(subscribers, every, 0, few)
         among_few = publish(plain[:few])
-        before = server.resident()
         _subscribe(subscribers, every, few, many)
-        time.sleep(SETTLE)
-        octets = (server.resident() - before) / (many - few)
         among_many = publish(plain)
         again = publish([pattern.replace("*", "again") for pattern in plain[:1_000]])
         leave_all(publisher, *subscribers)
@@ -112,11 +110,22 @@ def _subscribe(links: Sequence[Link], names: Sequence[str], first: int, last: in
         subscribe_each(link, {number: names[number] for number in mine})
 
 
+def _memory(server: Server, transport: Transport, names: Sequence[str]) -> float:
+    """Octets of resident memory for each subscription to one of these; they are gone when it returns."""
+    with links_of(transport, 1) as (link,):
+        before = server.resident()
+        subscribe_each(link, dict(enumerate(names)))
+        time.sleep(SETTLE)
+        octets = (server.resident() - before) / len(names)
+        link.leave()
+    return octets
+
+
 def _publish(
     server: Server, seconds: float, publisher: Link, subscribers: Sequence[Link], names: Sequence[str]
 ) -> Sample:
     """Publish to these names in turn; the asterisk of a pattern becomes a word that was never there."""
-    texts = bodies(_BLOCKS, 100)
+    texts = bodies(_BATCH * round((WARM_UP + seconds) * _NEW_BLOCKS / _BATCH), 100)
     frames = [
         send_frame(names[number % len(names)].replace("*", f"n{number:06}"), text, n=f"{number:06}")
         for number, text in enumerate(texts)
@@ -126,7 +135,7 @@ def _publish(
         expected[number % len(names) % len(subscribers)].append(text)
     receivers = [Receiver(link, Check(found)) for link, found in zip(subscribers, expected, strict=True) if found]
     batches = batches_of(publisher.transport, frames, _BATCH)
-    loop = Loop(publisher, batches, _BATCH, _WINDOW, receivers, limit=_BLOCKS - _WINDOW)
+    loop = Loop(publisher, batches, _BATCH, _WINDOW, receivers, limit=len(texts) - _WINDOW)
     sample = measure(server, loop.run, lambda: loop.deliveries, seconds)
     loop.finish()
     return sample

@@ -7,12 +7,12 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.catalogue import Scenario
+from benchmarks.catalogue import Part, Scenario
 from benchmarks.loop import Sample
 
 _HEADINGS = ("scenario", "over", "rate/s", "server", "unit", "budget", "", "RabbitMQ*", "ActiveMQ*")
@@ -25,12 +25,29 @@ _FOOT = (
 
 @dataclass
 class Row:
-    """One scenario over one transport, with its samples or the reason why there are none."""
+    """One scenario over one transport, or a part of it, with its samples or the reason why there are none."""
 
     scenario: Scenario
     transport: str
+    part: str = ""
     samples: list[Sample] = field(default_factory=list)
     failure: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.scenario.name}/{self.part}" if self.part else self.scenario.name
+
+    @property
+    def title(self) -> str:
+        return self._what.title
+
+    @property
+    def unit(self) -> str:
+        return self._what.unit
+
+    @property
+    def _what(self) -> Scenario | Part:
+        return self.scenario.parts[self.part] if self.part else self.scenario
 
     @property
     def cost(self) -> float | None:
@@ -47,7 +64,12 @@ class Row:
 
     @property
     def budget(self) -> float | None:
-        return self.scenario.budget.get(self.transport)
+        what = self._what
+        return what.budget if isinstance(what, Part) else what.budget.get(self.transport)
+
+    @property
+    def peers(self) -> tuple[str, str]:
+        return ("-", "-") if self.part else self.scenario.peers.get(self.transport, ("-", "-"))
 
     @property
     def verdict(self) -> str:
@@ -99,10 +121,9 @@ def number(value: float | None) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    peers = row.scenario.peers.get(row.transport, ("-", "-"))
     rate = f"{row.rate:,.0f}" if row.rate is not None else "-"
     budget = f"{row.budget:,g}" if row.budget is not None else "-"
-    return (row.scenario.name, row.transport, rate, number(row.cost), row.scenario.unit, budget, row.verdict, *peers)
+    return (row.name, row.transport, rate, number(row.cost), row.unit, budget, row.verdict, *row.peers)
 
 
 def _details(row: Row, verbose: bool) -> list[str]:
@@ -110,7 +131,7 @@ def _details(row: Row, verbose: bool) -> list[str]:
         return [row.failure]
     if not verbose:
         return []
-    found = [row.scenario.title]
+    found = [row.title]
     if len(row.samples) > 1:
         costs = sorted(sample.cost for sample in row.samples)
         found.append(f"{number(costs[0])} to {number(costs[-1])}")
@@ -122,17 +143,17 @@ def _details(row: Row, verbose: bool) -> list[str]:
 
 def _record(row: Row) -> dict[str, Any]:
     return {
-        "scenario": row.scenario.name,
-        "title": row.scenario.title,
+        "scenario": row.name,
+        "title": row.title,
         "transport": row.transport,
-        "unit": row.scenario.unit,
+        "unit": row.unit,
         "cost": row.cost,
         "rate": row.rate,
         "generator_us": row.median("generator"),
         "budget": row.budget,
         "verdict": row.verdict,
         "failure": row.failure,
-        "samples": [asdict(sample) for sample in row.samples],
+        "samples": [asdict(replace(sample, beside={})) for sample in row.samples],
     }
 
 

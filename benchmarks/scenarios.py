@@ -106,7 +106,7 @@ def many_destinations(
     """`subscriptions` topics, each with one subscriber, shared by `links` connections, published to in turn."""
     base = destination_of("topic")
     texts = bodies(subscriptions, 100)
-    window, batch = 2_000, 500
+    window, batch = 2_000, min(500, subscriptions)
     with links_of(transport, 1 + links) as (publisher, *subscribers):
         before, cpu = server.resident(), server.cpu()
         for first, link in enumerate(subscribers):

@@ -4,9 +4,9 @@
     python live_prices.py
 
 A publisher sends 3,000 prices of three symbols within about a second.  A reader takes 50 ms for each, and says by ACK
-that it is ready for the next.  Of the prices of one symbol that wait for the reader, the gateway keeps only the last one
-(the policy in live_prices.toml): the reader skips most of them, the publisher is never held back, and the last price of
-each symbol arrives.  Then the program ends.
+that it is ready for the next.  Of the prices of one symbol that wait for it, the gateway keeps only the last one (the
+policy in live_prices.toml): the reader skips most of them, the publisher is never held back, and the last price of each
+symbol arrives.  Then the program ends.
 """
 
 import queue

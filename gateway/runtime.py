@@ -2,12 +2,13 @@
 
     open_gateway
       |- wheel                      heart-beats of all connections
+      |- functions                  the operator's, each message a task, where the setting `handlers` names any
       |- a listener per address     each connection a task, with a nursery of its own
       '- (the caller's block)
 
 Draining.  Listeners close, so that nobody new comes; every session gets an ERROR that says when to come back, and over
-WebSocket the close code 1012; what was routed before is written; all of it within `drain_timeout`, after which the
-connections are cut.
+WebSocket the close code 1012; what was routed before is written; functions end what they have begun; all of it within
+`drain_timeout`, after which the connections are cut.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import cast
 
 import structlog
 import trio
@@ -25,7 +27,8 @@ from gateway.broker.errors import SessionEnded
 from gateway.broker.policy import Policies
 from gateway.broker.ports import Authenticator
 from gateway.broker.words import Pattern
-from gateway.codec import Limits
+from gateway.codec import Limits, ProtocolError
+from gateway.handlers import DEAD_LETTERS, OF_SENDS, HandlersError, Runner, load
 from gateway.settings import Address, Settings
 from gateway.transports import (
     AddressError,
@@ -37,6 +40,7 @@ from gateway.transports import (
     serve_tcp,
     serve_websocket,
 )
+from gateway.transports.connection import Connection
 
 log = structlog.get_logger("gateway")
 
@@ -58,11 +62,14 @@ class Gateway:
         addresses: kind of listener -> where it listens, with real ports.
     """
 
-    def __init__(self, settings: Settings, hub: Hub, addresses: dict[str, list[str]]) -> None:
+    def __init__(
+        self, settings: Settings, hub: Hub, addresses: dict[str, list[str]], functions: Runner | None = None
+    ) -> None:
         self.broker: Broker = hub.broker
         self.addresses = addresses
         self._settings = settings
         self._hub = hub
+        self._functions = functions
         self._listening = trio.CancelScope()
         self._drained_by = 0.0
 
@@ -83,6 +90,8 @@ class Gateway:
             connection.end(error)
         with trio.move_on_at(self._drained_by):
             await self._hub.wait_empty()
+            if self._functions is not None:
+                await self._functions.finish()
 
     async def _listen(self, kinds: Sequence[tuple[_Serve, Listening]], connections: trio.Nursery) -> None:
         with self._listening:
@@ -101,9 +110,10 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     To stop it, leave the block: a cancellation around it reaches the connections, too, and cuts them without a word.
 
     Raises:
-        StartError: an address cannot be opened.
+        StartError: an address cannot be opened, or the functions cannot be loaded.
     """
     hub = Hub(authenticator, quotas_of(settings), options_of(settings), policies=policies_of(settings))
+    functions = runner_of(settings, hub)
     opened: dict[str, Listening] = {}
     try:
         opened["tcp"] = await open_all("tcp", settings.tcp)
@@ -111,7 +121,9 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hub.run)
-            gateway = Gateway(settings, hub, addresses)
+            if functions is not None:
+                nursery.start_soon(functions.run)
+            gateway = Gateway(settings, hub, addresses, functions)
             kinds = [(partial(serve_tcp, hub), opened["tcp"]), (partial(serve_websocket, hub), opened["websocket"])]
             nursery.start_soon(gateway._listen, kinds, nursery)
             log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
@@ -163,8 +175,30 @@ def quotas_of(settings: Settings) -> Quotas:
 
 
 def policies_of(settings: Settings) -> Policies:
-    """The policies of destinations, in the order of the file."""
-    return Policies((Pattern(text), table.values) for table in settings.policy for text in table.match)
+    """The policies of destinations, in the order of the file, behind the one default that is not the broker's."""
+    ours = (Pattern(OF_SENDS), {"dead_letter": DEAD_LETTERS})
+    return Policies([ours, *((Pattern(text), table.values) for table in settings.policy for text in table.match)])
+
+
+def runner_of(settings: Settings, hub: Hub) -> Runner | None:
+    """The operator's functions, ready to run; None: there are none.
+
+    Raises:
+        StartError: the setting names no functions, or more than limits allow.
+    """
+    if not settings.handlers:
+        return None
+
+    async def settle(runner: Runner) -> None:
+        # It has what `settle` asks of a connection.
+        await hub.settle(cast(Connection, runner), kept=True)
+
+    try:
+        return Runner(hub.broker, load(settings.handlers), settle)
+    except HandlersError as error:
+        raise StartError(f"handlers (GATEWAY_HANDLERS) is wrong: {error}") from None
+    except ProtocolError as error:
+        raise StartError(f"handlers (GATEWAY_HANDLERS) has more functions than may be: {error.detail}") from None
 
 
 def options_of(settings: Settings) -> Options:

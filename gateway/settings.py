@@ -242,6 +242,12 @@ class Settings(BaseSettings):
         description="Such ids that are remembered; the oldest go first. Each costs about 200 octets.",
     )
 
+    handlers: str = Field(
+        "",
+        description="Python functions that handle what clients send to `/app/`, as `module:attribute`, looked for last "
+        "in the working directory. Empty: there are none. See [handlers](handlers.md).",
+    )
+
     log_format: str = Field(
         "auto",
         pattern="^(auto|json|human)$",
@@ -298,6 +304,13 @@ class Settings(BaseSettings):
     def _fits_a_header(cls, value: str) -> str:
         if not re.fullmatch(r"[!-~]*", value):
             raise ValueError("a token is printable ASCII without spaces, or no client could send it")
+        return value
+
+    @field_validator("handlers")
+    @classmethod
+    def _names_an_attribute(cls, value: str) -> str:
+        if value and not re.fullmatch(r"\w+(\.\w+)*:\w+", value):
+            raise ValueError(f"{value!r} is no attribute of a module; write module:attribute, like prices.app:handlers")
         return value
 
     @field_validator("policy", mode="before")

@@ -2,7 +2,7 @@
 
     codec  <-  broker  <-  transports  <-  runtime  <-  app, cli
                  ^ ports                     ^
-                 +-- auth                    +-- admin, observe
+                 +-- auth, handlers          +-- admin, observe
 
 Every import of the package `gateway` is an arrow between two of its units (a folder, or a module of the top level),
 wherever in a file it stands and also where it is only for the type checker: who names a thing knows of it.  An arrow
@@ -31,7 +31,8 @@ ARROWS = {
     "settings": {"address", "policies"},
     "settings_reference": {"settings"},
     "dictionary_reference": {"broker"},
-    "runtime": {"codec", "broker", "transports", "settings"},
+    "handlers": {"codec", "broker"},
+    "runtime": {"codec", "broker", "transports", "handlers", "settings"},
     "auth": {"broker", "settings"},
     "observe": {"broker"},
     "admin": {"broker", "runtime", "observe", "settings"},

@@ -6,12 +6,33 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.catalogue import SCENARIOS
+
+SMALL = ["--rounds", "1", "--seconds", "0.3", "--scale", "0.005", "--transport", "tcp"]
 
 
-def test_a_short_run(tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "benchmarks", "--seconds", "0.3", "--rounds", "1", "--json", str(report), "q100"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def run(*arguments: str, report: Path) -> list[dict[str, Any]]:
+    """The rows that a run with these arguments wrote."""
+    command = [sys.executable, "-m", "benchmarks", *SMALL, "--json", str(report), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "q100" in done.stdout
-    assert json.loads(report.read_text())
+    rows: list[dict[str, Any]] = json.loads(report.read_text())["rows"]
+    assert all(row["scenario"] in done.stdout for row in rows)
+    return rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["q100", *(each.name for each in SCENARIOS if each.parts or each.settings)])
+def test_a_short_run(name: str, tmp_path: Path) -> None:
+    rows = run(name, report=tmp_path / "report.json")
+    assert rows
+    assert all(row["samples"] and not row["failure"] for row in rows)
+
+
+def test_names_are_unique() -> None:
+    names = [each.name for each in SCENARIOS]
+    assert len(set(names)) == len(names)

@@ -31,7 +31,7 @@ class Entry:
 # What is due in one turn; the rest of it follows in the next.
 _ACTIONS_PER_TURN = 500
 # Cancelled entries that may lie about, beside as many as are in force.
-_SLACK = 64
+_SLACK = 16
 
 
 class Agenda:
@@ -92,22 +92,27 @@ class Agenda:
         """Carry out what is due."""
         self._wakes_at = math.inf
         now = self.clock()
-        actions = _ACTIONS_PER_TURN
-        while self._heap and self._heap[0][0] <= now and actions:
+        try:
+            finished = self._carry_out(now)
+        finally:  # a fault in one of them must not keep the others waiting for ever
+            if self._heap and self._heap[0][0] < self._wakes_at:
+                self._wakes_at = self._heap[0][0]
+                self._wake(self._wakes_at)
+        if not finished:
+            self.later(self.tick)
+
+    def _carry_out(self, now: float) -> bool:
+        """Carry out what is due; False: there is more of it."""
+        for _ in range(_ACTIONS_PER_TURN):
+            if not self._heap or self._heap[0][0] > now:
+                return True
             entry = heapq.heappop(self._heap)[2]
             action, entry.action = entry.action, None
             if action is None:
                 self._cancelled -= 1
-                continue
-            action()
-            actions -= 1
-        heap = self._heap
-        if heap and heap[0][0] < self._wakes_at:
-            if not actions:
-                self.later(self.tick)
             else:
-                self._wakes_at = heap[0][0]
-                self._wake(self._wakes_at)
+                action()
+        return False
 
     def later(self, action: Action) -> None:
         """Carry out `action` in a turn of its own, soon."""

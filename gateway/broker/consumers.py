@@ -180,14 +180,3 @@ class Consumers:
         self._free_groups(subscription)
         if subscription is self._exclusive:
             self._make_exclusive(next((each for each in self.all if each.options.exclusive), None))
-
-
-def is_ready(consumer: Subscription) -> bool:
-    """Whether a consumer has room; if it turns out that it has not, it leaves its rotation."""
-    if not consumer.listed:
-        return False
-    if consumer.has_room():
-        return True
-    assert consumer.interest is not None  # it is listed there
-    consumer.interest.unlist(consumer)
-    return False

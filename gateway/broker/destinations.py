@@ -78,6 +78,8 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
     Raises:
         NotAllowed: as above, or a wildcard in the name of a queue.
     """
+    if "," in destination:
+        raise NotAllowed("a comma in a SUBSCRIBE", f"{destination[:80]!r} must name one destination")
     if destination.startswith(USER):
         rest = destination[len(USER) :]
         if not rest.startswith(_OF_USERS) or rest in _OF_USERS:
@@ -90,8 +92,6 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
             "a temporary destination of somebody",
             f"{destination[:80]!r} can only be sent to; its owner subscribes to it as /temp-queue/NAME",
         )
-    if "," in destination:
-        raise NotAllowed("a comma in a SUBSCRIBE", f"{destination[:80]!r} must name one destination")
     name = _canonical(destination, multicast)
     if has_wildcard(name) and not name.startswith(TOPIC):
         raise NotAllowed("wildcards are for topics", f"{destination[:80]!r} must name one destination")

@@ -1,9 +1,8 @@
-"""What becomes of messages that are not just consumed: failures, dead letters, expiry, limits, conflation.
+"""What becomes of messages that are not just consumed: failures, dead letters, expiry.
 
     rejected, or lost under way:  again (at once, or after the back-off)  ->  dead letter after the last attempt
     expired:                      gone, or a dead letter where the policy says so
-    the queue is at its limit:    the publisher waits, or the oldest or the newest goes
-    a newer one of the same key:  replaces the one that waits
+    nobody uses their queue:      gone with it, where the policy says so
 
 A dead letter is a new message to the queue that the policy names.  What happened to it stands in flat headers, which
 every client can read:
@@ -19,16 +18,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.codec import Head
 
 from .agenda import Entry
 from .message import History, Message
-from .policy import OnNack, Policy, SlowConsumer, WhenFull
+from .policy import OnNack
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -53,7 +50,7 @@ def rejected(queue: Queue, message: Message, serial: int, *, requeue: bool, reas
     policy = queue.policy
     if policy.on_nack is OnNack.DROP:
         history.failures += 1
-        _drop(queue, message)
+        drop(queue, message)
         return False
     if not requeue or policy.on_nack is OnNack.DEAD_LETTER:
         history.failures += 1
@@ -100,7 +97,7 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
     broker = queue.broker
     target = queue.policy.target_of(queue.name)
     if not target or target == queue.name or broker.dead_letters_under_way >= _LONGEST_CHAIN:
-        _drop(queue, message)
+        drop(queue, message)
         return
     broker.release(message.size)
     broker.counters.dead_lettered += 1
@@ -125,7 +122,8 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
         broker.dead_letters_under_way -= 1
 
 
-def _drop(queue: Queue, message: Message) -> None:
+def drop(queue: Queue, message: Message) -> None:
+    """A kept message is thrown away."""
     queue.broker.release(message.size)
     queue.broker.counters.dropped += 1
 
@@ -251,156 +249,3 @@ def _retire(queue: Queue) -> None:
     queue.purge()
     unused(queue)  # once more, where something comes back later
     queue.broker.forget_if_idle(queue)
-
-
-# limits
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What may wait in a queue, and what happens at the limit.
-
-    Attributes:
-        max_messages: 0: any number.
-        max_octets: 0: any.
-        action: called with the queue and the message that just came, as soon as it is one too many (or, where
-            publishers are held back, as soon as it was the last one).
-        conflate_by: the header by which newer messages replace older ones; empty: none.
-        any: there is a limit.
-        drops_oldest: and the oldest message may have to go.
-    """
-
-    max_messages: int
-    max_octets: int
-    action: Callable[[Queue, Message], None]
-    conflate_by: str
-    any: bool = False
-    drops_oldest: bool = False
-
-    def reached(self, queue: Queue) -> bool:
-        """Nothing more should come."""
-        return (0 < self.max_messages <= queue.waiting) or (0 < self.max_octets <= queue.octets)
-
-    def exceeded(self, queue: Queue) -> bool:
-        """Too much waits."""
-        return (0 < self.max_messages < queue.waiting) or (0 < self.max_octets < queue.octets)
-
-    def apply(self, queue: Queue, message: Message) -> None:
-        """A message came."""
-        self.action(queue, message)
-
-
-def _block(queue: Queue, message: Message) -> None:
-    if queue.limits.reached(queue):
-        queue.full = True
-        queue.broker.full.add(queue)
-
-
-def _drop_newest(queue: Queue, message: Message) -> None:
-    if queue.limits.exceeded(queue):
-        queue.withdraw(message)
-        _drop(queue, message)
-
-
-def _drop_oldest(queue: Queue, message: Message) -> None:
-    for oldest in _too_many(queue):
-        _drop(queue, oldest)
-
-
-def _dead_letter_oldest(queue: Queue, message: Message) -> None:
-    for oldest in _too_many(queue):
-        dead_letter(queue, oldest, "queue-full")
-
-
-def _too_many(queue: Queue) -> Iterator[Message]:
-    """The oldest messages, as long as there are too many."""
-    while queue.limits.exceeded(queue):
-        assert queue.ages is not None  # whatever waits is there, too
-        oldest = queue.ages.first()
-        assert oldest is not None  # likewise
-        queue.withdraw(oldest[1])
-        yield oldest[1]
-
-
-def _disconnect(queue: Queue, message: Message) -> None:
-    if queue.limits.exceeded(queue):
-        most = queue.limits.max_messages
-        too_many = 0 < most < queue.waiting
-        what = f"{most} messages" if too_many else f"{queue.limits.max_octets} octets (max_outbound)"
-        for subscription in queue.subscriptions:
-            queue.broker.end_slow(subscription.session, f"more than {what} of {queue.name[:80]!r} wait for this client")
-
-
-_WHEN_FULL = {
-    WhenFull.BLOCK: _block,
-    WhenFull.DROP_OLDEST: _drop_oldest,
-    WhenFull.DROP_NEWEST: _drop_newest,
-    WhenFull.DEAD_LETTER: _dead_letter_oldest,
-}
-_OLDEST_GO = (_drop_oldest, _dead_letter_oldest)
-_SLOW = {
-    SlowConsumer.DROP_OLDEST: _drop_oldest,
-    SlowConsumer.DROP_NEWEST: _drop_newest,
-    SlowConsumer.CONFLATE: _drop_oldest,
-    SlowConsumer.DISCONNECT: _disconnect,
-}
-
-
-@lru_cache(maxsize=1024)
-def limits_of(policy: Policy) -> Limits:
-    """The limits of a queue with that policy."""
-    return _limits(policy.max_messages, policy.max_octets, _WHEN_FULL[policy.when_full], policy.conflate_by)
-
-
-@lru_cache(maxsize=1024)
-def limits_of_subscriber(policy: Policy, asked: int | None, max_outbound: int) -> Limits:
-    """The limits of a topic's subscriber.
-
-    Args:
-        asked: messages that may wait, as the client wishes; None: as the policy says.
-        max_outbound: the session's limit in octets; where publishers are held back, it closes the client.
-    """
-    if policy.slow_consumer is SlowConsumer.BLOCK and asked is None:
-        return _limits(0, max_outbound, _disconnect, "")
-    action = _SLOW.get(policy.slow_consumer, _drop_oldest)
-    by = policy.conflate_by if policy.slow_consumer is SlowConsumer.CONFLATE else ""
-    return _limits(asked or policy.slow_messages, max_outbound, action, by)
-
-
-def _limits(messages: int, octets: int, action: Callable[[Queue, Message], None], conflate_by: str) -> Limits:
-    limited = bool(messages or octets)
-    return Limits(messages, octets, action, conflate_by, limited, limited and action in _OLDEST_GO)
-
-
-# conflation
-
-
-def _key(queue: Queue, message: Message) -> str | None:
-    key = message.properties.conflation_key
-    return message.head.headers.get(queue.limits.conflate_by) if key is None else key
-
-
-def conflate(queue: Queue, message: Message) -> None:
-    """A message waits; of those with its key only the newest goes on waiting."""
-    key = _key(queue, message)
-    if key is None:
-        return
-    if queue.latest is None:
-        queue.latest = {}
-    other = queue.latest.get(key)
-    if other is None:
-        queue.latest[key] = message
-        return
-    older, newer = sorted((other, message), key=lambda each: each.number)
-    queue.withdraw(older)
-    queue.broker.release(older.size)
-    queue.broker.counters.conflated += 1
-    if newer.waits:
-        queue.latest[key] = newer
-
-
-def forget_latest(queue: Queue, message: Message) -> None:
-    """A message with a key waits no longer."""
-    key = _key(queue, message)
-    if key is not None and queue.latest is not None and queue.latest.get(key) is message:
-        del queue.latest[key]

@@ -14,12 +14,14 @@ from collections import OrderedDict
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from .fate import expired
 from .lane import Lane
 from .message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .queue import Queue
     from .subscription import Subscription
 
 # Per queue.  Each costs about 500 octets beside its name.
@@ -134,3 +136,62 @@ class Groups:
     def of_owner(self, consumer: Subscription) -> list[Group]:
         """The groups that a consumer has."""
         return [group for group in self._groups.values() if group.owner is consumer]
+
+
+def settle(queue: Queue, group: Group) -> None:
+    """Give out what a group has, as far as anybody has room, and leave its token where the rest is waited for."""
+    while (first := group.first()) is not None:
+        if queue.has_expired(first):
+            group.pop()
+            queue.remove(first)
+            expired(queue, first)
+            continue
+        owner = group.owner
+        if owner is not None and not group.is_for_owner(first):
+            owner = group.owner = group.token = None
+        if owner is not None:
+            assert owner.parked is not None  # it came with the group
+            if first is group.token:
+                return
+            if not owner.is_ready() or owner.parked.first() is not None:
+                group.token = first
+                owner.parked.add(first)
+                return
+            consumer = owner
+        else:
+            refusing: set[Lane] = set()
+            chosen = queue.consumers.choose(first, refusing)
+            if chosen is None:
+                if first is not group.token:
+                    group.token = first
+                    queue.enter(first, refusing)
+                return
+            consumer = chosen
+        group.pop()
+        queue.take(first, consumer)
+    group.token = None
+    if group.owner is None:
+        queue.consumers.forget_group(group)
+
+
+def unpark(queue: Queue, consumer: Subscription) -> None:
+    """Give a consumer what it has groups for, and what is due before that."""
+    interest = consumer.interest
+    assert interest is not None  # it has joined
+    while consumer.parked is not None and consumer.is_ready():
+        token = consumer.parked.first()
+        if token is None:
+            break
+        earlier = queue.consumers.first(interest.lane)
+        if earlier is not None and earlier.order < token.order:
+            queue.hand_out(earlier, interest)
+            continue
+        consumer.parked.pop()
+        group = queue.consumers.group_of(token)
+        if group is None or group.token is not token or group.owner is not consumer:
+            continue  # it has another place by now
+        group.token = None
+        if not queue.has_expired(token):
+            group.pop()
+            queue.take(token, consumer)
+        settle(queue, group)

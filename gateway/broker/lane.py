@@ -51,10 +51,10 @@ class Lane:
     def add(self, message: Message) -> None:
         """A message that waits now.  One that the selector does not want may be added, too."""
         tail = self._tail
-        if not tail or (tail[-1].rank, tail[-1].number) < (message.rank, message.number):
+        if not tail or (tail[-1].rank, tail[-1].place) < (message.rank, message.place):
             tail.append(message)
         else:
-            heapq.heappush(self._others, (message.rank, message.number, message))
+            heapq.heappush(self._others, (message.rank, message.place, message))
 
     def first(self) -> Message | None:
         """The message that is due; None: there is none, or (`tired`) none was found so far."""
@@ -103,14 +103,14 @@ class Lane:
     def _earlier(self) -> Message | None:
         """The first of both."""
         tail, others = self._tail, self._others
-        if others and (not tail or (others[0][0], others[0][1]) <= (tail[0].rank, tail[0].number)):
+        if others and (not tail or (others[0][0], others[0][1]) <= (tail[0].rank, tail[0].place)):
             return others[0][2]
         return tail[0] if tail else None
 
     def pop(self) -> None:
         """Remove what `first` just gave."""
         tail, others = self._tail, self._others
-        if others and (not tail or (others[0][0], others[0][1]) <= (tail[0].rank, tail[0].number)):
+        if others and (not tail or (others[0][0], others[0][1]) <= (tail[0].rank, tail[0].place)):
             heapq.heappop(others)
             self._wanted_other = None
         else:

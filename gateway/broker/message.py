@@ -56,16 +56,17 @@ class Message:
         body: the octets.
         properties: what the SEND asked for.
         rank: 0 for the highest priority, 9 for the lowest.
+        place: among those of its rank that wait: its number, or that of a message which it replaced.
         expires: on the broker's clock; 0: never.
         attempts: deliveries so far, counted by the queue.
         waits: it is in a queue and nobody has it.
         history: None as long as nothing failed.
     """
 
-    __slots__ = ("attempts", "body", "expires", "head", "history", "number", "properties", "rank", "waits")
+    __slots__ = ("attempts", "body", "expires", "head", "history", "number", "place", "properties", "rank", "waits")
 
     def __init__(self, number: int, head: Head, body: bytes, properties: Properties = PLAIN) -> None:
-        self.number = number
+        self.number = self.place = number
         self.head = head
         self.body = body
         self.properties = properties
@@ -87,8 +88,12 @@ class Message:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Its place among those that wait: by priority, then by arrival."""
-        return self.rank, self.number
+        """Where it stands among those that wait: by priority, then by arrival."""
+        return self.rank, self.place
+
+    def __lt__(self, other: Message) -> bool:
+        """For heaps, where one message has the place of another."""
+        return self.number < other.number
 
     def copy(self) -> Message:
         """The same message for another queue, which keeps its own count of deliveries."""

@@ -18,14 +18,16 @@ from collections.abc import Container, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from . import fate
+from . import fate, groups
 from .agenda import Entry
 from .browser import Browser
-from .consumers import Consumers, is_ready
+from .consumers import Consumers
 from .groups import Group
 from .interest import Interest
 from .lane import Lane
+from .limits import Limits, conflate, forget_latest, limits_of, remember_latest
 from .message import Delivery, Message
+from .options import PLAIN
 from .policy import Policy
 from .subscription import Subscription
 
@@ -77,7 +79,7 @@ class Queue:
         "waiting",
     )
 
-    def __init__(self, broker: Broker, name: str, policy: Policy, *, limits: fate.Limits | None = None) -> None:
+    def __init__(self, broker: Broker, name: str, policy: Policy, *, limits: Limits | None = None) -> None:
         self.broker = broker
         self.name = name
         self.policy = policy
@@ -87,7 +89,7 @@ class Queue:
         self.consumers = Consumers()
         self.browsers: dict[Subscription, Browser] = {}
         self.private = limits is not None
-        self.limits = limits or fate.limits_of(policy)
+        self.limits = limits or limits_of(policy)
         self.lanes = [Lane()]
         self.full = False
         self.abandoned = False
@@ -114,7 +116,7 @@ class Queue:
         if self.policy.time_to_live and not message.expires:
             message.expires = broker.agenda.clock() + self.policy.time_to_live
         interests = self.consumers.interests
-        if message.properties.group is not None or message.expires:
+        if message.properties is not PLAIN or message.expires or self.limits.conflate_by:
             broker.keep(message.size)
             self._place(message)
         elif len(interests) == 1 and interests[0].lane.selector is None and (consumer := interests[0].next()):
@@ -132,13 +134,15 @@ class Queue:
 
     def _place(self, message: Message) -> None:
         """Take a message that is kept already: to a consumer with room, else to its place."""
-        if self._has_expired(message):
+        if self.has_expired(message):
             fate.expired(self, message)
+        elif self._conflates(message) and not conflate(self, message):
+            pass  # a newer one waits
         elif message.properties.group is not None:
             group = self.consumers.group(message.properties.group)
             group.add(message)
             self._wait(message)
-            self._settle(group)
+            groups.settle(self, group)
         else:
             self._place_ungrouped(message)
 
@@ -150,10 +154,10 @@ class Queue:
                 self.broker.release(message.size)
             self._deliver(message, consumer)
         else:
-            self._enter(message, refusing)
+            self.enter(message, refusing)
             self._wait(message)
 
-    def _enter(self, message: Message, refusing: Container[Lane]) -> None:
+    def enter(self, message: Message, refusing: Container[Lane]) -> None:
         """Into the lanes of all that may want it."""
         for lane in self.lanes:
             if lane not in refusing:
@@ -168,43 +172,8 @@ class Queue:
             fate.watch(self, message)
         if self.limits.drops_oldest:
             fate.remember_age(self, message)
-        if self.limits.conflate_by or message.properties.conflation_key is not None:
-            fate.conflate(self, message)
-
-    def _settle(self, group: Group) -> None:
-        """Give out what a group has, as far as anybody has room, and leave its token where the rest is waited for."""
-        while (first := group.first()) is not None:
-            if self._has_expired(first):
-                group.pop()
-                self.remove(first)
-                fate.expired(self, first)
-                continue
-            owner = group.owner
-            if owner is not None and not group.is_for_owner(first):
-                owner = group.owner = group.token = None
-            if owner is not None:
-                assert owner.parked is not None  # it came with the group
-                if first is group.token:
-                    return
-                if not is_ready(owner) or owner.parked.first() is not None:
-                    group.token = first
-                    owner.parked.add(first)
-                    return
-                consumer = owner
-            else:
-                refusing: set[Lane] = set()
-                chosen = self.consumers.choose(first, refusing)
-                if chosen is None:
-                    if first is not group.token:
-                        group.token = first
-                        self._enter(first, refusing)
-                    return
-                consumer = chosen
-            group.pop()
-            self._take(first, consumer)
-        group.token = None
-        if group.owner is None:
-            self.consumers.forget_group(group)
+        if self._conflates(message):
+            remember_latest(self, message)
 
     # messages out
 
@@ -213,7 +182,7 @@ class Queue:
         self.remove(message)
         group = self.consumers.group_of(message)
         if group is not None:
-            self._settle(group)
+            groups.settle(self, group)
             group.tidy(2 * self.waiting + SLACK)
         self.tidy()
 
@@ -224,7 +193,7 @@ class Queue:
         self.waiting -= 1
         self.broker.waiting -= 1
         if self.latest:
-            fate.forget_latest(self, message)
+            forget_latest(self, message)
         if self.expiry is not None:
             self.expiry.tidy(self.waiting)
         if self.ages is not None:
@@ -247,7 +216,10 @@ class Queue:
             found = sorted(dict.fromkeys(found), key=lambda message: message.order)
         return found
 
-    def _has_expired(self, message: Message) -> bool:
+    def _conflates(self, message: Message) -> bool:
+        return bool(self.limits.conflate_by) or message.properties.conflation_key is not None
+
+    def has_expired(self, message: Message) -> bool:
         return 0 < message.expires <= self.broker.agenda.clock()
 
     def _deliver(self, message: Message, consumer: Subscription) -> None:
@@ -257,7 +229,7 @@ class Queue:
             counters.redelivered += 1
         consumer.deliver(message)
 
-    def _take(self, message: Message, consumer: Subscription) -> None:
+    def take(self, message: Message, consumer: Subscription) -> None:
         """Give a message that waits to a consumer."""
         self.remove(message)
         if consumer.ledger is None:
@@ -271,7 +243,7 @@ class Queue:
         lane = interest.lane
         while interest.rotation:
             message = self.consumers.first(lane)
-            if message is None or not self._hand_out(message, interest):
+            if message is None or not self.hand_out(message, interest):
                 break
         if lane.tired and interest.rotation and not interest.behind:
             interest.behind = True
@@ -283,9 +255,9 @@ class Queue:
         interest.behind = False
         self._dispatch(interest)
 
-    def _hand_out(self, message: Message, interest: Interest) -> bool:
+    def hand_out(self, message: Message, interest: Interest) -> bool:
         """Give the first message of a lane to whose turn it is; False: nobody has room."""
-        if self._has_expired(message):
+        if self.has_expired(message):
             interest.lane.pop()
             self.withdraw(message)
             fate.expired(self, message)
@@ -297,26 +269,10 @@ class Queue:
         group = self.consumers.group_of(message)
         if group is not None and group.first() is message:
             group.pop()
-        self._take(message, consumer)
+        self.take(message, consumer)
         if group is not None:
-            self._settle(group)
+            groups.settle(self, group)
         return True
-
-    def _unpark(self, consumer: Subscription, interest: Interest) -> None:
-        """Give a consumer what it has groups for, and what is due before that."""
-        while consumer.parked is not None and is_ready(consumer):
-            token = consumer.parked.first()
-            if token is None:
-                break
-            earlier = self.consumers.first(interest.lane)
-            if earlier is not None and earlier.order < token.order:
-                self._hand_out(earlier, interest)
-                continue
-            consumer.parked.pop()
-            group = self.consumers.group_of(token)
-            if group is not None and group.token is token and group.owner is consumer:
-                group.token = None
-                self._settle(group)
 
     # consumers
 
@@ -338,7 +294,7 @@ class Queue:
         interest = subscription.interest
         assert interest is not None  # it has joined
         interest.list(subscription)
-        self._unpark(subscription, interest)
+        groups.unpark(self, subscription)
         self._dispatch(interest)
 
     def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
@@ -407,19 +363,19 @@ class Queue:
             self.purge()
             return
         again = sorted(messages, key=lambda message: message.order)
-        groups: dict[Group, None] = {}
+        together: dict[Group, None] = {}
         for message in again:
             name = message.properties.group
-            if name is not None and not home._has_expired(message):
+            if name is not None and not home.has_expired(message) and not home._conflates(message):
                 # All of a group come together before any of it goes.
                 group = home.consumers.group(name)
                 group.add(message)
-                groups[group] = None
+                together[group] = None
                 home._wait(message)
             else:
                 home._place(message)
-        for group in groups:
-            home._settle(group)
+        for group in together:
+            groups.settle(home, group)
         home._reopen()
         if home.abandoned and not home.subscriptions:
             home.purge()
@@ -435,7 +391,7 @@ class Queue:
                 subscription.interest.list(subscription)
         for group in list(self.consumers.groups or ()):
             if group.token is None:
-                self._settle(group)
+                groups.settle(self, group)
         for interest in list(self.consumers.interests):
             self._dispatch(interest)
 
@@ -446,7 +402,7 @@ class Queue:
             self.broker.release(message.size)
             self.broker.counters.dropped += 1
         for group in list(self.consumers.groups or ()):
-            self._settle(group)
+            groups.settle(self, group)
         self.tidy()
 
 

@@ -143,8 +143,8 @@ def _dead_letter(prefix: str | None, key: str | None) -> str:
         )
     name = prefix + key
     check_words(name)
-    if has_wildcard(name):
-        raise NotAllowed("bad value of x-dead-letter-routing-key", f"{name[:80]!r} is a pattern, and must be one name")
+    if has_wildcard(name) or "," in name:
+        raise NotAllowed("bad value of x-dead-letter-routing-key", f"{name[:80]!r} must be one name")
     return name
 
 

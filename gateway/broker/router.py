@@ -238,6 +238,8 @@ class Router:
             target = self._create_queue(name, properties.hints)
         if isinstance(target, Queue):
             target.accept(message)
+            if message.expires:  # perhaps before it came
+                self.forget_if_idle(target)
         else:
             self._fan_out(target, name, message, sender)
 
@@ -259,7 +261,9 @@ class Router:
     def deposit(self, name: str, head: Head, body: bytes, priority: int) -> None:
         """A message of the broker's own, a dead letter: it must find room."""
         properties = PLAIN if priority == PLAIN.priority else Properties(priority=priority)
+        full = self._broker.full.copy()
         self._route(name, Message(self.next_number(), head, body, properties), "")
+        self._broker.full.intersection_update(full)  # whoever is at work did not publish there
 
     # SUBSCRIBE
 

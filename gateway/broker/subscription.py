@@ -133,6 +133,16 @@ class Subscription:
         ledger = self.ledger
         return not ledger or (len(ledger) < self._most_messages and self.held_octets < self._most_octets)
 
+    def is_ready(self) -> bool:
+        """Whether it stands in its rotation and has room; if it turns out that it has not, it leaves the rotation."""
+        if not self.listed:
+            return False
+        if self.has_room():
+            return True
+        assert self.interest is not None  # it is listed there
+        self.interest.unlist(self)
+        return False
+
     def offer(self) -> None:
         """Back into the queue's rotation: there may be room again."""
         if self.queue is not None and not self.listed and not self.ended:

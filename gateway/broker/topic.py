@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, encoder
 
-from .fate import limits_of_subscriber
+from .limits import limits_of_subscriber
 from .message import Message
 from .policy import Policy, SlowConsumer
 from .queue import Queue

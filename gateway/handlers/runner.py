@@ -36,6 +36,8 @@ log = structlog.get_logger("gateway.handlers")
 
 # Seconds before a new session; a fault that comes again with each of them must not take all the time there is.
 _PAUSE = 1.0
+_LONGEST_REASON = 1_000
+_FAILED = "a function failed"
 _BROKEN = "the session of the functions broke, and a new one follows"
 # What the broker sends was checked when it came in.
 _LIMITS = Limits(2**31, 2**31, 2**31)
@@ -232,14 +234,21 @@ async def _call(function: Function, request: Request) -> _Failure | None:
             return None
         failure = _Failure(f"timeout after {function.timeout:g} s")
     except Reject as refusal:
-        failure = _Failure(str(refusal), requeue=False)
+        failure = _Failure(_in_a_header(str(refusal)), requeue=False)
     except Exception as error:
         # Others may read it in a dead letter: the kind of the error, and nothing of what it says.
         failure = _Failure(type(error).__name__)
         if request.attempt == 1:  # the traceback once, and not with each attempt
-            log.exception("a function raised an error", **_shown(function, request))
-    log.warning("a function failed", reason=failure.reason, **_shown(function, request))
+            log.exception(_FAILED, reason=failure.reason, **_shown(function, request))
+            return failure
+    log.warning(_FAILED, reason=failure.reason, **_shown(function, request))
     return failure
+
+
+def _in_a_header(text: str) -> str:
+    """A text of an operator's function as every client can read it."""
+    line = " ".join(text[:_LONGEST_REASON].split())
+    return line.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _shown(function: Function, request: Request) -> dict[str, object]:

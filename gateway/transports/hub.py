@@ -33,8 +33,8 @@ log = structlog.get_logger("gateway.hub")
 _LEAST_SHARE = 16
 # Seconds between looks whether a client that is not read is still there.
 _LOOK_FOR_PEER = 1.0
-# Seconds for which a full queue holds back a client that holds messages of others itself.  It could be one of a circle
-# of workers that wait for each other; so each of them goes on, one chunk at a time.
+# Seconds for which a full queue holds back a client that consumes something itself.  It could be one of a circle of
+# workers that wait for each other; so each of them goes on, one SEND at a time.
 _LONGEST_HOLD_OF_CONSUMERS = 5.0
 # Writes after which others get a turn: 256 of them are about 1 ms.
 _FLUSHES_PER_TURN = 256
@@ -156,10 +156,15 @@ class Hub:
             while True:
                 await self._unfinished.wait()
                 self._unfinished = trio.Event()
-                while self.broker.agenda.proceed():
+                more = True
+                while more:
+                    try:
+                        more = self.broker.agenda.proceed()
+                    except Exception:  # one fault must not stop what else is to be done
+                        log.exception("something on the agenda failed")
+                    self.broker.take_full()  # nobody's doing who could be held for it
                     await self.flush()
                     await trio.lowlevel.checkpoint()
-                await self.flush()
 
     def _on_unfinished(self) -> None:
         self._unfinished.set()
@@ -173,6 +178,7 @@ class Hub:
         if alarm is not self._alarm:
             return
         self.broker.agenda.tick()
+        self.broker.take_full()
         self._unfinished.set()  # what that put into outboxes is flushed there
 
     # back-pressure
@@ -196,12 +202,12 @@ class Hub:
         acknowledges makes room.
         """
         broker = self.broker
-        strained = broker.take_strained()
+        strained, full = broker.take_strained(), broker.take_full()
         await self.flush()
         if strained:
             await self._wait_for(strained, connection)
-        if broker.full:
-            await self._wait_for_room(broker.take_full(), connection)
+        if full:
+            await self._wait_for_room(full, connection)
         if kept and broker.pressed and not connection.must_read:
             await self._wait_for_memory(connection)
 
@@ -246,12 +252,12 @@ class Hub:
         Who consumes one of them is not held for it: nobody else may be there to make room.
         """
         session = connection.session
-        consumed = {each.queue for each in session.subscriptions.values()} if session is not None else set()
-        queues -= consumed
+        assert session is not None  # only a session publishes
+        queues -= {each.queue for each in session.subscriptions.values() if not each.options.browser}
         if not any(queue.full for queue in queues):
             return
         self.broker.counters.held_publishers += 1
-        longest = _LONGEST_HOLD_OF_CONSUMERS if connection.must_read else math.inf
+        longest = _LONGEST_HOLD_OF_CONSUMERS if connection.must_read or session.subscriptions else math.inf
         with connection.held(), trio.move_on_after(longest):
             while any(queue.full for queue in queues) and not connection.peer_has_gone():
                 with trio.move_on_after(_LOOK_FOR_PEER):

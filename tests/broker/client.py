@@ -87,7 +87,7 @@ class Scene:
     def settle(self) -> None:
         """Flush what lies in outboxes, and close whose end has come, until there is nothing left to do."""
         while True:
-            while self.broker.dirty or self.broker.agenda.proceed():
+            while self.broker.agenda.proceed() or self.broker.dirty:
                 while self.broker.dirty:
                     carrier = self.broker.dirty.popleft().carrier
                     if carrier is not None:

@@ -19,11 +19,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gateway.codec import V10
+from gateway.broker.message import Message
+from gateway.codec import V10, Head
 
 from .client import EPOCH, Client, Scene
 from .model_books import Consumer, Copy, Due, Rules, Sent, Settlement, Store, Transaction
 from .patterns import is_match
+from .wire import build
 
 # Of dead letters themselves: they may fail for ever.
 _OF_DEAD_LETTERS = Rules(max_attempts=0)
@@ -84,6 +86,7 @@ class Model:
         store = consumer.store = self.queue(consumer.destination)
         if not consumer.browser:
             store.consumers.append(consumer)
+            store.abandoned = False
             return
         store.browsers.append(consumer)
         shown = [copy for copy in store.waiting if consumer.wants(copy.sent)]
@@ -123,9 +126,10 @@ class Model:
             if copy in store.copies:
                 self._give_back(copy)
             consumer.ledger.remove(copy)
+        store.abandoned = store.rules.auto_delete and not store.consumers
         if store.parted:
             self.parted.append(store)
-        if store.parted or (store.rules.auto_delete and not store.consumers):
+        if store.parted or store.abandoned:
             for copy in store.waiting:
                 self._end(copy, "dropped")
 
@@ -153,17 +157,21 @@ class Model:
         for part in parts:
             self._number += 1
             self.counts["published"] += 1
-            if sent.expires and sent.expires <= self.scene.now:
-                self.counts["expired"] += 1
-            elif part.startswith("/queue/"):
+            if part.startswith("/queue/"):
                 self._to_queue(sent, part, self._number)
+            elif sent.expires and sent.expires <= self.scene.now:
+                self.counts["expired"] += 1
             else:
                 self._to_topic(sent, part)
 
     def _to_queue(self, sent: Sent, part: str, number: int, source: str = "", told: Mapping[str, str] = _NOTHING) -> None:
         store = self.queue(part)
+        store.abandoned = store.abandoned and bool(store.consumers)
         copy = Copy(store, sent, part, number, self.step, source, told, self._expiry(store, sent))
         store.copies.append(copy)
+        if copy.expires and copy.expires <= self.scene.now:
+            self._expire(copy)
+            return
         for browser in store.browsers:
             if browser.browser == "on" and browser.wants(sent):
                 browser.due.append(Due(number, copy.name, told))
@@ -258,7 +266,7 @@ class Model:
             self._end(copy, "parted")
         elif copy.expires and copy.expires <= self.scene.now:
             self._expire(copy)
-        elif copy.store.rules.auto_delete and not copy.store.consumers:
+        elif copy.store.abandoned:
             self._end(copy, "dropped")
 
     def _expire(self, copy: Copy) -> None:
@@ -378,3 +386,9 @@ class Model:
                 self._expire(copy)
         for _, sent, parts in due:
             self._arrive(sent, parts)
+
+
+def cost_of(client: Client, headers: dict[str, str], body: bytes) -> int:
+    """What keeping that SEND costs."""
+    block = build("SEND", headers, version=client.version).index(b"\n\n")
+    return Message(0, Head("SEND", headers, -1, block), body).size

@@ -149,6 +149,7 @@ class Store:
         copies: all that is not done with, in order of arrival.
         consumers: in the order in which they came.
         most: that may wait now, after all that was given back.
+        abandoned: its last consumer left, and so it goes with all that is still under way to it.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Store:
     browsers: list[Consumer] = field(default_factory=list)
     groups: dict[str, Consumer] = field(default_factory=dict)
     most: int = 0
+    abandoned: bool = False
 
     @property
     def waiting(self) -> list[Copy]:

@@ -35,7 +35,7 @@ from .model_books import Consumer, Copy, Due, Store
 from .wire import Received, parse
 
 # Of a SEND: what only steers the broker.
-_NOT_FOR_SUBSCRIBERS = {"transaction", "receipt", "x-delay", "_AMQ_SCHED_DELIVERY", "dedup-id", "retain", "ttl"}
+_NOT_FOR_SUBSCRIBERS = {"transaction", "receipt", "x-delay", "_AMQ_SCHED_DELIVERY", "dedup-id", "retain"}
 
 
 class Watch:
@@ -57,6 +57,7 @@ class Watch:
         self._frames: dict[Client, deque[Received]] = {}
         self._had_room: dict[Consumer, int] = {}  # octets in the outbox when the step began
         self._messages = 0
+        self._unread = False  # what came last to somebody did not reach him
         self._record(patch)
 
     def _record(self, patch: pytest.MonkeyPatch) -> None:
@@ -165,6 +166,7 @@ class Watch:
         for name in ("retained", "reason", *(name for name in (*frame.headers, *told) if name.startswith("dlq-"))):
             assert frame.headers.get(name) == told.get(name), f"{name} of {frame} is not {told.get(name)}"
         assert not _NOT_FOR_SUBSCRIBERS & set(frame.headers)
+        assert not told.get("dlq-source") or "expires" not in frame.headers
 
     # deliveries of queues
 
@@ -256,8 +258,7 @@ class Watch:
         if not client.stalled:
             self.model.written(client)
         self.model.leave(client, taken=True, lost=True)
-        if client.stalled and isinstance(error, SlowConsumer):  # what came last did not reach anybody
-            self._messages = self.scene.broker.counters.delivered
+        self._unread = client.stalled and isinstance(error, SlowConsumer)
 
     # what waits
 
@@ -303,9 +304,9 @@ class Watch:
             assert all(copy.since == step for copy in gone)
         else:
             assert store.action in ("drop-oldest", "dead-letter")
-            last = max(copy.order for copy in gone)
-            before = [each for each in left if not (each.since == step and each.attempts) and not each.held]
-            assert all(each.order > last for each in before), f"not the oldest: {[each.name for each in gone]}"
+            last = max(copy.number for copy in gone)
+            before = [each for each in left if not (each.since == step and each.attempts)]
+            assert all(each.number > last for each in before), f"not the oldest: {[each.name for each in gone]}"
         for copy in gone:
             self.model.queue_is_full(copy)
 
@@ -369,6 +370,8 @@ class Watch:
         exact = "published redelivered unroutable acknowledged rejected dead_lettered expired duplicates errors"
         for name in [*exact.split(), "slow_consumers"]:
             assert getattr(counters, name) == counts[name], name
+        if self._unread:
+            self._messages, self._unread = counters.delivered, False
         assert counters.delivered == self._messages
         # Whether a limit or a newer one ended it cannot always be seen; what was under way is not thrown away.
         least = counts["dropped"] + counts["conflated"]

@@ -1,7 +1,7 @@
 """What becomes of messages that are rejected or lost under way: back-off, attempts, and what counts as one.
 
-For dead letters see test_fate_dead_letters, for expiry test_fate_expiry, for limits and conflation test_fate_limits, for
-queues that nobody uses test_fate_idle.
+For dead letters see test_fate_dead_letters, for expiry test_fate_expiry, for queues that nobody uses
+test_fate_idle.
 """
 
 from __future__ import annotations

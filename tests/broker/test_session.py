@@ -1,10 +1,10 @@
-"""A session: its commands, receipts and errors, and which message an ACK names; for its end see test_session_end."""
+"""A session: its commands, receipts and errors, and who it says it is; for its end see test_session_end."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.codec import V10, V11, V12, Version
+from gateway.codec import V10, Version
 
 from .client import WITH_NACK, Client, Scene
 
@@ -70,16 +70,6 @@ class TestCommands:
         assert error.headers["receipt-id"] == "r"
         assert not other.received()
 
-    @pytest.mark.parametrize("reply_to", ["/temp-queue/a", "/temp-topic/a"])
-    def test_a_temporary_reply_to_is_refused_rather_than_passed_on(
-        self, client: Client, other: Client, reply_to: str
-    ) -> None:
-        """Nobody could ever answer there."""
-        other.subscribe("/queue/a")
-        client.publish("/queue/a", b"m", **{"reply-to": reply_to})
-        assert client.error().headers["message"] == "temporary queues are not supported"
-        assert not other.received()
-
     def test_another_reply_to_is_an_ordinary_header(self, client: Client, other: Client) -> None:
         other.subscribe("/queue/a")
         client.publish("/queue/a", b"m", **{"reply-to": "/queue/answers"})
@@ -88,27 +78,6 @@ class TestCommands:
     def test_an_error_shows_no_more_of_the_client_than_fits(self, client: Client) -> None:
         client.send("B" * 5_000)
         assert len(client.error().body) < 250
-
-    def test_the_row_for_operators(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version, transport="websocket")
-        client.stalled = True
-        client.subscribe("/queue/a", "0", ack="client")
-        client.subscribe("/topic/a", "1")
-        client.publish("/queue/a")
-        client.begin()
-        assert client.session.row() == {
-            "id": client.session.id,
-            "login": "anonymous",
-            "version": version.name,
-            "transport": "websocket",
-            "peer": "127.0.0.1:50000",
-            "connected_at": 1_700_000_000.0,
-            "subscriptions": 2,
-            "unacknowledged": 1,
-            "transactions": 1,
-            "pending_octets": len(b"".join(client.session.outbound.parts)),
-            "frames_in": 4,
-        }
 
 
 class TestReceipts:
@@ -175,196 +144,100 @@ class TestReceipts:
         assert client.receipts() == ["r"]
 
 
-class TestUnsubscribe:
-    @pytest.mark.requirement("UNS-01", "UNS-03", "UNS-06")
-    def test_by_id(self, client: Client) -> None:
-        client.subscribe("/topic/a", "0")
-        client.subscribe("/topic/a", "1")
-        client.unsubscribe("0")
-        client.publish("/topic/a")
-        assert client.message().subscription == "1"
-        client.subscribe("/topic/b", "0")
-        client.publish("/topic/b")
-        assert client.message().subscription == "0"
+class TestUserId:
+    """Who reads `user-id` on a MESSAGE can rely on it."""
 
-    @pytest.mark.requirement("UNS-02", "SUB-04")
-    @in_1_0
-    def test_in_1_0_by_destination(self, client: Client) -> None:
-        for destination in ("/topic/a", "/topic/b"):
-            client.send("SUBSCRIBE", {"destination": destination})
-        client.send("UNSUBSCRIBE", {"destination": "/topic/a"})
-        client.publish("/topic/a")
-        client.publish("/topic/b")
-        message = client.message()
-        assert message.headers["destination"] == "/topic/b"
-        assert "subscription" not in message.headers
+    @staticmethod
+    def login(scene: Scene, version: Version, name: str) -> Client:
+        accept = f"accept-version:{version.name}\nhost:localhost\n" if version.subscription_id else ""
+        return scene.connect_by(f"CONNECT\nlogin:{name}\n{accept}\n\0".encode())
 
-    @pytest.mark.requirement("UNS-02")
-    @in_1_0
-    def test_in_1_0_by_destination_only_where_no_id_was_given(self, client: Client) -> None:
-        client.subscribe("/topic/a", "0")
-        client.send("UNSUBSCRIBE", {"destination": "/topic/a"})
+    @pytest.mark.parametrize("name", ["ada", "anonymous", "a/b", "*"])
+    def test_ones_own_is_passed_on(self, scene: Scene, version: Version, other: Client, name: str) -> None:
+        client = self.login(scene, version, name)
+        other.subscribe("/queue/a")
+        client.publish("/queue/a", b"m", **{"user-id": name})
+        assert other.message().headers["user-id"] == name
+
+    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a", "/queue/a,/topic/a", "/user/ada/queue/x"])
+    @pytest.mark.parametrize("name", ["bob", "", "ADA", "ada ", "anonymous"])
+    def test_somebody_elses_is_refused(
+        self, scene: Scene, version: Version, other: Client, destination: str, name: str
+    ) -> None:
+        client = self.login(scene, version, "ada")
+        if name.endswith(" ") and version is V10:
+            name = "ada x"  # 1.0 trims
+        other.subscribe("/queue/a", "0")
+        other.subscribe("/topic/a", "1")
+        client.publish(destination, b"m", receipt="r", **{"user-id": name})
         error = client.error()
-        assert error.headers["message"] == "unknown subscription"
-        assert b"'/topic/a'" in error.body
-
-    @pytest.mark.requirement("UNS-02")
-    @in_1_0
-    def test_in_1_0_the_one_without_id_is_meant(self, client: Client) -> None:
-        client.subscribe("/topic/a", "0")
-        client.send("SUBSCRIBE", {"destination": "/topic/a"})
-        client.send("UNSUBSCRIBE", {"destination": "/topic/a"})
-        assert list(client.session.subscriptions) == ["0"]
-
-    @pytest.mark.requirement("UNS-03", "UNS-05")
-    @in_1_0
-    def test_an_id_means_that_id_and_no_other_subscription_of_the_destination(self, client: Client) -> None:
-        client.send("SUBSCRIBE", {"destination": "/topic/a"})
-        client.send("UNSUBSCRIBE", {"destination": "/topic/a", "id": "nope"})
-        assert client.error().headers["message"] == "unknown subscription"
-
-    @pytest.mark.requirement("UNS-04")
-    @only_with_nack
-    def test_a_destination_is_no_substitute_for_the_id(self, client: Client) -> None:
-        client.subscribe("/topic/a")
-        client.send("UNSUBSCRIBE", {"destination": "/topic/a"})
-        assert client.error().headers["message"] == "UNSUBSCRIBE needs the header id"
-
-    @pytest.mark.requirement("UNS-05")
-    @pytest.mark.parametrize("headers", [{"id": "nope"}, {"id": "nope", "destination": "/topic/b"}])
-    def test_it_must_match(self, client: Client, headers: dict[str, str]) -> None:
-        client.subscribe("/topic/a")
-        client.send("UNSUBSCRIBE", headers)
-        error = client.error()
-        assert error.headers["message"] == "unknown subscription"
-        assert b"'nope'" in error.body
-
-    @pytest.mark.requirement("UNS-05")
-    @in_1_0
-    def test_in_1_0_the_destination_must_match(self, client: Client) -> None:
-        client.subscribe("/topic/a")
-        client.send("UNSUBSCRIBE", {"destination": "/topic/b"})
-        assert b"'/topic/b'" in client.error().body
-
-    @pytest.mark.requirement("UNS-05", "SUB-07")
-    def test_ids_of_other_connections_do_not_match(self, client: Client, other: Client) -> None:
-        other.subscribe("/topic/a")
-        client.unsubscribe("0")
-        assert client.error().headers["message"] == "unknown subscription"
-        other.publish("/topic/a")
-        assert other.message()
-
-
-class TestAcknowledgement:
-    """Which message an ACK or NACK names, and which it must not name."""
-
-    @pytest.fixture(params=["ACK", "NACK"])
-    def command(self, request: pytest.FixtureRequest, version: Version) -> str:
-        chosen: str = request.param if version.nack else "ACK"
-        return chosen
-
-    @pytest.mark.requirement("ACK-09", "NAK-06", "ACK-14")
-    @pytest.mark.parametrize(
-        ("version", "headers", "missing"),
-        [
-            (V10, {"id": "1"}, "message-id"),
-            (V10, {"subscription": "0"}, "message-id"),
-            (V11, {"id": "1"}, "message-id"),
-            (V11, {"subscription": "0"}, "message-id"),
-            (V11, {"message-id": "1"}, "subscription"),
-            (V12, {}, "id"),
-            (V12, {"message-id": "1", "subscription": "0"}, "id"),
-        ],
-    )
-    def test_a_header_is_missing(self, client: Client, command: str, headers: dict[str, str], missing: str) -> None:
-        client.subscribe("/queue/a", ack="client")
-        client.send(command, headers)
-        assert client.error().headers["message"] == f"{command} needs the header {missing}"
-
-    @pytest.mark.requirement("ACK-10", "NAK-06")
-    @pytest.mark.parametrize("name", ["", "nope", "1", "1-", "1-2", "-", "1-1-1"])
-    def test_nothing_is_called_so(self, client: Client, command: str, name: str) -> None:
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a")
-        client.send(command, {"id": name, "message-id": name, "subscription": "0"})
-        assert client.error().headers["message"] == f"{command} of an unknown message"
-
-    @pytest.mark.requirement("ACK-10")
-    def test_a_message_is_acknowledged_once(self, client: Client, command: str) -> None:
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a")
-        message = client.message()
-        client.ack(message)
-        client.send(command, client.named(message))
-        assert client.error().headers["message"] == f"{command} of an unknown message"
-
-    @pytest.mark.requirement("ACK-10", "SUB-08")
-    def test_in_mode_auto_there_is_nothing_to_acknowledge(self, client: Client, command: str) -> None:
-        client.subscribe("/queue/a")
-        client.publish("/queue/a")
-        message = client.message()
-        client.send(command, {"id": "1-1", "message-id": message.message_id, "subscription": "0"})
-        assert client.error().headers["message"] == f"{command} of an unknown message"
-
-    @pytest.mark.requirement("ACK-10")
-    def test_messages_of_other_connections_are_unknown(self, client: Client, other: Client, command: str) -> None:
-        client.subscribe("/queue/a", ack="client")
-        other.subscribe("/queue/b", ack="client")
-        client.publish("/queue/a")
-        other.send(command, other.named(client.message()))
-        assert other.error().headers["message"] == f"{command} of an unknown message"
-
-    @pytest.mark.requirement("ACK-12")
-    @pytest.mark.parametrize("version", [V11], ids=["1.1"])
-    @pytest.mark.parametrize("subscription", ["1", "2", "nope"])
-    def test_the_subscription_must_own_the_message(self, client: Client, command: str, subscription: str) -> None:
-        client.subscribe("/queue/a", "0", ack="client")
-        client.subscribe("/queue/b", "1", ack="client")
-        client.subscribe("/queue/c", "2")
-        client.publish("/queue/a")
-        client.send(command, {"message-id": client.message().message_id, "subscription": subscription})
-        assert client.error().headers["message"] == f"{command} of an unknown message"
-
-    @pytest.mark.requirement("UNS-07")
-    def test_after_unsubscribe_the_message_is_somebody_elses(self, client: Client, command: str) -> None:
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a")
-        message = client.message()
-        client.unsubscribe()
-        client.send(command, client.named(message))
-        assert client.error().headers["message"] == f"{command} of an unknown message"
-
-    @pytest.mark.requirement("TXN-14")
-    def test_an_unknown_transaction(self, client: Client, command: str) -> None:
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a")
-        client.send(command, client.named(client.message()) | {"transaction": "nope"})
-        assert client.error().headers["message"] == "unknown transaction"
-
-    @pytest.mark.requirement("ACK-01")
-    @in_1_0
-    def test_in_1_0_the_message_id_finds_its_subscription(self, client: Client, other: Client) -> None:
-        client.subscribe("/queue/a", "0", ack="client")
-        client.send("SUBSCRIBE", {"destination": "/queue/b", "ack": "client"})
-        client.subscribe("/queue/c", "2")
-        client.publish("/queue/b")
-        client.ack(client.message())
-        client.drop()
-        other.subscribe("/queue/b")
+        assert error.headers["message"] == "user-id of somebody else"
+        assert error.headers["receipt-id"] == "r"
         assert not other.received()
 
-    @pytest.mark.requirement("ACK-01", "SUB-12")
-    @in_1_0
-    @pytest.mark.parametrize("headers", [{}, {"transaction": "t"}])
-    def test_in_1_0_two_subscriptions_to_a_topic_are_acknowledged_one_by_one(
-        self, client: Client, headers: dict[str, str]
-    ) -> None:
-        client.subscribe("/topic/a", "0", ack="client")
-        client.subscribe("/topic/a", "1", ack="client")
-        client.publish("/topic/a")
+    def test_of_an_equal_header_block_that_another_session_sent(self, scene: Scene, version: Version) -> None:
+        """Equal blocks share what was read of them, but not who may say it."""
+        ada, bob = self.login(scene, version, "ada"), self.login(scene, version, "bob")
+        ada.publish("/queue/a", b"m", **{"user-id": "ada"})
+        ada.publish("/queue/a", b"m", **{"user-id": "ada"})
+        bob.publish("/queue/a", b"m", **{"user-id": "ada"})
+        assert bob.error().headers["message"] == "user-id of somebody else"
+        assert scene.broker.waiting == 2
+
+    def test_in_a_transaction_it_is_refused_at_once(self, scene: Scene, version: Version) -> None:
+        client = self.login(scene, version, "ada")
         client.begin()
-        for message in client.messages():
-            client.ack(message, **headers)
+        client.publish("/queue/a", b"m", transaction="t", **{"user-id": "bob"})
+        assert client.error().headers["message"] == "user-id of somebody else"
+
+    def test_somebody_without_a_name_is_not_the_session(self, client: Client) -> None:
+        client.publish("/queue/a", b"m", **{"user-id": client.session.id})
+        assert client.error().headers["message"] == "user-id of somebody else"
+
+
+class TestControlHeaders:
+    """What steers the broker does not reach subscribers; all else does."""
+
+    STEERING = {
+        "receipt": "r",
+        "x-delay": "10",
+        "dedup-id": "1",
+        "destination-type": "MULTICAST",
+        "retain": "set",
+        "x-max-length": "7",
+        "message-id": "forged",
+        "subscription": "forged",
+        "ack": "forged",
+        "redelivered": "true",
+        "delivery-count": "9",
+        "browser": "end",
+        "JMSXUserID": "root",
+    }
+    PASSED_ON = {
+        "correlation-id": "1",
+        "type": "t",
+        "content-type": "text/plain",
+        "persistent": "true",
+        "priority": "5",
+        "JMSXGroupID": "g",
+        "color": "red",
+        "reply-to": "/queue/answers",
+    }
+
+    def test_they_are_cut(self, scene: Scene, version: Version, client: Client, other: Client) -> None:
+        other.subscribe("/topic/a", "7")
+        client.publish("/topic/a", b"m", **self.STEERING, **self.PASSED_ON)
+        scene.wait(0.1)
+        message = other.message()
+        assert message.subscription == "7"
+        assert message.message_id != "forged"
+        found = {name: value for name, value in message.headers.items() if name not in ("message-id", "subscription")}
+        assert found == {"destination": "/topic/a", "content-length": "1", **self.PASSED_ON}
+
+    def test_also_in_a_transaction(self, client: Client, other: Client) -> None:
+        other.subscribe("/queue/a")
+        client.begin()
+        client.publish("/queue/a", b"m", transaction="t", receipt="r", color="red")
         client.commit()
-        assert not client.closed
-        assert client.session.row()["unacknowledged"] == 0
+        found = set(other.message().headers) - {"subscription", "message-id", "content-length"}
+        assert found == {"destination", "color"}

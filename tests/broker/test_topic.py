@@ -106,7 +106,7 @@ class TestAcknowledging:
         client.subscribe("/topic/a", ack="client")
         fill(client, 5)
         client.ack(client.messages()[2])
-        assert client.session.row()["unacknowledged"] == 2
+        assert client.session.outstanding == 2
         assert scene.broker.counters.acknowledged == 3
 
     @pytest.mark.requirement("NAK-03")

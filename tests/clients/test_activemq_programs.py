@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.clients.driver import Driver
-from tests.clients.worker import Worker, work
+from tests.clients.worker import PATIENCE, Worker, work
 from tests.gateway_process import HOST, GatewayProcess
 
 
@@ -75,8 +75,8 @@ def test_a_selector_that_does_not_parse(gateway: GatewayProcess, name: str) -> N
     stranger = Worker("1.1", gateway.tcp_port)
     stranger.connection.connect(wait=True)
     stranger.connection.subscribe(f"/queue/{name}", id="1", headers={"selector": "price > > 3"})
-    assert "column 9" in bytes(stranger.errors.get(timeout=8).body).decode()
-    stranger.losses.get(timeout=8)
+    assert "column 9" in bytes(stranger.errors.get(timeout=PATIENCE).body).decode()
+    stranger.losses.get(timeout=PATIENCE)
 
 
 def test_groups(gateway: GatewayProcess, name: str) -> None:
@@ -132,8 +132,8 @@ def test_a_schedule_is_refused(header: str, gateway: GatewayProcess, name: str) 
     stranger = Worker("1.1", gateway.tcp_port)
     stranger.connection.connect(wait=True)
     stranger.connection.send(f"/queue/{name}", "x", headers={header: "3"})
-    assert stranger.errors.get(timeout=8).headers["message"] == f"{header} is not supported"
-    stranger.losses.get(timeout=8)
+    assert stranger.errors.get(timeout=PATIENCE).headers["message"] == f"{header} is not supported"
+    stranger.losses.get(timeout=PATIENCE)
 
 
 def test_names_and_no_local(gateway: GatewayProcess, name: str) -> None:

@@ -9,9 +9,10 @@ import queue
 import time
 
 import pytest
+from stomp.utils import Frame
 
 from tests.clients.driver import Driver
-from tests.clients.worker import Worker, work
+from tests.clients.worker import CONNECTIONS, PATIENCE, Worker, work
 from tests.gateway_process import HOST, GatewayProcess
 
 INDIVIDUAL = "client-individual"
@@ -97,26 +98,45 @@ def test_dead_letters_of_a_queue_with_limits(full: dict[str, str], gateway: Gate
         assert worker.body().startswith("first")
 
 
-def test_request_and_reply(gateway: GatewayProcess, name: str) -> None:
-    with (
-        work("1.1", gateway.tcp_port) as server,
-        work("1.1", gateway.tcp_port) as a,
-        work("1.2", gateway.tcp_port) as b,
-    ):
+@pytest.mark.parametrize("version", CONNECTIONS)
+def test_request_and_reply(version: str, gateway: GatewayProcess, name: str) -> None:
+    port = gateway.tcp_port
+    with work("1.1", port) as server, work(version, port) as a, work("1.2", port) as b:
         server.subscribe(f"/queue/{name}")
         for body, client in (("a", a), ("b", b)):
             client.send(f"/queue/{name}", body, headers={"reply-to": "/temp-queue/answers", "correlation-id": body})
         for _ in range(2):
-            request = server.message()
-            name_of_the_queue = request.headers["reply-to"]
-            assert name_of_the_queue.startswith("/reply-queue/")
-            headers = {"correlation-id": request.headers["correlation-id"]}
-            server.send(name_of_the_queue, b"to " + bytes(request.body), headers=headers)
+            answer(server)
         for body, client in (("a", a), ("b", b)):
             reply = client.message()
             assert bytes(reply.body).decode() == f"to {body}"
             assert reply.headers["correlation-id"] == body
             assert reply.headers["subscription"] == "/temp-queue/answers"
+
+
+def test_replies_to_who_subscribes_and_to_who_has_gone(gateway: GatewayProcess, name: str) -> None:
+    with work("1.1", gateway.tcp_port) as server:
+        with work("1.1", gateway.tcp_port) as client:
+            client.subscribe("/temp-queue/answers", id="mine", ack="client")
+            for body in ("first", "second"):
+                headers = {"reply-to": "/temp-queue/answers", "correlation-id": body}
+                client.send(f"/queue/{name}", body, headers=headers)
+            server.subscribe(f"/queue/{name}", ack="client-individual", headers={"prefetch-count": "1"})
+            server.ack(answer(server))
+            reply = client.message()
+            assert (reply.body, reply.headers["subscription"]) == (b"to first", "mine")
+            client.confirmed(client.ack, reply)
+        answer(server)  # the RECEIPT comes, and nobody is disturbed
+
+
+def answer(server: Worker) -> Frame:
+    """Answer the next request, and return it."""
+    request = server.message()
+    destination = request.headers["reply-to"]
+    assert destination.startswith("/reply-queue/")
+    headers = {"correlation-id": request.headers["correlation-id"]}
+    server.send(destination, b"to " + bytes(request.body), headers=headers)
+    return request
 
 
 def test_names(gateway: GatewayProcess, name: str) -> None:
@@ -157,6 +177,6 @@ def test_what_a_queue_must_not_be_is_refused(gateway: GatewayProcess, name: str)
     stranger = Worker("1.1", gateway.tcp_port)
     stranger.connection.connect(wait=True)
     stranger.connection.subscribe(f"/queue/{name}", id="1", headers={"x-queue-type": "stream"})
-    error = stranger.errors.get(timeout=8)
+    error = stranger.errors.get(timeout=PATIENCE)
     assert error.headers["message"] == "x-queue-type is not supported"
-    stranger.losses.get(timeout=8)
+    stranger.losses.get(timeout=PATIENCE)

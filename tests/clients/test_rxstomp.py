@@ -13,7 +13,7 @@ from stomp.utils import Frame
 
 from tests.clients.driver import Driver
 from tests.clients.forwarder import Forwarder
-from tests.clients.worker import CONNECTIONS, Worker
+from tests.clients.worker import CONNECTIONS, PATIENCE, Worker
 from tests.gateway_process import HOST, GatewayProcess
 
 
@@ -32,7 +32,7 @@ def serving(version: str, port: int, destination: str) -> Iterator[None]:
     server.subscribe(destination, ack="client")
     yield
     server.connection.disconnect(receipt="farewell")
-    server.losses.get(timeout=8)
+    server.losses.get(timeout=PATIENCE)
     assert server.errors.empty(), server.errors.get().headers
 
 

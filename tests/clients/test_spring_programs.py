@@ -14,7 +14,7 @@ import pytest
 
 from tests.clients.driver import Driver
 from tests.clients.nginx import start_nginx
-from tests.clients.worker import work
+from tests.clients.worker import PATIENCE, work
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
 USERS = [("ada", "engine"), ("bob@example.org", "1234")]
@@ -71,6 +71,6 @@ def test_user_id_is_verified(members: GatewayProcess, name: str) -> None:
         worker.send(f"/topic/{name}", "mine", headers={"user-id": "ada"})
         assert worker.message().headers["user-id"] == "ada"
         worker.connection.send(f"/topic/{name}", "forged", headers={"user-id": bob[0]})
-        assert worker.errors.get(timeout=8).headers["message"] == "user-id of somebody else"
-        worker.losses.get(timeout=8)
+        assert worker.errors.get(timeout=PATIENCE).headers["message"] == "user-id of somebody else"
+        worker.losses.get(timeout=PATIENCE)
         assert worker.messages.empty()

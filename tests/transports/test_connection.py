@@ -47,6 +47,33 @@ class TestHandshake:
         assert greeting["version"] == version
         assert ("heart-beat" in greeting.headers) is (version != "1.0")
 
+    @parametrize("version", ["1.0", "1.1", "1.2"])
+    @parametrize("login", ["alice", "a b", "漢", "urn:user:7"])
+    async def test_the_name_of_the_user(self, house: House, kind: str, version: str, login: str) -> None:
+        """As /user/NAME/queue/... has it.  CONNECTED knows no escapes, so it is as it is."""
+        greeting = await house.visit(kind).connect(version, login=login)
+        assert greeting["user-name"] == login
+
+    @parametrize("version", ["1.0", "1.1", "1.2"])
+    @parametrize("headers", [{}, {"login": ""}])
+    async def test_no_name_where_none_was_given(
+        self, house: House, kind: str, version: str, headers: dict[str, str]
+    ) -> None:
+        greeting = await house.visit(kind).connect(version, **headers)
+        assert "user-name" not in greeting.headers
+
+    async def test_the_name_is_the_authenticators(self, make_house: MakeHouse, kind: str) -> None:
+        house = make_house(authenticator=Slow(0.0, "bob"))
+        assert (await house.visit(kind).connect(login="token", passcode="x"))["user-name"] == "bob"
+
+    @parametrize("name", ["two\nlines", "two\rlines"])
+    async def test_a_name_that_fits_no_line(self, make_house: MakeHouse, kind: str, name: str) -> None:
+        house = make_house(authenticator=Slow(0.0, name))
+        peer = house.visit(kind)
+        assert "user-name" not in (await peer.connect()).headers
+        (session,) = house.broker.sessions.values()
+        assert session.user == name
+
     @requirement("CON-11", "FRM-09")
     async def test_frames_right_behind_connect(self, house: House, kind: str) -> None:
         peer = house.visit(kind)

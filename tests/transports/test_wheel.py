@@ -77,6 +77,19 @@ async def test_a_nearer_time_ends_the_sleep(wheel: Wheel, autojump_clock: MockCl
     assert late.rung == [near(50.0)]
 
 
+async def test_never_early_by_a_rounding_error(wheel: Wheel, autojump_clock: MockClock) -> None:
+    """Where a slot's time and what was asked for differ in the last bit only."""
+    times = [math.nextafter(number * TICK, math.inf) for number in range(1, 1000)]
+    assert any(math.ceil(time / TICK) * TICK < time for time in times), "there are such times"
+    bells = [Bell() for _ in times]
+    for bell, time in zip(bells, times, strict=True):
+        wheel.add(bell, time)
+    await trio.sleep(30)
+    for bell, time in zip(bells, times, strict=True):
+        assert len(bell.rung) == 1
+        assert time <= bell.rung[0] <= time + TICK + 1e-6
+
+
 async def test_many_at_one_time_in_order(wheel: Wheel, autojump_clock: MockClock) -> None:
     order: list[int] = []
 

@@ -1,0 +1,224 @@
+"""Policies: which one a name has, what it computes, and what a client may wish for the queue that it creates."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from gateway.broker.policy import (
+    DEFAULT,
+    Hints,
+    OnNack,
+    Policies,
+    Policy,
+    SlowConsumer,
+    WhenFull,
+)
+from gateway.broker.queue import Queue
+from gateway.broker.words import Pattern
+from gateway.codec import Version
+
+from .client import Scene
+from .conftest import Stage
+
+
+def policies(*rules: tuple[str, dict[str, Any]]) -> Policies:
+    return Policies([(Pattern(text), values) for text, values in rules])
+
+
+def policy_of(scene: Scene, name: str) -> Policy:
+    """The policy that a queue got when it came into being."""
+    queue = scene.broker.destinations[name]
+    assert isinstance(queue, Queue)
+    return queue.policy
+
+
+class TestPolicy:
+    def test_every_key_is_explained(self) -> None:
+        explained = Policy.__doc__ or ""
+        assert all(f"{field.name}: " in explained for field in dataclasses.fields(Policy))
+
+    @pytest.mark.parametrize(
+        ("keys", "expected"),
+        [
+            ({}, [0.1, 0.2, 0.4, 0.8, 1.6]),
+            ({"backoff": 0.0}, [0.0] * 5),
+            ({"backoff": 1.0, "backoff_factor": 1.0}, [1.0] * 5),
+            ({"backoff": 1.0, "backoff_factor": 3.0, "backoff_max": 10.0}, [1.0, 3.0, 9.0, 10.0, 10.0]),
+            ({"backoff": 5.0, "backoff_max": 2.0}, [2.0] * 5),
+        ],
+    )
+    def test_the_back_off(self, keys: dict[str, Any], expected: list[float]) -> None:
+        policy = Policy(**keys)
+        assert [policy.delay_after(failures) for failures in range(1, 6)] == pytest.approx(expected)
+
+    @pytest.mark.parametrize("failures", [65, 1_000, 10**6])
+    def test_the_back_off_of_many_failures_does_not_overflow(self, failures: int) -> None:
+        policy = Policy(backoff=1.0, backoff_factor=100.0, backoff_max=60.0)
+        assert policy.delay_after(failures) == 60.0
+
+    @pytest.mark.parametrize(
+        ("name", "target"),
+        [
+            ("/queue/a", "/queue/dlq.a"),
+            ("/queue/a/b.c", "/queue/dlq.a/b.c"),
+            ("/queue//", "/queue/dlq./"),
+            ("/queue/dlq", "/queue/dlq.dlq"),
+            ("/queue/dlq.a", ""),
+            ("/topic/a", ""),
+            ("/topic/#", ""),
+            ("/user/ada/queue/a", ""),
+            ("/exchange/amq.direct/a", ""),
+            ("/reply-queue/0123", ""),
+        ],
+    )
+    def test_where_dead_letters_go_by_default(self, name: str, target: str) -> None:
+        assert DEFAULT.target_of(name) == target
+        assert Policy(dead_letter="/queue/x").target_of(name) == "/queue/x"
+        assert Policy(dead_letter="").target_of(name) == ""
+
+
+class TestFind:
+    def test_where_nothing_is_said_it_is_the_default(self) -> None:
+        assert policies().find("/queue/a") is DEFAULT
+        assert policies(("/queue/b", {"max_messages": 1})).find("/queue/a") is DEFAULT
+        assert Policies().find("/topic/a") is DEFAULT
+
+    def test_all_that_match_apply_and_the_last_counts(self) -> None:
+        found = policies(
+            ("/queue/#", {"max_messages": 1, "max_attempts": 1, "time_to_live": 1.0}),
+            ("/topic/#", {"max_attempts": 9}),
+            ("/queue/a.*", {"max_messages": 2, "max_attempts": 2}),
+            ("/queue/a.b", {"max_messages": 3}),
+        ).find("/queue/a.b")
+        assert found == Policy(max_messages=3, max_attempts=2, time_to_live=1.0)
+
+    def test_words_end_at_dots_and_slashes(self) -> None:
+        rules = policies(("/queue/a.*", {"max_messages": 1}))
+        assert rules.find("/queue/a/b").max_messages == rules.find("/queue/a.b").max_messages == 1
+        assert rules.find("/queue/a") is rules.find("/queue/ab") is DEFAULT
+
+    def test_dead_letters_are_not_made_of_dead_letters(self) -> None:
+        assert Policies().find("/queue/dlq.a").max_attempts == 0
+        assert Policies().find("/queue/dlq").max_attempts == 10
+        assert policies(("/queue/#", {"max_attempts": 5})).find("/queue/dlq.a").max_attempts == 5
+
+    def test_it_is_found_when_the_destination_comes_into_being(self, stage: Stage, version: Version) -> None:
+        scene = stage({"/queue/a": {"max_attempts": 1}, "/user/ada/#": {"slow_messages": 7}})
+        client = scene.connect_by(b"CONNECT\nlogin:ada\n\n\0")
+        for id, name in enumerate(("a", "/amq/queue/b", "/user/queue/x")):
+            client.subscribe(name, str(id))
+        assert policy_of(scene, "/queue/a").max_attempts == 1
+        assert policy_of(scene, "/queue/b").max_attempts == 10
+        assert scene.broker.router.hidden["/user/ada/queue/x"].policy.slow_messages == 7
+
+
+class TestHints:
+    def test_none_change_nothing(self) -> None:
+        policy = Policy(max_messages=5, when_full=WhenFull.DEAD_LETTER)
+        assert Hints().applied_to(policy) == policy
+
+    def test_what_they_do_not_speak_of_is_the_operators(self) -> None:
+        policy = Policy(
+            max_attempts=3,
+            backoff=9.0,
+            on_nack=OnNack.DROP,
+            slow_consumer=SlowConsumer.DROP_NEWEST,
+            conflate_by="key",
+        )
+        found = Hints(time_to_live=1.0, idle_timeout=2.0, auto_delete=True).applied_to(policy)
+        assert found == dataclasses.replace(policy, time_to_live=1.0, idle_timeout=2.0, auto_delete=True)
+
+    @pytest.mark.parametrize("key", ["max_messages", "max_octets", "time_to_live", "idle_timeout"])
+    @pytest.mark.parametrize(("operators", "wish", "expected"), [(0, 5, 5), (9, 5, 5), (5, 5, 5), (5, 9, 5)])
+    def test_they_never_widen_what_the_operator_allows(self, key: str, operators: int, wish: int, expected: int) -> None:
+        found = Hints(**{key: wish}).applied_to(Policy(**{key: operators}))  # type: ignore[arg-type]
+        assert getattr(found, key) == expected
+
+    @pytest.mark.parametrize("key", ["max_messages", "max_octets"])
+    @pytest.mark.parametrize("wish", [3, 9])
+    def test_a_queue_that_only_a_client_limits_drops_the_oldest(self, key: str, wish: int) -> None:
+        assert Hints(**{key: wish}).applied_to(Policy()).when_full is WhenFull.DROP_OLDEST  # type: ignore[arg-type]
+        limited = Policy(max_messages=5, when_full=WhenFull.DROP_NEWEST)
+        assert Hints(**{key: wish}).applied_to(limited).when_full is WhenFull.DROP_NEWEST  # type: ignore[arg-type]
+
+    def test_a_client_may_name_where_dead_letters_go(self) -> None:
+        """All of them, as RabbitMQ has it: also those that expired, and those for which there was no room."""
+        found = Hints(dead_letter="/queue/x", max_messages=3).applied_to(Policy())
+        assert found == Policy(
+            dead_letter="/queue/x", dead_letter_expired=True, max_messages=3, when_full=WhenFull.DEAD_LETTER
+        )
+
+    @pytest.mark.parametrize("operators", ["", "/queue/y"])
+    def test_unless_the_operator_did(self, operators: str) -> None:
+        policy = Policy(dead_letter=operators)
+        assert Hints(dead_letter="/queue/x").applied_to(policy) == policy
+
+    HEADERS = {
+        "x-message-ttl": "1500",
+        "x-expires": "2500",
+        "x-max-length": "3",
+        "x-max-length-bytes": "100000",
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "graveyard",
+        "auto-delete": "true",
+    }
+    EXPECTED = Policy(
+        backoff=0.0,
+        time_to_live=1.5,
+        idle_timeout=2.5,
+        max_messages=3,
+        max_octets=100_000,
+        when_full=WhenFull.DEAD_LETTER,
+        dead_letter="/queue/graveyard",
+        dead_letter_expired=True,
+        auto_delete=True,
+    )
+
+    def test_of_a_subscribe_that_creates_the_queue(self, scene: Scene, version: Version) -> None:
+        scene.connect(version).subscribe("/queue/a", **self.HEADERS)
+        assert policy_of(scene, "/queue/a") == self.EXPECTED
+
+    def test_of_a_send_that_creates_it(self, scene: Scene, version: Version) -> None:
+        scene.connect(version).publish("/queue/a", b"m", **self.HEADERS)
+        assert policy_of(scene, "/queue/a") == self.EXPECTED
+
+    def test_of_a_send_in_a_transaction(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.begin()
+        client.publish("/queue/a", b"m", transaction="t", **self.HEADERS)
+        assert not scene.broker.destinations
+        client.commit()
+        assert policy_of(scene, "/queue/a") == self.EXPECTED
+
+    def test_a_queue_that_is_there_does_not_change_and_nobody_is_refused(self, scene: Scene, version: Version) -> None:
+        """RabbitMQ closes whoever comes with other arguments (PRECONDITION_FAILED)."""
+        client, other = scene.connect(version), scene.connect(version)
+        client.publish("/queue/a", b"m", **{"x-max-length": "5"})
+        other.subscribe("/queue/a", ack="client", **self.HEADERS)
+        other.publish("/queue/a", b"m", **{"x-max-length": "9"})
+        assert not other.closed
+        assert policy_of(scene, "/queue/a").max_messages == 5
+        assert policy_of(scene, "/queue/a").time_to_live == 0.0
+
+    def test_for_topics_they_mean_nothing(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("/topic/a", **self.HEADERS)
+        client.publish("/topic/a", b"m", **self.HEADERS)
+        assert client.bodies() == [b"m"]
+
+    def test_no_subscriber_sees_them(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish("/queue/a", b"m", **self.HEADERS)
+        client.subscribe("/queue/a")
+        assert not [name for name in client.message().headers if name.startswith("x-")]
+
+    def test_they_work(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        for body in (b"1", b"2", b"3"):
+            client.publish("/queue/a", body, **{"x-max-length": "2", "x-message-ttl": "1000"})
+        assert scene.broker.waiting == 2
+        scene.wait(1.1)
+        assert scene.broker.waiting == 0

@@ -1,0 +1,356 @@
+"""The way of a SEND: several destinations, delays, patterns, and the limits that refuse it before anything happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.codec import Version
+
+from .client import EPOCH, Client, Scene
+from .conftest import Stage
+
+
+def moment(scene: Scene, seconds: float) -> str:
+    """So many seconds from now, in milliseconds since the epoch."""
+    return str(int((EPOCH + scene.now + seconds) * 1000))
+
+
+class TestSeveralDestinations:
+    def test_each_gets_a_copy_that_names_it(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        for id, name in enumerate(("/queue/a", "/topic/b", "c")):
+            client.subscribe(name, str(id), ack="client")
+        client.publish("/queue/a,/topic/b,c", b"m", color="red")
+        messages = client.messages()
+        assert [(each.subscription, each.headers["destination"]) for each in messages] == [
+            ("0", "/queue/a"),
+            ("1", "/topic/b"),
+            ("2", "c"),
+        ]
+        assert len({each.message_id for each in messages}) == 3
+        assert {each.headers["color"] for each in messages} == {"red"}
+
+    def test_spaces_beside_the_commas_are_none_of_the_name(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish("/queue/a , /queue/b c,  d", b"m")
+        assert list(scene.broker.destinations) == ["/queue/a", "/queue/b c", "/queue/d"]
+        client.subscribe("/queue/b c")
+        assert client.message().headers["destination"] == "/queue/b c"
+
+    def test_one_receipt_and_so_many_messages(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish("a,b,/topic/c", b"m", receipt="r")
+        assert client.receipts() == ["r"]
+        counters = scene.broker.counters
+        assert (counters.published, counters.unroutable, scene.broker.waiting) == (3, 1, 2)
+
+    def test_the_same_name_twice_means_two(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("a")
+        client.publish("a,/queue/a,/amq/queue/a", b"m")
+        assert [each.headers["destination"] for each in client.messages()] == ["a", "/queue/a", "/amq/queue/a"]
+
+    @pytest.mark.parametrize("wrong", ["", " ", "/nope/b", "/queue/", "/topic/*", "/app/x", "/user/queue/x"])
+    @pytest.mark.parametrize("headers", [{}, {"x-delay": "10"}, {"transaction": "t"}, {"dedup-id": "1"}])
+    def test_all_or_none(self, scene: Scene, version: Version, wrong: str, headers: dict[str, str]) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        other.subscribe("/topic/a")
+        client.begin()
+        client.publish(f"/topic/a,{wrong},b", b"m", **headers)
+        assert client.error()
+        assert not other.received()
+        assert list(scene.broker.destinations) == ["/topic/a"]
+        assert scene.broker.stored_octets == 0
+
+    def test_in_a_transaction(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.begin()
+        client.publish("a,b", b"m", transaction="t")
+        assert not scene.broker.destinations
+        client.commit()
+        assert (list(scene.broker.destinations), scene.broker.waiting) == (["/queue/a", "/queue/b"], 2)
+
+    def test_with_a_delay(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish("a,/topic/b", b"m", **{"x-delay": "1000"})
+        client.subscribe("/topic/b")
+        assert scene.broker.router.delayed == 1
+        scene.wait(1.1)
+        assert client.message().headers["destination"] == "/topic/b"
+        assert scene.broker.waiting == 1
+
+    def test_users_and_temporary_destinations_among_them(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("/user/queue/x", "0")
+        client.subscribe("/temp-queue/y", "1")
+        client.publish(f"/user/{client.session.id}/queue/x, /temp-queue/y", b"m")
+        assert [each.subscription for each in client.messages()] == ["0", "1"]
+
+    def test_whoever_has_such_a_name_does_not_get_it(self, scene: Scene, version: Version) -> None:
+        """A queue whose name has a comma, whichever way it came about, must not swallow them."""
+        client, other = scene.connect(version), scene.connect(version)
+        other.subscribe(
+            "z", ack="client", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "a,/queue/b"}
+        )
+        if not other.closed:
+            client.publish("z", b"x", ttl="1")
+            other.drop()
+            scene.wait(1.0)
+        client.publish("/queue/a,/queue/b", b"m")
+        client.subscribe("/queue/a")
+        assert client.bodies() == [b"m"]
+
+
+class TestDelay:
+    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
+    @pytest.mark.parametrize("header", ["x-delay", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "_AMQ_SCHED_DELIVERY"])
+    def test_never_early_and_at_most_50_ms_late(
+        self, scene: Scene, version: Version, destination: str, header: str
+    ) -> None:
+        client = scene.connect(version)
+        client.subscribe(destination)
+        value = "2000" if "DELAY" in header.upper() and "_AMQ" not in header else moment(scene, 2.0)
+        client.publish(destination, b"m", **{header: value})
+        scene.wait(1.999)
+        assert not client.received()
+        scene.wait(0.05)
+        message = client.message()
+        assert message.body == b"m"
+        assert not {name for name in message.headers if "delay" in name.lower() or "SCHED" in name}
+
+    @pytest.mark.parametrize("header", ["x-delay", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME"])
+    @pytest.mark.parametrize("value", ["0", "-5", "1"])
+    def test_what_is_past_is_now(self, scene: Scene, version: Version, header: str, value: str) -> None:
+        if (header, value) == ("AMQ_SCHEDULED_TIME", "-5"):
+            value = "5"
+        client = scene.connect(version)
+        client.subscribe("a")
+        client.publish("a", b"m", **{header: value})
+        if header != "AMQ_SCHEDULED_TIME" and value == "1":
+            assert not client.received()
+            scene.wait(0.02)
+        assert client.bodies() == [b"m"]
+
+    def test_in_order_of_their_times_and_of_arrival(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("a")
+        for number, delay in enumerate((300, 100, 200, 100, 0)):
+            client.publish("a", b"%d" % number, **{"x-delay": str(delay)})
+        scene.wait(1.0)
+        assert client.bodies() == [b"4", b"1", b"3", b"2", b"0"]
+
+    def test_until_then_it_is_in_no_queue_but_counts_as_memory(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish("a", b"x" * 1_000, receipt="r", **{"x-delay": "1000"})
+        assert client.receipts() == ["r"]
+        assert not scene.broker.destinations
+        assert scene.broker.router.delayed == 1
+        assert scene.broker.stored_octets > 1_000
+        assert scene.broker.counters.published == 0
+        client.subscribe("/topic/b", "0")
+        client.publish("/topic/b", b"x", **{"x-delay": "1000"})
+        scene.wait(1.1)
+        assert len(client.messages()) == 1
+        assert scene.broker.router.delayed == 0
+        assert scene.broker.stored_octets < 1_600
+
+    def test_in_a_transaction_it_counts_from_commit(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("a")
+        client.begin()
+        client.publish("a", b"m", transaction="t", **{"x-delay": "1000"})
+        scene.wait(5.0)
+        assert scene.broker.router.delayed == 0
+        client.commit()
+        scene.wait(0.99)
+        assert not client.received()
+        scene.wait(0.02)
+        assert client.bodies() == [b"m"]
+
+    def test_a_moment_stays_one_in_a_transaction(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("a")
+        client.begin()
+        client.publish("a", b"m", transaction="t", AMQ_SCHEDULED_TIME=moment(scene, 2.0))
+        scene.wait(1.5)
+        client.commit()
+        scene.wait(0.49)
+        assert not client.received()
+        scene.wait(0.05)
+        assert client.bodies() == [b"m"]
+
+    def test_abort_and_a_lost_connection(self, scene: Scene, version: Version) -> None:
+        """An open transaction is undone; what was sent outside of one is sent."""
+        client = scene.connect(version)
+        client.begin()
+        client.publish("a", b"undone", transaction="t", **{"x-delay": "1000"})
+        client.abort()
+        client.publish("a", b"m", **{"x-delay": "1000"})
+        client.begin()
+        client.publish("a", b"undone", transaction="t", **{"x-delay": "1000"})
+        client.drop()
+        scene.wait(1.1)
+        other = scene.connect(version)
+        other.subscribe("a")
+        assert other.bodies() == [b"m"]
+
+    def test_no_local_holds_behind_it(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        for each in (client, other):
+            each.subscribe("/topic/a", **{"no-local": "true"})
+        client.publish("/topic/a", b"m", **{"x-delay": "1000"})
+        scene.wait(1.1)
+        assert not client.received()
+        assert other.bodies() == [b"m"]
+
+    def test_there_are_only_so_many(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_delayed=2)
+        client, other = scene.connect(version), scene.connect(version)
+        for _ in range(2):
+            client.publish("a", b"m", **{"x-delay": "1000"})
+        client.publish("a", b"m")
+        other.publish("a", b"m", AMQ_SCHEDULED_TIME=moment(scene, 1.0))
+        assert b"(max_delayed)" in other.error().body
+        scene.wait(1.1)
+        client.publish("a", b"m", **{"x-delay": "1000"})
+        assert not client.closed
+
+    def test_also_in_a_transaction(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_delayed=2)
+        client = scene.connect(version)
+        client.begin()
+        for _ in range(3):
+            if not client.closed:
+                client.publish("a", b"m", transaction="t", **{"x-delay": "1000"})
+        if not client.closed:
+            client.commit()
+        assert scene.broker.router.delayed <= 2
+        assert b"(max_delayed)" in client.error().body
+
+
+class TestPatterns:
+    @pytest.mark.parametrize(
+        ("pattern", "matching"),
+        [
+            ("/topic/a.*", {"/topic/a.b", "/topic/a/b"}),
+            ("/topic/a/*", {"/topic/a.b", "/topic/a/b"}),
+            ("/topic/*/b", {"/topic/a.b", "/topic/a/b"}),
+            ("/topic/a.#", {"/topic/a", "/topic/a.b", "/topic/a/b", "/topic/a.b/c"}),
+            ("/topic/a.>", {"/topic/a", "/topic/a.b", "/topic/a/b", "/topic/a.b/c"}),
+            ("/topic/a/**", {"/topic/a", "/topic/a.b", "/topic/a/b", "/topic/a.b/c"}),
+            ("/topic/#.c", {"/topic/a.b/c"}),
+            ("/topic/*", {"/topic/a"}),
+            ("/topic/#", {"/topic/a", "/topic/a.b", "/topic/a/b", "/topic/a.b/c"}),
+            ("/topic/a.b", {"/topic/a.b"}),
+        ],
+    )
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_what_matches(self, scene: Scene, version: Version, pattern: str, matching: set[str], ack: str) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe(pattern, ack=ack)
+        for name in ("/topic/a", "/topic/a.b", "/topic/a/b", "/topic/a.b/c"):
+            other.publish(name, b"m")
+        other.publish("/queue/a.b", b"m")
+        assert {each.headers["destination"] for each in client.messages()} == matching
+
+    def test_one_message_for_each_subscription_that_matches(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        for id, name in enumerate(("/topic/a.b", "/topic/a.*", "/topic/#", "/topic/a.*", "/topic/x.*")):
+            client.subscribe(name, str(id), ack="client" if id == 3 else "auto")
+        other.publish("/topic/a.b", b"m")
+        messages = client.messages()
+        assert sorted(each.subscription for each in messages) == ["0", "1", "2", "3"]
+        assert len({each.message_id for each in messages}) == 1
+
+    def test_order_is_kept_over_exact_names_and_patterns(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe("/topic/#")
+        names = [f"/topic/{number % 3}" for number in range(30)]
+        for name in names:
+            other.publish(name, b"m")
+        assert [each.headers["destination"] for each in client.messages()] == names
+
+    def test_they_come_and_go(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        for _ in range(2):
+            client.subscribe("/topic/a.*", "0")
+            client.subscribe("/topic/a.*", "1")
+            other.publish("/topic/a.b", b"m")
+            assert len(client.messages()) == 2
+            client.unsubscribe("0")
+            other.publish("/topic/a.b", b"m")
+            assert len(client.messages()) == 1
+            client.unsubscribe("1")
+            other.publish("/topic/a.b", b"m")
+            assert not client.received()
+        assert scene.broker.counters.unroutable == 2
+
+    def test_who_matches_is_routed_to(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe("/topic/a.*")
+        other.publish("/topic/a.b", b"m")
+        assert scene.broker.counters.unroutable == 0
+        other.publish("/topic/b", b"m")
+        assert scene.broker.counters.unroutable == 1
+
+    def test_the_operators_list_has_them(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("/topic/a.*", "0")
+        client.subscribe("/topic/a", "1")
+        rows = [(row["name"], row["kind"], row["subscriptions"]) for row in scene.broker.destination_rows()]
+        assert rows == [("/topic/a", "topic", 1), ("/topic/a.*", "topic", 1)]
+
+    def test_one_message_is_encoded_once_per_version_for_all_of_them(self, scene: Scene) -> None:
+        clients = [scene.connect() for _ in range(3)]
+        for client, name in zip(clients, ("/topic/a", "/topic/*", "/topic/#"), strict=True):
+            client.subscribe(name)
+            client.stalled = True
+        clients[0].publish("/topic/a", b"m")
+        assert len({id(client.session.outbound.parts[1]) for client in clients}) == 1
+
+
+class TestLimits:
+    @pytest.mark.parametrize("subscribe", ["/queue/c", "/topic/c", "/topic/*", "/user/queue/x", "/temp-queue/x"])
+    def test_so_many_destinations(self, stage: Stage, version: Version, subscribe: str) -> None:
+        scene = stage(max_destinations=2)
+        client, other = scene.connect(version), scene.connect(version)
+        client.publish("a", b"m")
+        client.subscribe("/topic/a.*")
+        client.publish("a", b"m")
+        client.publish("/topic/b", b"m")
+        client.subscribe("a", "1")
+        other.subscribe(subscribe)
+        assert b"(max_destinations)" in other.error().body
+
+    @pytest.mark.parametrize("destination", ["c", "a,c", "a,/topic/x,c"])
+    def test_so_many_queues_by_send(self, stage: Stage, version: Version, destination: str) -> None:
+        scene = stage(max_destinations=2)
+        client = scene.connect(version)
+        client.publish("a,b", b"m")
+        client.publish(destination, b"m")
+        assert b"(max_destinations)" in client.error().body
+        assert scene.broker.waiting == 2
+
+    def test_so_much_memory(self, stage: Stage, version: Version) -> None:
+        scene = stage(memory_limit=4_000)
+        client, other, reader = (scene.connect(version) for _ in range(3))
+        reader.subscribe("/topic/a")
+        client.publish("a", b"x" * 4_000)
+        other.publish("/topic/a", b"m")
+        assert b"(memory_limit)" in other.error().body
+        reader.subscribe("a", "1")
+        assert scene.broker.stored_octets == 0
+        client.publish("/topic/a", b"m")
+        assert [each.body[:1] for each in reader.messages()] == [b"x", b"m"]
+
+    def test_under_pressure_everything_still_flows(self, stage: Stage, version: Version) -> None:
+        """Between the mark and the limit SENDs take the long way, and arrive all the same."""
+        scene = stage(memory_limit=4_000)
+        client = scene.connect(version)
+        client.subscribe("/topic/a", "0")
+        client.subscribe("b", "1")
+        Client.publish(client, "a", b"x" * 2_700)
+        assert scene.broker.pressed
+        client.publish("/topic/a", b"1")
+        client.publish("b", b"2")
+        assert client.bodies() == [b"1", b"2"]

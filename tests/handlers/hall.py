@@ -1,0 +1,59 @@
+"""A house with functions: clients over memory streams, and a runner in the same hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import trio
+
+from gateway.broker import Quotas
+from gateway.handlers import Handlers, Runner
+from gateway.transports.connection import Connection
+from tests.transports.house import House
+from tests.transports.peers import Peer, Received
+
+
+class Hall:
+    """Functions and their clients.
+
+    Attributes:
+        house: the clients' side.
+        runner: not running before `begin`.
+        scope: cancelled, the runner stops.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        handlers: Handlers,
+        policies: Mapping[str, Mapping[str, Any]] | None = None,
+        **quotas: Any,
+    ) -> None:
+        self.house = House(nursery, policies=policies or {}, quotas=Quotas(**quotas))
+        self.runner = Runner(self.house.broker, handlers, self._settle)
+        self.scope = trio.CancelScope()
+        self._nursery = nursery
+
+    async def _settle(self, runner: Runner) -> None:
+        await self.house.hub.settle(cast(Connection, runner), kept=True)
+
+    def begin(self) -> Hall:
+        """Run the functions."""
+        self._nursery.start_soon(self._run)
+        return self
+
+    async def _run(self) -> None:
+        with self.scope:
+            await self.runner.run()
+
+    async def client(self, version: str = "1.2", **headers: object) -> Peer:
+        """A client who is connected."""
+        peer = self.house.visit("tcp")
+        await peer.connect(version, **headers)
+        return peer
+
+    async def ask(self, peer: Peer, destination: str, body: bytes = b"", **headers: object) -> Received:
+        """SEND with a reply-to, and its reply."""
+        await peer.publish(destination, body, reply_to="/temp-queue/r", **headers)
+        return await peer.frame("MESSAGE")

@@ -1,0 +1,179 @@
+"""Which function a destination is for, and which cannot be registered."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import pytest
+
+from gateway.broker import Broker, Quotas
+from gateway.broker.ports import Application
+from gateway.handlers import Handlers, Request
+from gateway.handlers.registry import Function
+
+
+async def anything(request: Request, **fields: str) -> None:
+    raise NotImplementedError
+
+
+def with_functions(*texts: str) -> Handlers:
+    handlers = Handlers()
+    for text in texts:
+        handlers.send(text)(anything)
+    return handlers
+
+
+class TestFinding:
+    @pytest.mark.parametrize(
+        ("name", "found"),
+        [
+            ("/app/prices", "/handlers/send/prices"),
+            ("/app/prices.today", None),
+            ("/app/Prices", None),
+            ("/app/greet/bob", "/handlers/send/greet/{name}"),
+            ("/app/greet.bob", "/handlers/send/greet/{name}"),
+            ("/app/greet/{name}", "/handlers/send/greet/{name}"),
+            ("/app/greet/nobody", "/handlers/send/greet/nobody"),
+            ("/app/greet.nobody", "/handlers/send/greet/{name}"),
+            ("/app/greet/a.b", None),
+            ("/app/greet/", None),
+            ("/app/greet", None),
+            ("/app/x/y", None),
+        ],
+    )
+    def test_names(self, name: str, found: str | None) -> None:
+        handlers = with_functions("/app/prices", "/app/greet/{name}", "/app/greet/nobody")
+        assert handlers.queue_of_send(name) == found
+        assert handlers.queue_of_subscribe(name) is None
+
+    def test_the_one_that_says_more_at_the_start(self) -> None:
+        """In whatever order they came."""
+        for texts in (("/app/{y}/b", "/app/a/{x}"), ("/app/a/{x}", "/app/{y}/b")):
+            assert with_functions(*texts).queue_of_send("/app/a/b") == "/handlers/send/a/{x}"
+
+    def test_send_and_subscribe_are_apart(self) -> None:
+        handlers = Handlers()
+        handlers.send("/app/a")(anything)
+        handlers.subscribe("/app/a")(anything)
+        assert handlers.queue_of_send("/app/a") == "/handlers/send/a"
+        assert handlers.queue_of_subscribe("/app/a") == "/handlers/subscribe/a"
+        assert [function.queue for function in handlers.functions()] == ["/handlers/send/a", "/handlers/subscribe/a"]
+
+    def test_it_is_what_the_broker_asks_for(self) -> None:
+        broker = Broker(Quotas())
+        application: Application = with_functions("/app/a")
+        broker.application = application
+        assert broker.application.queue_of_send("/app/a")
+
+
+class TestRegistering:
+    def test_the_function_stays_as_it_is(self) -> None:
+        handlers = Handlers()
+        assert handlers.send("/app/a", concurrency=3, timeout=1.5)(anything) is anything
+        (function,) = handlers.functions()
+        assert (function.call, function.concurrency, function.timeout) == (anything, 3, 1.5)
+
+    def test_defaults(self) -> None:
+        (function,) = with_functions("/app/a").functions()
+        assert isinstance(function, Function)
+        assert (function.kind, function.concurrency, function.timeout) == ("send", 16, 30.0)
+
+    def test_no_timeout(self) -> None:
+        handlers = Handlers()
+        handlers.send("/app/a", timeout=math.inf)(anything)
+        assert [function.timeout for function in handlers.functions()] == [math.inf]
+
+    def test_methods_and_objects(self) -> None:
+        class Greeter:
+            async def greet(self, request: Request, name: str) -> None:
+                raise NotImplementedError
+
+            async def __call__(self, request: Request, name: str) -> None:
+                raise NotImplementedError
+
+        handlers = Handlers()
+        handlers.send("/app/a/{name}")(Greeter().greet)
+        handlers.send("/app/b/{name}")(Greeter())
+        handlers.send("/app/c")(functools.partial(Greeter().greet, name="x"))
+        assert len(list(handlers.functions())) == 3
+
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            ("/app/a", "/app/a"),
+            ("/app/a/{x}", "/app/a/{x}"),
+            ("/app/a/{x}", "/app/a/{y}"),
+            ("/app/a/{x}", "/app/a.{y}"),
+        ],
+    )
+    def test_one_function_each(self, first: str, second: str) -> None:
+        handlers = with_functions(first)
+        with pytest.raises(ValueError) as refusal:
+            handlers.send(second)(anything)
+        assert str(refusal.value) == f"{second!r} has a function already: anything ({first})"
+        assert len(list(handlers.functions())) == 1
+
+    def test_equal_words_are_two_names(self) -> None:
+        handlers = with_functions("/app/a.b", "/app/a/b")
+        assert len(list(handlers.functions())) == 2
+
+    @pytest.mark.parametrize("concurrency", [0, -1, 10_001])
+    def test_concurrency(self, concurrency: int) -> None:
+        with pytest.raises(ValueError, match=r"concurrency of '/app/a' must be between 1 and 10,000"):
+            Handlers().send("/app/a", concurrency=concurrency)
+
+    @pytest.mark.parametrize("timeout", [0, -1.0, math.nan])
+    def test_timeout(self, timeout: float) -> None:
+        with pytest.raises(ValueError, match=r"timeout of '/app/a' must be more than 0 seconds"):
+            Handlers().subscribe("/app/a", timeout=timeout)
+
+    def test_what_is_no_destination(self) -> None:
+        with pytest.raises(ValueError, match="not for '/topic/a'"):
+            Handlers().send("/topic/a")
+
+
+def plain(request: Request) -> None:
+    raise NotImplementedError
+
+
+async def no_name(request: Request) -> None:
+    raise NotImplementedError
+
+
+async def two(request: Request, name: str, other: str) -> None:
+    raise NotImplementedError
+
+
+async def by_position(request: Request, name: str, /) -> None:
+    raise NotImplementedError
+
+
+async def nothing() -> None:
+    raise NotImplementedError
+
+
+class TestCalling:
+    """What could not be called is refused before any message comes."""
+
+    def test_a_plain_function_would_block(self) -> None:
+        with pytest.raises(ValueError) as refusal:
+            Handlers().send("/app/a")(plain)  # type: ignore[type-var]
+        assert str(refusal.value).startswith("plain for '/app/a' must be an `async def`: a plain function would keep")
+        assert "trio.to_thread.run_sync" in str(refusal.value)
+
+    def test_no_function(self) -> None:
+        with pytest.raises(ValueError, match=r"'x' for '/app/a' is no function"):
+            Handlers().send("/app/a")("x")  # type: ignore[type-var]
+
+    @pytest.mark.parametrize("call", [no_name, two, by_position, nothing])
+    def test_other_arguments(self, call: Callable[..., object]) -> None:
+        with pytest.raises(
+            ValueError, match=rf"{call.__name__} for '/app/\{{name\}}' is called with \(request, name\): "
+        ):
+            Handlers().send("/app/{name}")(call)  # type: ignore[type-var]
+
+    def test_a_field_called_like_the_request(self) -> None:
+        with pytest.raises(ValueError, match=r"is called with \(request, request\): multiple values"):
+            Handlers().send("/app/{request}")(no_name)

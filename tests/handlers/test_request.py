@@ -1,0 +1,319 @@
+"""A request: what its function reads, and what becomes of what it sends.
+
+The broker is a scene's; what a request has sent is seen by clients of the scene, and nothing of it before `carry_out`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+import trio
+
+from gateway.codec import V12, Frame, Head
+from gateway.handlers import CannotSend, Reject, Request
+from gateway.handlers.request import Body
+from tests.broker.client import Client, Scene
+
+STAMPED = {"user-id": "ann", "session": "s1", "message-id": "m-1", "ack": "1-1", "subscription": "0"}
+
+
+class Functions:
+    """An application with one function, for whatever starts like `/app/a`."""
+
+    def queue_of_send(self, name: str) -> str | None:
+        return "/handlers/send/a" if name.startswith("/app/a") else None
+
+    def queue_of_subscribe(self, name: str) -> str | None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene(max_outbound=100_000, memory_limit=1_000_000, max_destinations=5, max_delayed=1)
+    scene.broker.application = Functions()
+    yield scene
+    scene.finish()
+
+
+@pytest.fixture
+def reader(scene: Scene) -> Client:
+    """Somebody who subscribed to /topic/a."""
+    client = scene.connect()
+    client.subscribe("/topic/a")
+    return client
+
+
+def request_of(scene: Scene, body: bytes = b"", *, is_subscribe: bool = False, **headers: str) -> Request:
+    said = {"destination": "/app/x", **STAMPED, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    return Request(scene.broker, Frame(Head.of("MESSAGE", said), body), is_subscribe=is_subscribe)
+
+
+def carry_out(scene: Scene, request: Request) -> None:
+    """The function has returned."""
+    request.check()
+    request.carry_out()
+    request.close()
+    scene.settle()
+
+
+class TestReading:
+    async def test_attributes(self, scene: Scene) -> None:
+        request = request_of(scene, b"body", reply_to="/queue/r", kind="k")
+        assert (request.destination, request.body, request.text) == ("/app/x", b"body", "body")
+        assert (request.user, request.session, request.message_id) == ("ann", "s1", "m-1")
+        assert (request.reply_to, request.attempt, request.is_subscribe) == ("/queue/r", 1, False)
+        assert dict(request.headers) == {
+            "destination": "/app/x",
+            "user-id": "ann",
+            "session": "s1",
+            "message-id": "m-1",
+            "reply-to": "/queue/r",
+            "kind": "k",
+        }
+
+    async def test_headers_are_for_reading(self, scene: Scene) -> None:
+        with pytest.raises(TypeError):
+            request_of(scene).headers["a"] = "b"  # type: ignore[index]
+
+    async def test_a_later_attempt(self, scene: Scene) -> None:
+        assert request_of(scene, redelivered="true", delivery_count="3").attempt == 3
+
+    async def test_no_reply_wanted(self, scene: Scene) -> None:
+        assert request_of(scene).reply_to is None
+
+    async def test_json(self, scene: Scene) -> None:
+        assert request_of(scene, b'{"a": [1]}').json() == {"a": [1]}
+
+    @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000])
+    async def test_what_is_no_json_never_will_be(self, scene: Scene, body: bytes) -> None:
+        with pytest.raises(Reject, match="the body is not"):
+            request_of(scene, body).json()
+
+    async def test_what_is_no_text_never_will_be(self, scene: Scene) -> None:
+        with pytest.raises(Reject, match="the body is not UTF-8"):
+            _ = request_of(scene, b"\xff").text
+
+
+class TestSending:
+    @pytest.mark.parametrize("body", ["grüße", b"gr\xc3\xbc\xc3\x9fe", bytearray(b"gr\xc3\xbc\xc3\x9fe")])
+    async def test_when_the_function_has_returned(self, scene: Scene, reader: Client, body: Body) -> None:
+        request = request_of(scene)
+        request.send("/topic/a", body, {"kind": "k"})
+        scene.broker.agenda.proceed()
+        assert reader.received() == []
+        carry_out(scene, request)
+        message = reader.message()
+        assert message.body == "grüße".encode()
+        assert (message.headers["destination"], message.headers["kind"]) == ("/topic/a", "k")
+        assert not {"user-id", "session"} & message.headers.keys()
+
+    async def test_a_function_that_failed_has_sent_nothing(self, scene: Scene, reader: Client) -> None:
+        request = request_of(scene)
+        request.send("/topic/a", b"x")
+        request.send("/queue/b", b"x")
+        assert scene.broker.stored_octets
+        request.close()
+        scene.settle()
+        assert reader.received() == []
+        assert not scene.broker.stored_octets
+        assert "/queue/b" not in scene.broker.destinations
+
+    async def test_in_order(self, scene: Scene, reader: Client) -> None:
+        request = request_of(scene)
+        for number in range(3):
+            request.send("/topic/a", str(number))
+        carry_out(scene, request)
+        assert reader.bodies() == [b"0", b"1", b"2"]
+
+    async def test_several_destinations(self, scene: Scene, reader: Client) -> None:
+        reader.subscribe("/queue/b", id="1")
+        request = request_of(scene)
+        request.send("/topic/a, /queue/b", b"x")
+        carry_out(scene, request)
+        assert {message.headers["destination"] for message in reader.messages()} == {"/topic/a", "/queue/b"}
+
+    async def test_headers_that_ask_something(self, scene: Scene, reader: Client) -> None:
+        request = request_of(scene)
+        request.send("/topic/a", b"later", {"x-delay": "1000"})
+        request.send("/topic/a", b"kept", {"retain": "set"})
+        carry_out(scene, request)
+        assert reader.bodies() == [b"kept"]
+        scene.wait(1.1)
+        message = reader.message()
+        assert message.body == b"later"
+        assert "x-delay" not in message.headers
+        late = scene.connect()
+        late.subscribe("/topic/a")
+        assert late.bodies() == [b"kept"]
+
+    async def test_in_the_name_of_a_user(self, scene: Scene, reader: Client) -> None:
+        """Functions are trusted: a chat passes on who said something."""
+        request = request_of(scene)
+        request.send("/topic/a", b"", {"user-id": request.user})
+        carry_out(scene, request)
+        assert reader.message().headers["user-id"] == "ann"
+
+    async def test_another_function_sees_for_whom(self, scene: Scene, reader: Client) -> None:
+        """And nothing else that a function may have said about it; those beside it see neither."""
+        request = request_of(scene)
+        request.send("/topic/a,/app/a", b"", {"user-id": "root", "session": "s0", "kind": "k"})
+        carry_out(scene, request)
+        other = scene.connect(transport="internal")
+        other.subscribe("/handlers/send/a")
+        headers = other.message().headers
+        assert {name: headers[name] for name in ("user-id", "session", "kind")} == {
+            "user-id": "ann",
+            "session": "s1",
+            "kind": "k",
+        }
+        assert reader.message().headers["user-id"] == "root"
+
+    async def test_what_is_kept_counts(self, scene: Scene) -> None:
+        """So that a function cannot collect more than there is memory."""
+        request = request_of(scene)
+        while scene.broker.stored_octets < 1_000_000:
+            request.send("/topic/a", b"x" * 20_000)
+        with pytest.raises(CannotSend, match="memory limit reached: kept messages cost 1000000 octets"):
+            request.send("/topic/a")
+        request.close()
+        assert not scene.broker.stored_octets
+
+    async def test_others_may_have_come_first(self, scene: Scene) -> None:
+        """Each is checked when it is sent, and all together at the end."""
+        first, second = request_of(scene), request_of(scene)
+        for request in (first, second):
+            request.send("/topic/a", b"", {"x-delay": "10"})
+        first.carry_out()
+        with pytest.raises(CannotSend, match="too many delayed messages: the server may keep 1"):
+            second.check()
+        second.close()
+        scene.wait(0.1)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("destination", "headers", "why"),
+        [
+            ("/topic/*", {}, "wildcard in a name"),
+            ("/nowhere/a", {}, "unsupported kind of destination: '/nowhere/a' names a kind"),
+            ("", {}, "destination without a name"),
+            ("/topic/a,/nowhere/a", {}, "unsupported kind"),
+            ("/temp-queue/a", {}, "unsupported kind of destination"),
+            ("/handlers/send/a", {}, "unsupported kind of destination"),
+            ("/app/nobody", {}, "nobody handles this destination"),
+            ("/topic/a", {"priority": "high"}, "priority"),
+            ("/topic/a", {"AMQ_SCHEDULED_CRON": "* * * * *"}, "AMQ_SCHEDULED_CRON is not supported"),
+            ("/topic/a", {"reply-to": "/temp-queue/a"}, "functions have no temporary destinations"),
+            ("/topic/a", {"transaction": "t"}, "the header 'transaction' is not for functions to give"),
+            ("/topic/a", {"receipt": "r"}, "the header 'receipt' is not for functions to give"),
+            ("/topic/a", {"destination": "/topic/b"}, "the header 'destination' is not for functions to give"),
+            ("/topic/a", {"": "x"}, "no frame can hold the header '': 'x'"),
+            ("/topic/a", {"k": "a\0b"}, "no frame can hold the header 'k'"),
+            ("/topic/a", {"k\0": "b"}, "no frame can hold the header 'k"),
+            ("/topic/a", {"k": "\ud800"}, "no frame can hold the header 'k'"),
+            ("/topic/\ud800", {}, "no frame can hold the header 'destination'"),
+            ("/topic/a", {"k": "x" * 50_000}, "message too large: half of max_outbound is 50000 octets"),
+        ],
+    )
+    async def test_the_function_learns_of_it(
+        self, scene: Scene, reader: Client, destination: str, headers: dict[str, str], why: str
+    ) -> None:
+        request = request_of(scene)
+        with pytest.raises(CannotSend) as refusal:
+            request.send(destination, b"x", headers)
+        assert why in str(refusal.value)
+        carry_out(scene, request)
+        assert reader.received() == []
+
+    @pytest.mark.parametrize(
+        ("body", "headers"), [(1, {}), (None, {}), ({"a": 1}, {}), (b"", {"k": 1}), (b"", {1: "k"}), (b"", {"k": None})]
+    )
+    async def test_other_types(self, scene: Scene, body: Body, headers: Mapping[str, str]) -> None:
+        with pytest.raises(TypeError):
+            request_of(scene).send("/topic/a", body, headers)
+
+    async def test_half_a_character(self, scene: Scene) -> None:
+        with pytest.raises(UnicodeEncodeError):
+            request_of(scene).send("/topic/a", "\ud800")
+
+    async def test_too_large_a_body(self, scene: Scene) -> None:
+        with pytest.raises(CannotSend, match="message too large"):
+            request_of(scene).send("/topic/a", b"x" * 50_000)
+
+    async def test_after_the_function_has_returned(self, scene: Scene) -> None:
+        for request in (request_of(scene), request_of(scene, reply_to="/queue/r")):
+            request.close()
+            with pytest.raises(RuntimeError, match="the function has returned"):
+                request.send("/topic/a")
+            with pytest.raises(RuntimeError, match="the function has returned"):
+                request.reply()
+
+    async def test_in_a_thread(self, scene: Scene) -> None:
+        """The broker would be changed by two at once."""
+        request = request_of(scene)
+        with pytest.raises(RuntimeError, match="the broker is not for threads"):
+            await trio.to_thread.run_sync(request.send, "/topic/a")
+
+
+class TestReply:
+    async def test_to_where_the_client_wants_it(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/r")
+        request = request_of(scene, reply_to="/queue/r", correlation_id="7")
+        request.reply("one", {"kind": "k"})
+        request.reply(b"two", {"correlation-id": "mine"})
+        carry_out(scene, request)
+        one, two = client.messages()
+        assert (one.body, one.headers["correlation-id"], one.headers["kind"]) == (b"one", "7", "k")
+        assert (two.body, two.headers["correlation-id"]) == (b"two", "mine")
+        assert one.headers["destination"] == "/queue/r"
+
+    async def test_a_client_that_wants_none_gets_none(self, scene: Scene) -> None:
+        request = request_of(scene)
+        request.reply("one")
+        carry_out(scene, request)
+        assert not scene.broker.destinations
+
+    @pytest.mark.parametrize("reply_to", ["/nowhere/a", "/topic/#", "", "/queue/r,/nowhere/a", "/temp-queue/x"])
+    async def test_what_is_no_destination_never_will_be(self, scene: Scene, reply_to: str) -> None:
+        request = request_of(scene, reply_to=reply_to)
+        with pytest.raises(Reject, match="reply-to: "):
+            request.reply("one")
+
+    async def test_to_a_function_it_is_the_clients(self, scene: Scene) -> None:
+        """A client gets no more rights by having a function send for it."""
+        request = request_of(scene, reply_to="/app/a")
+        request.reply("one")
+        carry_out(scene, request)
+        other = scene.connect(transport="internal")
+        other.subscribe("/handlers/send/a")
+        assert other.message().headers["user-id"] == "ann"
+
+    async def test_a_subscriber_sees_what_it_subscribed(self, scene: Scene, reader: Client) -> None:
+        request = request_of(scene, is_subscribe=True, destination="/app/prices", reply_to="/topic/a")
+        request.reply("[]", {"kind": "k"})
+        carry_out(scene, request)
+        message = reader.message()
+        assert (message.body, message.headers["destination"], message.headers["kind"]) == (b"[]", "/app/prices", "k")
+
+    async def test_what_a_subscriber_cannot_be_told(self, scene: Scene) -> None:
+        request = request_of(scene, is_subscribe=True, destination="/app/prices", reply_to="/topic/a")
+        with pytest.raises(CannotSend, match="priority"):
+            request.reply("[]", {"priority": "inf"})
+        with pytest.raises(CannotSend, match="is not for functions to give"):
+            request.reply("[]", {"destination": "/topic/b"})
+
+
+def test_versions_meet(scene: Scene) -> None:
+    """What a function says reaches clients of all versions, as far as those can say it."""
+
+    async def main() -> None:
+        request = request_of(scene)
+        request.send("/topic/a", b"x", {"a:b": "c\nd\\"})
+        carry_out(scene, request)
+
+    client = scene.connect(V12)
+    client.subscribe("/topic/a")
+    trio.run(main)
+    assert client.message().headers["a:b"] == "c\nd\\"

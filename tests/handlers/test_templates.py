@@ -1,0 +1,59 @@
+"""Templates: what is one, which names it is for, and the words of its fields."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.broker.words import MAX_WORDS
+from gateway.handlers.templates import Template
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "pattern"),
+    [
+        ("/app/prices", (), "/app/prices"),
+        ("/app/greet/{name}", ("name",), "/app/greet/*"),
+        ("/app/{a}.{b}/c", ("a", "b"), "/app/*/*/c"),
+        ("/app/{größe}", ("größe",), "/app/*"),
+    ],
+)
+def test_what_it_is(text: str, fields: tuple[str, ...], pattern: str) -> None:
+    template = Template(text)
+    assert (template.text, template.fields, template.pattern) == (text, fields, pattern)
+    assert template.pattern == "/" + "/".join(template.shape)
+
+
+def test_values() -> None:
+    template = Template("/app/{kind}/of/{name}")
+    for name in ("/app/sort/of/thing", "/app.sort.of.thing"):
+        assert template.values(name) == {"kind": "sort", "name": "thing"}
+    assert Template("/app/prices").values("/app/prices") == {}
+
+
+def test_places() -> None:
+    assert Template("/app/a/{x}").places < Template("/app/{y}/b").places
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("/queue/a", "functions are for destinations like /app/NAME, not for '/queue/a'"),
+        ("/app/", "functions are for destinations like /app/NAME, not for '/app/'"),
+        ("", "functions are for destinations like /app/NAME, not for ''"),
+        ("/app/a,/app/b", "'/app/a,/app/b' has a comma, which stands between two destinations"),
+        ("/app/*", "'/app/*' has a wildcard; a field in braces, like {name}, stands for one word"),
+        ("/app/a.#", "'/app/a.#' has a wildcard; a field in braces, like {name}, stands for one word"),
+        ("/app/{a}/{a}", "'/app/{a}/{a}' has two fields of one name"),
+        ("/app/x{a}", "'x{a}' is no field: braces stand around a whole word, which is a name of Python"),
+        ("/app/{a}x", "'{a}x' is no field: braces stand around a whole word, which is a name of Python"),
+        ("/app/{}", "'{}' is no field: braces stand around a whole word, which is a name of Python"),
+        ("/app/{", "'{' is no field: braces stand around a whole word, which is a name of Python"),
+        ("/app/}", "'}' is no field: braces stand around a whole word, which is a name of Python"),
+        ("/app/{a b}", "'{a b}' is no field: braces stand around a whole word, which is a name of Python"),
+        ("/app" + "/a" * MAX_WORDS, f"goes on for {MAX_WORDS + 1} words, and may have {MAX_WORDS}"),
+    ],
+)
+def test_what_is_none(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError) as refusal:
+        Template(text)
+    assert sentence in str(refusal.value)

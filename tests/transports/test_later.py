@@ -1,0 +1,306 @@
+"""What the broker does later: at a time, over the real wheel, or in turns of its own.
+
+The clock of these tests jumps: what is asserted about time holds to the slot of the wheel (20 ms) and never the other
+way: nothing comes early.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+import structlog.testing
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.transports import hub as hub_module
+from gateway.transports.link import Buffers
+
+from .house import House, Valve
+from .peers import Peer, frame
+
+parametrize = pytest.mark.parametrize
+MakeHouse = Callable[..., House]
+
+LATEST = 0.021  # seconds behind the moment that was asked for: a slot of the wheel, and what floats lose
+ROUNDING = 1e-9
+
+
+def in_time(due: float) -> bool:
+    return due - ROUNDING <= trio.current_time() <= due + LATEST
+
+
+async def read_in_time(peer: Peer, count: int) -> list[str]:
+    """Messages whose bodies say when they are due; returns them in the order in which they came."""
+    received = []
+    for _ in range(count):
+        message = await peer.frame("MESSAGE")
+        assert in_time(float(message.body)), (message, trio.current_time())
+        received.append(message.body.decode())
+    return received
+
+
+class Epoch:
+    """Stands for the module `time`, with a clock of its own."""
+
+    def __init__(self, offset: float) -> None:
+        self.offset = offset
+
+    def time(self) -> float:
+        return trio.current_time() + self.offset
+
+
+class Recording(Valve):
+    """Knows how much was written at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[int] = []
+
+    def send_nowait(self, buffers: Buffers) -> int:
+        octets = super().send_nowait(buffers)
+        self.writes.append(octets)
+        return octets
+
+
+class TestDelay:
+    @parametrize("milliseconds", [1, 7, 19, 20, 21, 50, 333, 1000, 12_345])
+    async def test_in_time_and_never_early(
+        self, house: House, kind: str, milliseconds: int, autojump_clock: MockClock
+    ) -> None:
+        """Whatever part of a slot the wheel is in."""
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await consumer.subscribe("/queue/a")
+        for _ in range(5):
+            await trio.sleep(0.0137)
+            due = trio.current_time() + milliseconds / 1000
+            await publisher.publish("/queue/a", b"%r" % due, x_delay=milliseconds)
+            await read_in_time(consumer, 1)
+
+    async def test_many_in_the_order_of_their_times(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        """Each may be the nearest of all when it comes, or not; equal times are in the order of the SENDs."""
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await consumer.subscribe("/topic/a")
+        dice = random.Random(7)
+        expected = []
+
+        async def publish() -> None:
+            for delay in [dice.randrange(1, 2000) for _ in range(300)]:
+                expected.append(trio.current_time() + delay / 1000)
+                await publisher.publish("/topic/a", b"%r" % expected[-1], x_delay=delay)
+                await trio.sleep(0.001)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(publish)
+            received = [float(each) for each in await read_in_time(consumer, 300)]
+        assert received == sorted(expected)
+
+    @parametrize("header", ["AMQ_SCHEDULED_TIME", "_AMQ_SCHED_DELIVERY"])
+    async def test_at_a_moment(
+        self,
+        make_house: MakeHouse,
+        kind: str,
+        header: str,
+        autojump_clock: MockClock,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """In milliseconds since the epoch, by the clock of the system."""
+        monkeypatch.setattr(hub_module, "time", Epoch(1_700_000_000.0))
+        house = make_house()
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await consumer.subscribe("/queue/a")
+        octets = b"SEND\ndestination:/queue/a\n%b:1700000005250\n\n5.25\0" % header.encode()
+        await publisher.send(octets)
+        message = await consumer.frame("MESSAGE")
+        # A float since the epoch is exact to a quarter of a microsecond.
+        assert 5.25 - 1e-6 <= trio.current_time() <= 5.25 + LATEST
+        assert header not in message.headers
+        await publisher.send(octets)  # that moment is over
+        await consumer.frame("MESSAGE")
+        assert trio.current_time() <= 5.25 + LATEST
+
+    async def test_its_sender_may_go(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await publisher.publish("/queue/a", b"9.0", x_delay=9000)
+        await publisher.send_frame("DISCONNECT")
+        await publisher.at_end()
+        await publisher.aclose()
+        await consumer.subscribe("/queue/a")
+        await read_in_time(consumer, 1)
+
+    async def test_in_a_transaction_it_counts_from_the_commit(
+        self, house: House, kind: str, autojump_clock: MockClock
+    ) -> None:
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await consumer.subscribe("/queue/a")
+        await publisher.send_frame("BEGIN", transaction="t")
+        await publisher.publish("/queue/a", b"4.0", x_delay=1000, transaction="t")
+        await trio.sleep(3)
+        await publisher.send_frame("COMMIT", transaction="t")
+        await read_in_time(consumer, 1)
+
+
+class TestFailures:
+    async def test_the_back_off_doubles(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        """As it is where no policy says anything: 0.1 s at first."""
+        consumer = await house.session(kind)
+        await consumer.subscribe("/queue/a", ack="client-individual")
+        await consumer.publish("/queue/a")
+        message = await consumer.frame("MESSAGE")
+        for attempt in range(1, 10):
+            due = trio.current_time() + 0.1 * 2 ** (attempt - 1)
+            await consumer.send_frame("NACK", id=message["ack"])
+            assert await consumer.listen(due - trio.current_time() - 0.001) == []
+            message = await consumer.frame("MESSAGE")
+            assert in_time(due)
+            assert (message["redelivered"], message["delivery-count"]) == ("true", str(attempt + 1))
+        await consumer.send_frame("NACK", id=message["ack"])
+        await consumer.send_frame("SUBSCRIBE", destination="/queue/dlq.a", id=2)
+        letter = await consumer.frame("MESSAGE")
+        assert (letter["dlq-reason"], letter["dlq-attempts"]) == ("max-attempts", "10")
+
+    async def test_others_come_meanwhile(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        house = make_house(policies={"#": {"backoff": 5.0}})
+        consumer = await house.session(kind)
+        await consumer.subscribe("/queue/a", ack="client-individual", prefetch_count=1)
+        await consumer.send(frame("SEND", b"1", destination="/queue/a") + frame("SEND", b"2", destination="/queue/a"))
+        await consumer.send_frame("NACK", id=(await consumer.frame("MESSAGE"))["ack"])
+        second = await consumer.frame("MESSAGE")
+        assert (second.body, trio.current_time()) == (b"2", pytest.approx(0.0, abs=LATEST))
+        await consumer.send_frame("ACK", id=second["ack"])
+        assert (await consumer.frame("MESSAGE")).body == b"1"
+        assert in_time(5.0)
+
+    async def test_who_waits_for_one_that_expires(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher = await house.session(kind)
+        await publisher.publish("/queue/a", ttl=2500)
+        await publisher.settled()
+        await trio.sleep(2.499)
+        assert house.broker.waiting == 1
+        await trio.sleep(LATEST)
+        assert (house.broker.waiting, house.counters.expired) == (0, 1)
+
+
+class TestTurns:
+    """What is much is cut into turns, between which outboxes are flushed and others do what they have to do."""
+
+    async def test_many_at_once(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await consumer.subscribe("/topic/a")
+        await publisher.send(b"".join(frame("SEND", b"1.0", destination="/topic/a", x_delay=1000) for _ in range(3000)))
+        await publisher.settled()
+        begun = trio.Event()
+        house.broker.agenda.at(0.999, begun.set)  # in the same slot
+        await begun.wait()
+        seen: set[int] = set()
+        while house.counters.delivered < 3000:
+            seen.add(house.counters.delivered)
+            await trio.lowlevel.checkpoint()
+        assert len(seen - {0}) >= 3
+        assert in_time(1.0)
+        await read_in_time(consumer, 3000)
+
+    async def test_what_a_turn_wrote_is_flushed_before_the_next(
+        self, house: House, kind: str, autojump_clock: MockClock
+    ) -> None:
+        valve = Recording()
+        publisher, consumer = await house.session(kind), house.visit_through(kind, valve)
+        await consumer.connect()
+        await consumer.subscribe("/topic/a")
+        await publisher.send(b"".join(frame("SEND", b"x", destination="/topic/a", x_delay=1000) for _ in range(3000)))
+        valve.writes.clear()
+        await trio.sleep(2)
+        assert house.counters.delivered == 3000
+        assert len(valve.writes) >= 3
+        assert max(valve.writes) <= sum(valve.writes) / 2
+
+    async def test_a_selective_consumer_of_a_deep_queue(
+        self, house: House, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """It asks about 20,000 messages that it does not want; meanwhile others are served."""
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await publisher.send(frame("SEND", destination="/queue/a", n=1) * 20_000)
+        await publisher.publish("/queue/a", b"wanted", n=2)
+        await publisher.settled()
+        await consumer.send_frame("SUBSCRIBE", destination="/queue/a", id=1, selector="n = 2")
+        trips = 0
+        with trio.CancelScope() as scope:
+
+            async def talk() -> None:
+                nonlocal trips
+                while True:
+                    await publisher.settled()
+                    trips += 1
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(talk)
+                assert (await consumer.frame("MESSAGE")).body == b"wanted"
+                scope.cancel()
+        assert trips >= 1
+        assert trio.current_time() == pytest.approx(0.0, abs=LATEST)
+
+    async def test_unfinished_work_lets_others_have_their_turns(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        await wait_all_tasks_blocked()
+        left = 1000
+
+        def step() -> None:
+            nonlocal left
+            left -= 1
+            if left:
+                house.broker.agenda.later(step)
+
+        house.broker.agenda.later(step)
+        await peer.settled()
+        assert left > 0
+        with trio.fail_after(5):
+            while left:
+                await trio.lowlevel.checkpoint()
+
+    async def test_more_of_it_when_all_was_done(self, house: House) -> None:
+        done: list[int] = []
+        for number in range(3):
+            house.broker.agenda.later(lambda number=number: done.append(number))  # type: ignore[misc]
+            house.broker.agenda.later(lambda: None)
+            await wait_all_tasks_blocked()
+            assert done == list(range(number + 1))
+
+    @parametrize("when", ["at a time", "in a turn"])
+    async def test_one_fault_stops_nothing_else(
+        self, house: House, kind: str, when: str, autojump_clock: MockClock
+    ) -> None:
+        """It would be the end of the gateway, or of all that is due later."""
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await consumer.subscribe("/queue/a")
+
+        def burn() -> None:
+            raise RuntimeError("a fault of the broker's")
+
+        await publisher.publish("/queue/a", b"1.0", x_delay=1000)
+        await publisher.publish("/queue/a", b"2.0", x_delay=2000)
+        await publisher.settled()
+        agenda = house.broker.agenda
+        with structlog.testing.capture_logs() as logs:
+            if when == "at a time":
+                agenda.at(1.0, burn)
+            else:
+                agenda.later(burn)
+                agenda.later(lambda: agenda.at(1.5, agenda.clock))
+            await read_in_time(consumer, 2)
+        (entry,) = [entry for entry in logs if entry["log_level"] == "error"]
+        assert entry["exc_info"]
+
+    async def test_the_wheel_is_empty_when_nothing_is_due(
+        self, house: House, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """Alarms that an earlier one replaced leave it, too."""
+        publisher = await house.session(kind)
+        for delay in range(5000, 0, -100):
+            await publisher.publish("/topic/nobody", x_delay=delay)
+        await publisher.settled()  # to the same topic
+        await publisher.aclose()
+        await trio.sleep(120)
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == float("inf")
+        assert (house.broker.stored_octets, house.counters.unroutable) == (0, 51)
