@@ -56,7 +56,7 @@ def topics(server: Server, transport: Transport, seconds: float, *, few: int, ma
 def patterns(server: Server, transport: Transport, seconds: float, *, few: int, many: int, links: int) -> Sample:
     """Publish names never seen before, each matched by one of `many` patterns, beside the same with `few` of them.
 
-    A fifth of the many overlap: two match the same names, or some of them.  What is published to is not among those.
+    15 of 100 patterns overlap: others match the same names, or some of them.  None of those names is published to.
     """
     base = destination_of("topic")
     share = many // 20

@@ -58,10 +58,21 @@ def check_config(bind: bool, list_names: bool) -> None:
         return
     settings = _load()
     _check_users(settings)
+    _check_handlers(settings)
     for line in settings_reference.in_force(settings):
         click.echo(line)
     if bind:
         _check_ports(settings)
+
+
+def _check_handlers(settings: Settings) -> None:
+    from gateway.handlers import HandlersError, load
+
+    try:
+        if settings.handlers:
+            load(settings.handlers)
+    except HandlersError as error:
+        raise click.ClickException(f"handlers (GATEWAY_HANDLERS) is wrong: {error}") from None
 
 
 def _load() -> Settings:

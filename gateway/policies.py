@@ -26,7 +26,17 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from gateway.broker.destinations import DIRECT, QUEUE, REPLY_QUEUE, REPLY_TOPIC, TOPIC, USER, canonical, is_topic
+from gateway.broker.destinations import (
+    DIRECT,
+    HANDLERS,
+    QUEUE,
+    REPLY_QUEUE,
+    REPLY_TOPIC,
+    TOPIC,
+    USER,
+    canonical,
+    is_topic,
+)
 from gateway.broker.errors import NotAllowed
 from gateway.broker.policy import DEFAULT, OnNack, SlowConsumer, WhenFull
 from gateway.broker.words import WILDCARDS, split
@@ -34,7 +44,7 @@ from gateway.broker.words import WILDCARDS, split
 TEN_YEARS = 315_360_000
 """In seconds.  Longer is a mistake of units, most likely."""
 
-KINDS = (QUEUE, TOPIC, DIRECT, USER, REPLY_QUEUE, REPLY_TOPIC)
+KINDS = (QUEUE, TOPIC, DIRECT, USER, REPLY_QUEUE, REPLY_TOPIC, HANDLERS)
 """What a pattern starts with: the kinds of names under which the broker keeps messages or subscribers."""
 
 FOR_QUEUES = frozenset({"max_messages", "max_octets", "when_full", "auto_delete", "idle_timeout"})

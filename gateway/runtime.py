@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import cast
 
 import structlog
 import trio
@@ -40,7 +39,6 @@ from gateway.transports import (
     serve_tcp,
     serve_websocket,
 )
-from gateway.transports.connection import Connection
 
 log = structlog.get_logger("gateway")
 
@@ -190,8 +188,7 @@ def runner_of(settings: Settings, hub: Hub) -> Runner | None:
         return None
 
     async def settle(runner: Runner) -> None:
-        # It has what `settle` asks of a connection.
-        await hub.settle(cast(Connection, runner), kept=True)
+        await hub.settle(runner, kept=True)
 
     try:
         return Runner(hub.broker, load(settings.handlers), settle)

@@ -42,7 +42,7 @@ ARROWS = {
     "app": {"bridge", "worker", "runtime", "settings", "admin", "observe", "auth"},
     # The command line.  `serve` stands where hypercorn stands, and is the one that imports the app as hypercorn does.
     "serve": {"app", "bridge", "worker", "runtime", "transports", "settings", "observe"},
-    "cli": {"serve", "runtime", "transports", "settings", "settings_reference", "auth"},
+    "cli": {"serve", "runtime", "transports", "settings", "settings_reference", "auth", "handlers"},
     "__main__": {"cli"},
 }
 SOURCES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -92,14 +92,15 @@ class Agenda:
         """Carry out what is due."""
         self._wakes_at = math.inf
         now = self.clock()
+        finished = True
         try:
             finished = self._carry_out(now)
         finally:  # a fault in one of them must not keep the others waiting for ever
-            if self._heap and self._heap[0][0] < self._wakes_at:
+            if not finished:
+                self.later(self.tick)
+            elif self._heap and self._heap[0][0] < self._wakes_at:
                 self._wakes_at = self._heap[0][0]
                 self._wake(self._wakes_at)
-        if not finished:
-            self.later(self.tick)
 
     def _carry_out(self, now: float) -> bool:
         """Carry out what is due; False: there is more of it."""

@@ -97,6 +97,21 @@ class Consumers:
         """The group of a message."""
         return self.groups.find(message) if self.groups is not None else None
 
+    def park(self, token: Message, owner: Subscription) -> None:
+        """The first message of a group is for its owner."""
+        assert self.groups is not None
+        assert owner.parked is not None  # it came with the group
+        owner.parked.add(token)
+        self.groups.touched[owner] = None
+
+    def touched(self) -> bool:
+        """Whether something was parked with consumers that have not been asked whether they have room."""
+        return self.groups is not None and bool(self.groups.touched)
+
+    def pop_touched(self) -> Subscription | None:
+        """One of these consumers."""
+        return self.groups.touched.popitem()[0] if self.groups is not None and self.groups.touched else None
+
     def forget_group(self, group: Group) -> None:
         """Nobody has a group, and nothing waits for it."""
         if self.groups is not None:
@@ -130,7 +145,7 @@ class Consumers:
                     return interest
                 lane = interest.lane
         if lane is None:
-            lane = Lane(subscription.options.selector, lanes[0].messages())
+            lane = lanes[0].copy(subscription.options.selector)
             lanes.append(lane)
         interest = Interest(lane, text, priority)
         self._insert(interest)
@@ -161,6 +176,7 @@ class Consumers:
         if owner.parked is None or self.groups is None:
             return
         owner.parked = None
+        self.groups.touched.pop(owner, None)
         for group in self.groups.of_owner(owner):
             group.owner = group.token = None
         self.changed = True

@@ -107,7 +107,7 @@ def _canonical(destination: str, multicast: bool | None) -> str:
             raise NotAllowed(
                 "unknown user destination", f"send to /user/WHO/queue/NAME: {destination[:80]!r} is not of that form"
             )
-        return _of_user(who.replace("%2F", "/"), rest)
+        return _of_user(who.replace("%2F", "/").replace("%2C", ","), rest)
     else:
         name = _alias(destination, multicast)
     if name.endswith("/") and name in (*_AS_THEY_ARE, *TEMPORARY):

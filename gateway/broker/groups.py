@@ -64,10 +64,11 @@ class Group:
         assert self._lane is not None  # it gave something
         self._lane.pop()
 
-    def tidy(self, slack: int) -> None:
-        """Forget those that wait no longer, if they are more than so many."""
-        if self._lane is not None and len(self._lane) > slack:
-            self._lane.compact()
+    def tidy(self, most: int) -> None:
+        """Forget those that wait no longer, where more than so many places are taken."""
+        for lane in (self._lane, self.owner.parked if self.owner is not None else None):
+            if lane is not None and len(lane) > most:
+                lane.compact()
 
     def messages(self) -> list[Message]:
         """All that wait, in the order in which they are due."""
@@ -81,11 +82,16 @@ class Group:
 
 
 class Groups:
-    """The groups of one queue."""
+    """The groups of one queue.
 
-    __slots__ = ("_groups",)
+    Attributes:
+        touched: the consumers with whom something was parked just now.
+    """
+
+    __slots__ = ("_groups", "touched")
 
     def __init__(self) -> None:
+        self.touched: dict[Subscription, None] = {}
         self._groups: OrderedDict[str, Group] = OrderedDict()
 
     def __len__(self) -> int:
@@ -139,59 +145,44 @@ class Groups:
 
 
 def settle(queue: Queue, group: Group) -> None:
-    """Give out what a group has, as far as anybody has room, and leave its token where the rest is waited for."""
+    """Put a group's token where the group is waited for: with its owner, or in the lanes of all that may want it."""
     while (first := group.first()) is not None:
         if queue.has_expired(first):
             group.pop()
             queue.remove(first)
             expired(queue, first)
             continue
-        owner = group.owner
-        if owner is not None and not group.is_for_owner(first):
-            owner = group.owner = group.token = None
-        if owner is not None:
-            assert owner.parked is not None  # it came with the group
-            if first is group.token:
-                return
-            if not owner.is_ready() or owner.parked.first() is not None:
-                group.token = first
-                owner.parked.add(first)
-                return
-            consumer = owner
-        else:
-            refusing: set[Lane] = set()
-            chosen = queue.consumers.choose(first, refusing)
-            if chosen is None:
-                if first is not group.token:
-                    group.token = first
-                    queue.enter(first, refusing)
-                return
-            consumer = chosen
-        group.pop()
-        queue.take(first, consumer)
+        if group.owner is not None and not group.is_for_owner(first):
+            group.owner = group.token = None
+        if first is not group.token:
+            group.token = first
+            if group.owner is None:
+                queue.enter(first)
+            else:
+                queue.consumers.park(first, group.owner)
+        return
     group.token = None
     if group.owner is None:
         queue.consumers.forget_group(group)
 
 
-def unpark(queue: Queue, consumer: Subscription) -> None:
-    """Give a consumer what it has groups for, and what is due before that."""
-    interest = consumer.interest
-    assert interest is not None  # it has joined
-    while consumer.parked is not None and consumer.is_ready():
-        token = consumer.parked.first()
-        if token is None:
-            break
-        earlier = queue.consumers.first(interest.lane)
-        if earlier is not None and earlier.order < token.order:
-            queue.hand_out(earlier, interest)
-            continue
-        consumer.parked.pop()
+def next_parked(queue: Queue, consumer: Subscription) -> tuple[Group, Message] | None:
+    """The first message that is parked with a consumer, and its group."""
+    parked = consumer.parked
+    while parked is not None and (token := parked.first()) is not None:
         group = queue.consumers.group_of(token)
-        if group is None or group.token is not token or group.owner is not consumer:
-            continue  # it has another place by now
-        group.token = None
-        if not queue.has_expired(token):
-            group.pop()
-            queue.take(token, consumer)
-        settle(queue, group)
+        if group is not None and group.owner is consumer and group.token is token:
+            if not queue.has_expired(token):
+                return group, token
+            settle(queue, group)
+        parked.pop()
+    return None
+
+
+def give_parked(queue: Queue, consumer: Subscription, group: Group, token: Message) -> None:
+    """Give a consumer what `next_parked` found."""
+    assert consumer.parked is not None  # it was found there
+    consumer.parked.pop()
+    group.pop()
+    queue.take(token, consumer)
+    settle(queue, group)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from gateway.codec import Head
+from gateway.codec import VERSIONS, Head, encoder
 
 from .options import PLAIN, Properties
 
@@ -61,9 +61,23 @@ class Message:
         attempts: deliveries so far, counted by the queue.
         waits: it is in a queue and nobody has it.
         history: None as long as nothing failed.
+        wire: its octets, where others have it, too.
     """
 
-    __slots__ = ("attempts", "body", "expires", "head", "history", "number", "place", "properties", "rank", "waits")
+    __slots__ = (
+        "_size",
+        "attempts",
+        "body",
+        "expires",
+        "head",
+        "history",
+        "number",
+        "place",
+        "properties",
+        "rank",
+        "waits",
+        "wire",
+    )
 
     def __init__(self, number: int, head: Head, body: bytes, properties: Properties = PLAIN) -> None:
         self.number = self.place = number
@@ -75,6 +89,8 @@ class Message:
         self.attempts = 0
         self.waits = False
         self.history: History | None = None
+        self.wire: Wire | None = None
+        self._size = 0
 
     @property
     def id(self) -> bytes:
@@ -84,7 +100,9 @@ class Message:
     @property
     def size(self) -> int:
         """Octets that keeping it costs, nearly."""
-        return self.head.cost + len(self.body) + OVERHEAD
+        if not self._size:
+            self._size = self.head.cost + len(self.body) + OVERHEAD
+        return self._size
 
     @property
     def order(self) -> tuple[int, int]:
@@ -95,11 +113,31 @@ class Message:
         """For heaps, where one message has the place of another."""
         return self.number < other.number
 
-    def copy(self) -> Message:
+    def copy(self, wire: Wire) -> Message:
         """The same message for another queue, which keeps its own count of deliveries."""
         copy = Message(self.number, self.head, self.body, self.properties)
         copy.expires = self.expires
+        copy.wire = wire
+        copy._size = self.size
         return copy
+
+
+class Wire:
+    """A message as octets: encoded once per version, for however many topics and queues it goes to."""
+
+    __slots__ = ("_encoded", "_message")
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+        self._encoded: list[bytes | None] = [None] * len(VERSIONS)
+
+    def __getitem__(self, index: int) -> bytes:
+        octets = self._encoded[index]
+        if octets is None:
+            message = self._message
+            octets = encoder.message(message.head, message.id, message.body, VERSIONS[index])
+            self._encoded[index] = octets
+        return octets
 
 
 class Delivery:

@@ -85,6 +85,7 @@ class Options:
         browser_end: the browser ends with what waits; else it goes on with what comes.
         slow_messages: messages that wait for a topic's subscriber at most; None: the policy's.
         multicast: True: the bare name is a topic's; False: a queue's; None: not given.
+        durable: it is to outlive its connection.
         hints: for a queue that comes into being with it.
     """
 
@@ -99,6 +100,7 @@ class Options:
     browser_end: bool = True
     slow_messages: int | None = None
     multicast: bool | None = None
+    durable: bool = False
     hints: Hints | None = None
 
 

@@ -128,7 +128,7 @@ class Queue:
             self._place_ungrouped(message)
         if message.waits and self.limits.any:
             self.limits.apply(self, message)
-        if self.browsers:
+        if self.browsers and not self.has_expired(message):
             for browser in list(self.browsers.values()):
                 browser.follow(message)
 
@@ -139,12 +139,23 @@ class Queue:
         elif self._conflates(message) and not conflate(self, message):
             pass  # a newer one waits
         elif message.properties.group is not None:
-            group = self.consumers.group(message.properties.group)
-            group.add(message)
-            self._wait(message)
-            groups.settle(self, group)
+            self._serve(self._add_to_group(message))
         else:
             self._place_ungrouped(message)
+
+    def _add_to_group(self, message: Message) -> Group:
+        group = self.consumers.group(message.properties.group or "")
+        group.add(message)
+        self._wait(message)
+        groups.settle(self, group)
+        return group
+
+    def _serve(self, group: Group) -> None:
+        """Whoever has room, and may have the first message of a group, gets it."""
+        if group.owner is not None:
+            self._give_parked(group.owner)
+        else:
+            self._dispatch_all()
 
     def _place_ungrouped(self, message: Message) -> None:
         refusing: set[Lane] = set()
@@ -157,7 +168,7 @@ class Queue:
             self.enter(message, refusing)
             self._wait(message)
 
-    def enter(self, message: Message, refusing: Container[Lane]) -> None:
+    def enter(self, message: Message, refusing: Container[Lane] = ()) -> None:
         """Into the lanes of all that may want it."""
         for lane in self.lanes:
             if lane not in refusing:
@@ -183,6 +194,7 @@ class Queue:
         group = self.consumers.group_of(message)
         if group is not None:
             groups.settle(self, group)
+            self._serve(group)
             group.tidy(2 * self.waiting + SLACK)
         self.tidy()
 
@@ -236,15 +248,26 @@ class Queue:
             self.broker.release(message.size)
         if self.consumers.groups is not None:
             self.consumers.groups.taken(message, consumer)
+            if message.properties.closes_group and len(self.consumers.interests) > 1:
+                self.broker.agenda.later(self._dispatch_all)  # what comes behind it may be for others
         self._deliver(message, consumer)
+
+    def _dispatch_all(self) -> None:
+        for interest in list(self.consumers.interests):
+            self._dispatch(interest)
 
     def _dispatch(self, interest: Interest) -> None:
         """Give the consumers of an interest what waits for them."""
         lane = interest.lane
-        while interest.rotation:
-            message = self.consumers.first(lane)
-            if message is None or not self.hand_out(message, interest):
+        while True:
+            while interest.rotation:
+                message = self.consumers.first(lane)
+                if message is None or not self._hand_out(message, interest):
+                    break
+            if lane.tired or not self.consumers.touched():
                 break
+            while (owner := self.consumers.pop_touched()) is not None:
+                self._give_parked(owner)
         if lane.tired and interest.rotation and not interest.behind:
             interest.behind = True
             self.broker.agenda.later(partial(self._catch_up, interest))
@@ -254,9 +277,26 @@ class Queue:
     def _catch_up(self, interest: Interest) -> None:
         interest.behind = False
         self._dispatch(interest)
+        if not interest.behind and self.consumers.groups is not None:
+            for consumer in list(interest.rotation):
+                self._give_parked(consumer)
 
-    def hand_out(self, message: Message, interest: Interest) -> bool:
-        """Give the first message of a lane to whose turn it is; False: nobody has room."""
+    def _give_parked(self, consumer: Subscription) -> None:
+        """Give a consumer what is parked with it, unless something older waits for it."""
+        interest = consumer.interest
+        assert interest is not None  # it has joined
+        while (found := groups.next_parked(self, consumer)) is not None and consumer.is_ready():
+            earlier = self.consumers.first(interest.lane)
+            if interest.lane.tired:
+                self._dispatch(interest)  # in turns
+                return
+            if earlier is not None and earlier.order < found[1].order:
+                return
+            groups.give_parked(self, consumer, *found)
+
+    def _hand_out(self, message: Message, interest: Interest) -> bool:
+        """Give the first message of a lane to whose turn it is, or what is parked there and older; False: nobody has
+        room."""
         if self.has_expired(message):
             interest.lane.pop()
             self.withdraw(message)
@@ -265,10 +305,14 @@ class Queue:
         consumer = self.consumers.next_of(interest, message)
         if consumer is None:
             return False
+        parked = groups.next_parked(self, consumer)
+        if parked is not None and parked[1].order < message.order:
+            groups.give_parked(self, consumer, *parked)
+            return True
         interest.lane.pop()
         group = self.consumers.group_of(message)
-        if group is not None and group.first() is message:
-            group.pop()
+        if group is not None:
+            group.pop()  # the token is its first
         self.take(message, consumer)
         if group is not None:
             groups.settle(self, group)
@@ -294,8 +338,9 @@ class Queue:
         interest = subscription.interest
         assert interest is not None  # it has joined
         interest.list(subscription)
-        groups.unpark(self, subscription)
         self._dispatch(interest)
+        if subscription.parked is not None:
+            self._give_parked(subscription)
 
     def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
         """A consumer goes.
@@ -361,25 +406,32 @@ class Queue:
             for message in messages:
                 self.broker.release(message.size)
             self.purge()
+            self.broker.forget_if_idle(self)
             return
-        again = sorted(messages, key=lambda message: message.order)
-        together: dict[Group, None] = {}
-        for message in again:
-            name = message.properties.group
-            if name is not None and not home.has_expired(message) and not home._conflates(message):
-                # All of a group come together before any of it goes.
-                group = home.consumers.group(name)
-                group.add(message)
-                together[group] = None
-                home._wait(message)
-            else:
-                home._place(message)
-        for group in together:
-            groups.settle(home, group)
+        home._restore(sorted(messages, key=lambda message: message.order))
         home._reopen()
         if home.abandoned and not home.subscriptions:
             home.purge()
         self.broker.forget_if_idle(home)
+
+    def _restore(self, messages: list[Message]) -> None:
+        """Messages come back, in order."""
+        if all(message.properties.group is None for message in messages):
+            for message in messages:
+                self._place(message)
+            return
+        # With groups among them all take their places first, so that none goes past an older one.
+        for message in messages:
+            if self.has_expired(message):
+                fate.expired(self, message)
+            elif self._conflates(message) and not conflate(self, message):
+                continue  # a newer one waits
+            elif message.properties.group is not None:
+                self._add_to_group(message)
+            else:
+                self.enter(message)
+                self._wait(message)
+        self._dispatch_all()
 
     def _reopen(self) -> None:
         """Let the others go on after a consumer left: the exclusive one, or the owner of groups."""
@@ -387,13 +439,11 @@ class Queue:
             return
         self.consumers.changed = False
         for subscription in self.subscriptions:
-            if not subscription.listed and subscription.interest is not None:
+            if subscription.interest is not None and not subscription.listed and subscription.has_room():
                 subscription.interest.list(subscription)
         for group in list(self.consumers.groups or ()):
-            if group.token is None:
-                groups.settle(self, group)
-        for interest in list(self.consumers.interests):
-            self._dispatch(interest)
+            groups.settle(self, group)
+        self._dispatch_all()
 
     def purge(self) -> None:
         """Throw away what waits."""

@@ -21,12 +21,12 @@ from . import destinations as names
 from .dedup import DedupIds
 from .errors import NotAllowed
 from .fate import forgotten, unused
-from .message import OVERHEAD, Message
+from .message import OVERHEAD, Message, Wire
 from .options import PLAIN, Properties
 from .policy import Hints, Policies
 from .queue import Queue
 from .retained import Retained
-from .topic import Topic, Wire
+from .topic import Topic
 from .trie import PatternTrie
 from .words import has_wildcard
 
@@ -115,7 +115,13 @@ class Router:
         broker = self._broker
         target = self.destinations.get(destination)
         if target is None or broker.pressed:
-            self.send(self.prepare(head, body, destination, PLAIN, sender))
+            # Only patterns, as the last time: nothing is left to be checked.
+            if destination.startswith(names.TOPIC) and self.patterns.known(destination) and not broker.pressed:
+                self._number += 1
+                broker.counters.published += 1
+                self._fan_out(None, destination, Message(self._number, head, body), sender.id)
+            else:
+                self.send(self.prepare(head, body, destination, PLAIN, sender))
             return
         self._number += 1
         broker.counters.published += 1
@@ -165,7 +171,9 @@ class Router:
             NotAllowed: a limit would be exceeded.
         """
         wanted = {name for sending in sendings for name, _ in sending.targets}
-        new = [name for name in wanted if name not in self._table(name) and not names.is_topic(name)]
+        new = [
+            name for name in wanted if not (name in self._table(name) or names.is_topic(name) or self._is_gone(name))
+        ]
         if new:
             self._check_room(len(new))
         limit = self._broker.quotas.max_delayed
@@ -303,6 +311,11 @@ class Router:
         if options.browser:
             raise NotAllowed(
                 "browsers are for queues", f"{subscription.destination[:80]!r} is a topic: it keeps nothing"
+            )
+        if options.durable:
+            raise NotAllowed(
+                "durable subscriptions are not supported",
+                "in this version a subscription ends with its connection; leave durable out, or say durable:false",
             )
         is_pattern = has_wildcard(name)
         found = self.patterns.get(name) if is_pattern else self._table(name).get(name)

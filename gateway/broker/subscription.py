@@ -157,7 +157,12 @@ class Subscription:
             prefix = b"%bredelivered:true\ndelivery-count:%d\n" % (prefix, message.attempts + 1)
         message.attempts += 1
         outbound = self.outbound
-        outbound.append(prefix, encoder.message(message.head, message.id, message.body, self.version))
+        wire = message.wire
+        if wire is None:
+            shared = encoder.message(message.head, message.id, message.body, self.version)
+        else:
+            shared = wire[self.version.index]
+        outbound.append(prefix, shared)
         if self.ledger is None:
             assert self.queue is not None  # it is the queue that calls
             outbound.unsent.append((self.queue, message, outbound.gone + outbound.size))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gateway.codec import VERSIONS, encoder
 
 from .limits import limits_of_subscriber
-from .message import Message
+from .message import Message, Wire
 from .policy import Policy, SlowConsumer
 from .queue import Queue
 from .subscription import Subscription
@@ -25,24 +25,6 @@ if TYPE_CHECKING:
 
 # Octets in the outbox of a subscriber whose messages are conflated or dropped: little, so that what it gets is news.
 _WINDOW_OF_NEWS = 16 * 1024
-
-
-class Wire:
-    """A message as octets: encoded once per version, for however many topics it goes to."""
-
-    __slots__ = ("_encoded", "_message")
-
-    def __init__(self, message: Message) -> None:
-        self._message = message
-        self._encoded: list[bytes | None] = [None] * len(VERSIONS)
-
-    def __getitem__(self, index: int) -> bytes:
-        octets = self._encoded[index]
-        if octets is None:
-            message = self._message
-            octets = encoder.message(message.head, message.id, message.body, VERSIONS[index])
-            self._encoded[index] = octets
-        return octets
 
 
 class Topic:
@@ -103,9 +85,11 @@ class Topic:
                 if _wants(subscription, message, sender):
                     broker.counters.delivered += 1
                     subscription.outbound.append(subscription.prefix, wire[subscription.version.index])
-        for subscription, queue in self._queued.items():
-            if _wants(subscription, message, sender):
-                queue.accept(message.copy())
+        if self._queued:
+            wire = wire or Wire(message)
+            for subscription, queue in self._queued.items():
+                if _wants(subscription, message, sender):
+                    queue.accept(message.copy(wire))
 
     def show(self, subscription: Subscription, message: Message) -> None:
         """Give one subscriber a message that the topic retained."""
@@ -113,7 +97,7 @@ class Topic:
             return
         queue = self._queued.get(subscription)
         if queue is not None:
-            queue.accept(message.copy())
+            queue.accept(message.copy(Wire(message)))
         else:
             self._broker.counters.delivered += 1
             subscription.show(message)

@@ -146,6 +146,10 @@ class PatternTrie(_Tree[T]):
         found = self._cache.get(name)
         return self._learn(name) if found is None else found
 
+    def known(self, name: str) -> bool:
+        """Whether it is remembered what a name matches, so that the name was looked at before."""
+        return name in self._cache
+
     def _prepare(self, text: str) -> Sequence[str]:
         """Forget what a change of that pattern makes wrong; its words in the tree."""
         if has_wildcard(text):

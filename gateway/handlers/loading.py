@@ -44,11 +44,11 @@ def load(text: str) -> Handlers:
 
 
 def _shown(error: Exception) -> str:
-    """An error in one line, with the line of code that it came from."""
+    """An error in one line, with the line of the operator's code that it came from."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_machinery(each.filename)]
     return f"{text} ({frames[-1].filename} line {frames[-1].lineno})" if frames else text
 
 
 def _is_machinery(filename: str) -> bool:
-    return filename in (__file__, importlib.__file__) or filename.startswith("<frozen")
+    return filename == importlib.__file__ or filename.startswith(("<frozen", os.path.dirname(__file__)))

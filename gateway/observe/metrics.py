@@ -46,7 +46,11 @@ COUNTERS = (
     ("errors", "gateway_errors", "ERROR frames sent; each ended a session."),
     ("heartbeat_timeouts", "gateway_heartbeat_timeouts", "Sessions ended because the client was silent."),
     ("slow_consumers", "gateway_slow_consumers", "Sessions ended because the client did not read."),
-    ("held_publishers", "gateway_held_publishers", "Times a publisher was not read: a receiver or memory was full."),
+    (
+        "held_publishers",
+        "gateway_held_publishers",
+        "Times a publisher was not read: receiver, queue or memory full.",
+    ),
 )
 """Attribute of `Counters`, name of the metric (Prometheus appends `_total`), help."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 import trio
@@ -63,6 +64,28 @@ class Options:
 def _flush(outbound: Outbound) -> None:
     if outbound.carrier is not None:
         outbound.carrier.flush()
+
+
+class Publisher(Protocol):
+    """What ends a turn: a connection, or the server's own functions."""
+
+    @property
+    def session(self) -> Session | None:
+        """Who publishes."""
+        ...
+
+    @property
+    def must_read(self) -> bool:
+        """It holds messages of others, or open transactions: it cannot be held for ever."""
+        ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """It is not read while this is entered."""
+        ...
+
+    def peer_has_gone(self) -> bool:
+        """Nobody is there any more who could be held."""
+        ...
 
 
 class Hub:
@@ -177,9 +200,11 @@ class Hub:
         """The broker's agenda is due."""
         if alarm is not self._alarm:
             return
-        self.broker.agenda.tick()
-        self.broker.take_full()
-        self._unfinished.set()  # what that put into outboxes is flushed there
+        try:
+            self.broker.agenda.tick()
+        finally:
+            self.broker.take_full()
+            self._unfinished.set()  # what that put into outboxes is flushed there
 
     # back-pressure
 
@@ -195,7 +220,7 @@ class Hub:
         log.info("memory is there again", octets=self.broker.stored_octets)
         self._relief.unpark_all()
 
-    async def settle(self, connection: Connection, *, kept: bool) -> None:
+    async def settle(self, connection: Publisher, *, kept: bool) -> None:
         """End a turn: flush, and hold the connection whose turn it was back as long as it must be.
 
         Short memory holds back only those whose messages were `kept`; topics keep nothing, and who subscribes or
@@ -226,7 +251,7 @@ class Hub:
             for _ in range(len(dirty)):
                 _flush(dirty.popleft())
 
-    async def _wait_for(self, strained: set[Outbound], publisher: Connection) -> None:
+    async def _wait_for(self, strained: set[Outbound], publisher: Publisher) -> None:
         """Hold a publisher back until those it writes to have read; not longer than `slow_consumer_timeout`."""
         late = [each for each in strained if each.size > each.high and not each.closed]
         if not late:
@@ -246,7 +271,7 @@ class Hub:
     def _on_room(self) -> None:
         self._room.unpark_all()
 
-    async def _wait_for_room(self, queues: set[Queue], connection: Connection) -> None:
+    async def _wait_for_room(self, queues: set[Queue], connection: Publisher) -> None:
         """Hold a publisher back until the queues that it filled have room, by their policies.
 
         Who consumes one of them is not held for it: nobody else may be there to make room.
@@ -263,7 +288,7 @@ class Hub:
                 with trio.move_on_after(_LOOK_FOR_PEER):
                     await self._room.park()
 
-    async def _wait_for_memory(self, connection: Connection) -> None:
+    async def _wait_for_memory(self, connection: Publisher) -> None:
         """Hold a publisher back until kept messages have gone."""
         self.broker.counters.held_publishers += 1
         with connection.held():

@@ -40,6 +40,8 @@ class Wheel:
         if when == math.inf:
             return
         number = math.ceil(when / TICK)
+        if number * TICK < when:  # by a rounding error, and too early is never
+            number += 1
         slot = self._slots.get(number)
         if slot is None:
             self._slots[number] = [timed]

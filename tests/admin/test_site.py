@@ -11,7 +11,7 @@ import pytest
 import gateway
 from gateway.admin import site
 from gateway.broker import Broker
-from gateway.codec import V12
+from gateway.codec import V12, Frame, Head
 from gateway.settings import Settings, load
 from tests.app.asgi import Answer, request
 
@@ -148,15 +148,25 @@ class TestLists:
         assert answer.json["sessions"] == []
 
     async def test_destinations(self, app: ASGIApp, opened: OpenGateway) -> None:
-        opened.broker._create("/queue/a")
-        opened.broker._create("/topic/b")
+        session_id, _ = connect(opened, "alice")
+        session = opened.broker.sessions[session_id]
+        for number, name in enumerate(("/queue/a", "/topic/b.*", "/topic/c")):
+            head = Head.of("SUBSCRIBE", {"destination": name, "id": str(number), "ack": "client"})
+            session.handle(Frame(head, b""))
+        opened.broker.deposit("/queue/a", Head.of("SEND", {"destination": "/queue/a"}), b"", 4)
+        opened.broker.deposit("/queue/d", Head.of("SEND", {"destination": "/queue/d"}), b"", 4)
         answer = await request(app, "/api/v1/destinations?limit=1000")
-        assert [(row["name"], row["kind"]) for row in answer.json["destinations"]] == [
-            ("/queue/a", "queue"),
-            ("/topic/b", "topic"),
+        rows = answer.json["destinations"]
+        assert [(row["name"], row["kind"], row["subscriptions"]) for row in rows] == [
+            ("/queue/a", "queue", 1),
+            ("/topic/c", "topic", 1),
+            ("/queue/d", "queue", 0),
+            ("/topic/b.*", "topic", 1),
         ]
-        answer = await request(app, "/api/v1/destinations?offset=1")
-        assert [row["name"] for row in answer.json["destinations"]] == ["/topic/b"]
+        assert [(row["unacknowledged"], row["waiting"]) for row in rows] == [(1, 0), (0, 0), (0, 1), (0, 0)]
+        assert (rows[2]["octets"] > 0, rows[2]["delayed"], answer.json["total"]) == (True, 0, 4)
+        answer = await request(app, "/api/v1/destinations?offset=1&limit=2")
+        assert [row["name"] for row in answer.json["destinations"]] == ["/topic/c", "/queue/d"]
 
     @pytest.mark.parametrize("path", ["/api/v1/sessions", "/api/v1/destinations"])
     @pytest.mark.parametrize(

@@ -65,6 +65,8 @@ SUBSCRIBED: dict[str, list[Case]] = {
     "selector": [("", {}), (" \n ", {})],  # others: see below
     "no-local": [("true", {"no_local": True}), ("false", {})],
     "activemq.noLocal": [("True", {"no_local": True})],
+    "durable": [("true", {"durable": True}), ("false", {})],
+    "persistent": [("true", {"durable": True}), ("false", {})],
     "exclusive": [("true", {"exclusive": True}), ("false", {})],
     "activemq.exclusive": [("true", {"exclusive": True})],
     "x-priority": [("10", {"priority": 10}), ("-2147483648", {"priority": -(2**31)}), ("0", {})],
@@ -114,6 +116,7 @@ WRONG: dict[str, list[str]] = {
     "x-prefetch": ["-1"],
     "no-local": ["", "1", "yes"],
     "activemq.noLocal": ["1"],
+    "durable": ["", "1"],
     "exclusive": ["", "yes"],
     "activemq.exclusive": ["1"],
     "x-priority": ["", "high", "2147483648"],

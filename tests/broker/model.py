@@ -86,11 +86,12 @@ class Model:
         store = consumer.store = self.queue(consumer.destination)
         if not consumer.browser:
             store.consumers.append(consumer)
+            store.free_groups()
             store.abandoned = False
             return
         store.browsers.append(consumer)
         shown = [copy for copy in store.waiting if consumer.wants(copy.sent)]
-        consumer.due += [Due(copy.number, copy.name, copy=copy) for copy in shown]
+        consumer.due += [Due(copy.number, copy.name, copy.told, copy) for copy in shown]
 
     def _subscribe_topic(self, consumer: Consumer) -> None:
         rules = self.rules_of(consumer.destination)
@@ -164,7 +165,9 @@ class Model:
             else:
                 self._to_topic(sent, part)
 
-    def _to_queue(self, sent: Sent, part: str, number: int, source: str = "", told: Mapping[str, str] = _NOTHING) -> None:
+    def _to_queue(
+        self, sent: Sent, part: str, number: int, source: str = "", told: Mapping[str, str] = _NOTHING
+    ) -> None:
         store = self.queue(part)
         store.abandoned = store.abandoned and bool(store.consumers)
         copy = Copy(store, sent, part, number, self.step, source, told, self._expiry(store, sent))
@@ -188,9 +191,7 @@ class Model:
             if consumer.wants(sent) and not (consumer.no_local and consumer.client is sent.client):
                 self._give(consumer, sent, part, self._number)
 
-    def _give(
-        self, consumer: Consumer, sent: Sent, part: str, number: int, told: Mapping[str, str] = _NOTHING
-    ) -> None:
+    def _give(self, consumer: Consumer, sent: Sent, part: str, number: int, told: Mapping[str, str] = _NOTHING) -> None:
         """To a topic's subscriber."""
         store = consumer.store
         if store is None:
@@ -304,9 +305,12 @@ class Model:
         else:
             self._end(copy, "dropped")
 
-    def conflated(self, copy: Copy) -> None:
-        """A newer one stands for it."""
+    def conflated(self, copy: Copy, newer: Copy) -> None:
+        """A newer one stands for it: in its place, unless that one waited before."""
         self._end(copy, "conflated")
+        if newer.since == self.step and newer.sent.priority == copy.sent.priority:
+            newer.place = copy.place
+            newer.vague = copy.vague or (copy.since == self.step and copy.is_back)
 
     def _end(self, copy: Copy, how: str) -> None:
         copy.store.copies.remove(copy)

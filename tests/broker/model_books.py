@@ -80,13 +80,15 @@ class Sent:
     key: str | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Copy:
     """A message in a store.
 
     Attributes:
         destination: as its MESSAGE has it.
         number: order of arrival; dead letters of one step have the same.
+        place: among those of its priority that wait: its number, or that of one which it replaced.
+        vague: it is not known which of the two.
         since: the step in which it came, or came back.
         source: where it died; empty: it is no dead letter.
         told: headers that its MESSAGE has because of what happened to it.
@@ -118,6 +120,15 @@ class Copy:
     held: bool = False
     message: Received | None = None
     size: int = 0
+    place: int = 0
+    vague: bool = False
+
+    def __post_init__(self) -> None:
+        self.place = self.number
+        self._came = self.since
+
+    def __repr__(self) -> str:
+        return f"{self.sent.body.strip().decode()} of {self.store.name}"
 
     @property
     def name(self) -> tuple[bytes, str, str]:
@@ -125,12 +136,17 @@ class Copy:
         return self.sent.body, self.destination, self.source
 
     @property
+    def is_back(self) -> bool:
+        """Somebody had it, or it was put off."""
+        return self.since > self._came
+
+    @property
     def waits(self) -> bool:
         return self.at is None and self.back is None
 
     @property
     def order(self) -> tuple[int, int]:
-        return -self.sent.priority, self.number
+        return -self.sent.priority, self.place
 
     @property
     def key(self) -> str | None:
@@ -139,7 +155,7 @@ class Copy:
         return self.sent.headers.get(by) if self.sent.key is None else self.sent.key
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Store:
     """A queue, or the private one of a topic's subscription.
 
@@ -182,15 +198,27 @@ class Store:
     def owner_of(self, copy: Copy) -> Consumer | None:
         """The consumer that has the group and can take the message."""
         owner = self.groups.get(copy.sent.group) if copy.sent.group is not None else None
-        return owner if owner is not None and owner.wants(copy.sent) and not self.stands_by(owner) else None
+        return owner if owner is not None and owner.wants(copy.sent) else None
 
-    def is_for(self, copy: Copy, consumer: Consumer) -> bool:
-        """Whether that consumer may get it."""
+    def is_for(self, copy: Copy, consumer: Consumer, step: int) -> bool:
+        """Whether that consumer may get a message that waits; what came before `step` and is of its group goes first."""
+        if self.stands_by(consumer) or not consumer.wants(copy.sent):
+            return False
+        if copy.sent.group is None:
+            return True
+        before = [each for each in self.copies if each.waits and each.order < copy.order and each.since < step]
         owner = self.owner_of(copy)
-        return consumer.wants(copy.sent) and not self.stands_by(consumer) and (owner is None or owner is consumer)
+        return (owner is None or owner is consumer) and all(each.sent.group != copy.sent.group for each in before)
+
+    def free_groups(self) -> None:
+        """A group is anybody's if its consumer stands by, or does not want what comes next."""
+        for group, owner in list(self.groups.items()):
+            first = next((copy for copy in self.waiting if copy.sent.group == group), None)
+            if self.stands_by(owner) or (first is not None and not owner.wants(first.sent)):
+                del self.groups[group]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Consumer:
     """A subscription.
 
@@ -258,7 +286,7 @@ class Settlement:
     reason: str = ""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Transaction:
     """What will happen at COMMIT."""
 

@@ -36,6 +36,8 @@ from .wire import Received, parse
 
 # Of a SEND: what only steers the broker.
 _NOT_FOR_SUBSCRIBERS = {"transaction", "receipt", "x-delay", "_AMQ_SCHED_DELIVERY", "dedup-id", "retain"}
+Name = tuple[bytes, str, str]
+Delivered = set[tuple[Store, Name]]
 
 
 class Watch:
@@ -79,7 +81,7 @@ class Watch:
         model = self.model
         for client in self.scene.clients:
             self._read(client)
-        self._find_given_up({self._store_of(*each): None for each in self._log if isinstance(each[1], Message)})
+        self._find_given_up({self._store_of(*each) for each in self._log if isinstance(each[1], Message)})
         for entry in self._log:
             if isinstance(entry[1], Message):
                 self._deliver(*entry)  # type: ignore[arg-type]
@@ -90,11 +92,9 @@ class Watch:
             if not client.stalled and not client.closed:
                 model.written(client)
         assert self.failing is None, "a wrong frame was taken"
-        self._find_given_up({})
+        self._find_given_up(set())
         self._compare()
-        self._had_room = {
-            each: each.client.session.outbound.size for each in model.consumers if self.has_room(each)
-        }
+        self._had_room = {each: each.client.session.outbound.size for each in model.consumers if self.has_room(each)}
         self._log.clear()
         model.step += 1
 
@@ -170,7 +170,7 @@ class Watch:
 
     # deliveries of queues
 
-    def _store_of(self, subscription: Subscription, message: Message) -> tuple[Store, tuple[bytes, str, str]]:
+    def _store_of(self, subscription: Subscription, message: Message) -> tuple[Store, Name]:
         consumer = self._consumer(self._client(subscription.session), subscription.id)
         assert consumer.store is not None
         return consumer.store, _name(message.body, message.head.headers)
@@ -184,7 +184,7 @@ class Watch:
         (copy,) = found
         self._check_delivery(copy, consumer)
         frames = self._frames[client]
-        if not any(isinstance(error, SlowConsumer) for error in client.failures):  # else its octets are gone
+        if not (client.stalled and any(isinstance(error, SlowConsumer) for error in client.failures)):
             self._pass_by(client, frames, consumer)
             frame = frames.popleft()
             assert _name(frame.body, frame.headers) == name
@@ -200,16 +200,17 @@ class Watch:
         self.model.counts["redelivered"] += copy.attempts > 0
         copy.attempts += 1
         copy.at = consumer
-        if copy.fresh and not copy.held:
+        if copy.fresh and not copy.held and not copy.vague:
             priority = copy.sent.priority
-            assert copy.number >= consumer.latest.get(priority, 0), f"{copy.name} comes too late"
-            consumer.latest[priority] = copy.number
+            assert copy.place >= consumer.latest.get(priority, 0), f"{copy} comes too late"
+            consumer.latest[priority] = copy.place
         copy.fresh = False
         group = copy.sent.group
-        if group is not None and copy.store.groups.get(group, consumer) is consumer:
+        if group is not None:
             copy.store.groups[group] = consumer
         if copy.sent.closes_group:
             copy.store.groups.pop(group or "", None)
+        copy.store.free_groups()
         if consumer.mode != "auto":
             consumer.ledger.append(copy)
             if copy.message is not None:
@@ -217,17 +218,23 @@ class Watch:
 
     def _check_delivery(self, copy: Copy, consumer: Consumer) -> None:
         store, now = copy.store, self.scene.now
-        assert copy.at is None, f"{copy.name} is with {copy.at} already"
-        assert copy.back is None, f"{copy.name} comes back too early"
-        assert not copy.expires or copy.expires > now, f"{copy.name} has expired"
-        assert consumer.wants(copy.sent), f"{copy.name} does not fulfil {consumer.selector}"
+        assert copy.at is None, f"{copy} is with {copy.at.id} already"
+        assert copy.back is None, f"{copy} comes back too early"
+        assert not copy.expires or copy.expires > now, f"{copy} has expired"
+        assert consumer.wants(copy.sent), f"{copy} does not fulfil {consumer.selector}"
         assert not store.stands_by(consumer), f"{consumer.id} stands by"
-        assert store.is_for(copy, consumer), f"{copy.name} is of a group of {store.owner_of(copy)}"
+        assert store.is_for(copy, consumer, self.model.step), f"{copy} is of a group of {store.owner_of(copy)}"
         assert self._may_have_more(consumer), f"{consumer.id} has enough"
         for other in store.waiting:
-            if other.order < copy.order and other.since < self.model.step and other.avoid is not consumer:
+            if (
+                not other.vague
+                and not copy.vague
+                and other.order < copy.order
+                and other.since < self.model.step
+                and other.avoid is not consumer
+            ):
                 gone = other.expires and other.expires <= now
-                assert gone or not store.is_for(other, consumer), f"{copy.name} overtakes {other.name}"
+                assert gone or not store.is_for(other, consumer, self.model.step), f"{copy} overtakes {other}"
         if store.owner_of(copy) is None:
             for rival in store.consumers:
                 if rival is not consumer and self._could_have(rival, copy):
@@ -240,7 +247,7 @@ class Watch:
         outbound = rival.client.session.outbound
         if octets is None or octets + self._came.get(rival.client, 0) >= outbound.window:
             return False
-        return copy.store.is_for(copy, rival) and self._may_have_more(rival)
+        return copy.store.is_for(copy, rival, self.model.step) and self._may_have_more(rival)
 
     def _fail(self, session: Session, error: ProtocolError) -> None:
         """The broker ends a session."""
@@ -269,11 +276,11 @@ class Watch:
         assert found is None or isinstance(found, Queue)
         return found
 
-    def _waiting(self, store: Store) -> list[tuple[bytes, str, str]]:
+    def _waiting(self, store: Store) -> list[Name]:
         queue = self._queue_of(store)
         return [] if queue is None else [_name(each.body, each.head.headers) for each in waiting(queue)]
 
-    def _find_given_up(self, delivered: Mapping[tuple[Store, tuple[bytes, str, str]], None]) -> None:
+    def _find_given_up(self, delivered: Delivered) -> None:
         """Messages that neither wait any more nor went to a consumer: there must be a reason."""
         for store in self.model.stores:
             if store.action not in ("", "block") or store.conflate_by or any(each.key for each in store.copies):
@@ -282,30 +289,31 @@ class Watch:
                     copy for copy in store.waiting if copy.name not in there and (store, copy.name) not in delivered
                 ]
                 if gone and not self._is_closed(store):
-                    self._give_up(store, gone, len(delivered))
+                    self._give_up(store, gone, delivered)
 
     def _is_closed(self, store: Store) -> bool:
         """Its client was closed in this step, and the model has not been told yet."""
         return store.parted or (store.owner is not None and store.owner.client.closed)
 
-    def _give_up(self, store: Store, gone: list[Copy], delivered: int) -> None:
+    def _give_up(self, store: Store, gone: list[Copy], delivered: Delivered) -> None:
         step = self.model.step
-        for copy in [copy for copy in gone if copy.key is not None]:
+        for copy in sorted([copy for copy in gone if copy.key is not None], key=lambda copy: copy.number):
             news = [each for each in store.copies if each.key == copy.key and each.number > copy.number]
-            if any(each.waits or each.since == step for each in news):
-                self.model.conflated(copy)
+            news = [each for each in news if each.waits or each.since == step]
+            if news:
+                self.model.conflated(copy, min(news, key=lambda each: each.number))
                 gone.remove(copy)
         if not gone:
             return
         assert store.limit, f"{[copy.name for copy in gone]} lost"
-        left = [copy for copy in store.waiting if copy not in gone]
-        assert len(left) + delivered >= store.limit, f"{store.name} was not full"
+        left = [copy for copy in store.waiting if copy not in gone and (store, copy.name) not in delivered]
+        assert len(left) + len(delivered) >= store.limit, f"{store.name} was not full"
         if store.action == "drop-newest":
             assert all(copy.since == step for copy in gone)
         else:
             assert store.action in ("drop-oldest", "dead-letter")
             last = max(copy.number for copy in gone)
-            before = [each for each in left if not (each.since == step and each.attempts)]
+            before = [each for each in left if not (each.since == step and each.is_back)]
             assert all(each.number > last for each in before), f"not the oldest: {[each.name for each in gone]}"
         for copy in gone:
             self.model.queue_is_full(copy)
@@ -338,20 +346,21 @@ class Watch:
         mine = store.waiting
         assert sorted(self._waiting(store)) == sorted(copy.name for copy in mine), store.name
         assert queue is None or queue.delayed == sum(copy.back is not None for copy in store.copies)
-        places = {copy.name: copy.order for copy in mine}
-        order = [places[name] for name in self._waiting(store)]
+        places = {copy.name: copy.order for copy in mine if not copy.vague}
+        order = [places[name] for name in self._waiting(store) if name in places]
         assert order == sorted(order)
-        returned = sum(copy.since == self.model.step and copy.attempts > 0 for copy in mine)
+        returned = sum(copy.since == self.model.step and copy.is_back for copy in mine)
         store.most = max(store.limit, min(store.most, len(mine)) + returned)
         assert not store.limit or store.action == "block" or len(mine) <= store.most, f"{store.name} is too full"
         assert not (queue and queue.full) or len(mine) >= store.limit > 0
         keys = [copy.key for copy in mine if copy.key is not None]
         assert len(keys) == len(set(keys)), "a newer one did not replace an older one"
+        store.free_groups()
         for copy in mine:
             copy.held = copy.held or store.owner_of(copy) is not None
             for consumer in store.consumers:
-                free = self.has_room(consumer) and store.is_for(copy, consumer)
-                assert not free, f"{copy.name} waits, and {consumer.id} has room"
+                free = self.has_room(consumer) and store.is_for(copy, consumer, self.model.step + 1)
+                assert not free, f"{copy} waits, and {consumer.id} has room"
 
     def _compare_consumer(self, consumer: Consumer) -> None:
         outbound = consumer.client.session.outbound
@@ -378,7 +387,7 @@ class Watch:
         assert least <= counters.dropped + counters.conflated <= least + counts["parted"]
 
 
-def _name(body: bytes, headers: Mapping[str, str]) -> tuple[bytes, str, str]:
+def _name(body: bytes, headers: Mapping[str, str]) -> Name:
     return body, headers["destination"], headers.get("dlq-source", "")
 
 

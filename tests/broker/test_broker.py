@@ -8,7 +8,9 @@ from itertools import product
 import pytest
 
 from gateway.broker import Broker, Quotas, Session
+from gateway.broker.policy import DEFAULT
 from gateway.broker.rows import of_session
+from gateway.broker.topic import Topic
 from gateway.codec import V12, Version
 
 from .client import ALL, WITH_NACK, Client, Scene, Step
@@ -96,6 +98,17 @@ class TestForgotten:
         del client
         assert self.latest_is_gone(scene)
 
+    @pytest.mark.parametrize("headers", [{"x-delay": "5000"}, {"ttl": "5000"}, {"reply-to": "/temp-queue/x"}])
+    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
+    def test_one_whose_message_is_still_to_come(
+        self, scene: Scene, version: Version, headers: dict[str, str], destination: str
+    ) -> None:
+        client = scene.connect(version)
+        client.publish(destination, b"m", retain="set" if destination == "/topic/a" else "false", **headers)
+        client.drop()
+        del client
+        assert self.latest_is_gone(scene)
+
 
 class TestRows:
     def test_sessions_oldest_first(self, scene: Scene) -> None:
@@ -160,6 +173,14 @@ class TestDestinations:
     def test_a_message_to_a_topic_makes_none(self, scene: Scene, version: Version) -> None:
         scene.connect(version).publish("/topic/a")
         assert not scene.broker.destinations
+
+    def test_one_that_is_gone_does_not_take_its_successor_along(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        for id, name in enumerate(("/topic/a", "/topic/*")):
+            client.subscribe(name, str(id))
+            scene.broker.forget_if_idle(Topic(scene.broker, name, DEFAULT))
+        client.publish("/topic/a", b"m")
+        assert [each.subscription for each in client.messages()] == ["0", "1"]
 
     @pytest.mark.requirement("XTR-03", "ACK-06")
     def test_queues_outlive_the_sessions_of_their_producers_and_consumers(self, scene: Scene, version: Version) -> None:

@@ -310,9 +310,7 @@ class TestMail:
 @pytest.mark.requirement("SND-03", "SND-04", "ERR-01")
 @pytest.mark.parametrize("destination", ["", "/queue/", "/exchange/a", "/a", "/temp-queue/", "/queue/*", "/handlers/a"])
 @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
-def test_a_name_that_cannot_be_ends_the_session(
-    scene: Scene, version: Version, command: str, destination: str
-) -> None:
+def test_a_name_that_cannot_be_ends_the_session(scene: Scene, version: Version, command: str, destination: str) -> None:
     client = scene.connect(version)
     client.send(command, {"destination": destination, "id": "0"})
     assert client.error().body

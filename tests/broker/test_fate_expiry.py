@@ -351,7 +351,9 @@ class TestDeadLetters:
     def test_two_queues_that_send_theirs_to_each_other(self, stage: Stage, version: Version) -> None:
         """Once for each time to live, and no faster."""
         rules = {"time_to_live": 1.0, "dead_letter_expired": True}
-        scene = stage({"/queue/a": rules | {"dead_letter": "/queue/b"}, "/queue/b": rules | {"dead_letter": "/queue/a"}})
+        scene = stage(
+            {"/queue/a": rules | {"dead_letter": "/queue/b"}, "/queue/b": rules | {"dead_letter": "/queue/a"}}
+        )
         client = scene.connect(version)
         client.publish("/queue/a", b"m")
         scene.wait(5.5)

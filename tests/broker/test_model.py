@@ -39,7 +39,22 @@ EXPIRIES = [125, 375, 1125]
 # What SENDs ask for, beside nothing.
 WISHES = ["", "", "", "priority", "group", "group", "delay", "ttl", "key", "dedup", "retain", "large", "large"]
 # What SUBSCRIBEs ask for.
-DEMANDS = ["", "", "", "selector", "selector", "prefetch", "octets", "priority", "exclusive", "browser", "no-local", "slow"]
+DEMANDS = [
+    "",
+    "",
+    "",
+    "selector",
+    "selector",
+    "prefetch",
+    "octets",
+    "priority",
+    "exclusive",
+    "browser",
+    "no-local",
+    "slow",
+]
+TWO_WISHES = st.lists(st.sampled_from(WISHES), min_size=2, max_size=2, unique=True)
+TWO_DEMANDS = st.lists(st.sampled_from(DEMANDS), min_size=2, max_size=2, unique=True)
 
 
 class Clients(RuleBasedStateMachine):
@@ -178,7 +193,7 @@ class Clients(RuleBasedStateMachine):
         mode = data.draw(st.sampled_from(MODES if client.version.nack else MODES[:2]))
         consumer = Consumer(client, str(self.next()), destination, mode)
         headers: dict[str, str] = {}
-        for demand in {data.draw(st.sampled_from(DEMANDS)), data.draw(st.sampled_from(DEMANDS))}:
+        for demand in data.draw(TWO_DEMANDS):
             self.demand(data, demand, consumer, headers)
         self.model.subscribe(consumer)
         client.subscribe(destination, consumer.id, consumer.mode, **headers)
@@ -187,10 +202,10 @@ class Clients(RuleBasedStateMachine):
         of_queue = consumer.destination.startswith("/queue/")
         if what == "selector":
             headers["selector"] = consumer.selector = data.draw(st.sampled_from(list(SELECTORS)))
-        elif what == "prefetch":
+        elif what == "prefetch" and consumer.prefetch is None:
             consumer.prefetch = data.draw(st.sampled_from([1, 0, 5]))
             headers["prefetch-count"] = str(consumer.prefetch)
-        elif what == "octets":
+        elif what == "octets" and consumer.prefetch is None:
             consumer.prefetch, consumer.octets = 0, 4_000
             headers["consumer-window-size"] = "4000"
         elif what == "priority":
@@ -219,7 +234,7 @@ class Clients(RuleBasedStateMachine):
         client = data.draw(st.sampled_from(self.clients))
         destination = data.draw(st.sampled_from([*QUEUES, *QUEUES, *TOPICS, *SEVERAL]))
         transaction = self.transaction(data, client)
-        wishes = {data.draw(st.sampled_from(WISHES)), data.draw(st.sampled_from(WISHES))}
+        wishes = data.draw(TWO_WISHES)
         what: dict[str, object] = {}
         headers: dict[str, str] = {}
         for wish in wishes:

@@ -133,7 +133,9 @@ class TestHints:
 
     @pytest.mark.parametrize("key", ["max_messages", "max_octets", "time_to_live", "idle_timeout"])
     @pytest.mark.parametrize(("operators", "wish", "expected"), [(0, 5, 5), (9, 5, 5), (5, 5, 5), (5, 9, 5)])
-    def test_they_never_widen_what_the_operator_allows(self, key: str, operators: int, wish: int, expected: int) -> None:
+    def test_they_never_widen_what_the_operator_allows(
+        self, key: str, operators: int, wish: int, expected: int
+    ) -> None:
         found = Hints(**{key: wish}).applied_to(Policy(**{key: operators}))  # type: ignore[arg-type]
         assert getattr(found, key) == expected
 
@@ -156,48 +158,51 @@ class TestHints:
         policy = Policy(dead_letter=operators)
         assert Hints(dead_letter="/queue/x").applied_to(policy) == policy
 
-    HEADERS = {
-        "x-message-ttl": "1500",
-        "x-expires": "2500",
-        "x-max-length": "3",
-        "x-max-length-bytes": "100000",
-        "x-dead-letter-exchange": "",
-        "x-dead-letter-routing-key": "graveyard",
-        "auto-delete": "true",
-    }
-    EXPECTED = Policy(
-        backoff=0.0,
-        time_to_live=1.5,
-        idle_timeout=2.5,
-        max_messages=3,
-        max_octets=100_000,
-        when_full=WhenFull.DEAD_LETTER,
-        dead_letter="/queue/graveyard",
-        dead_letter_expired=True,
-        auto_delete=True,
-    )
 
+HEADERS = {
+    "x-message-ttl": "1500",
+    "x-expires": "2500",
+    "x-max-length": "3",
+    "x-max-length-bytes": "100000",
+    "x-dead-letter-exchange": "",
+    "x-dead-letter-routing-key": "graveyard",
+    "auto-delete": "true",
+}
+EXPECTED = Policy(
+    backoff=0.0,
+    time_to_live=1.5,
+    idle_timeout=2.5,
+    max_messages=3,
+    max_octets=100_000,
+    when_full=WhenFull.DEAD_LETTER,
+    dead_letter="/queue/graveyard",
+    dead_letter_expired=True,
+    auto_delete=True,
+)
+
+
+class TestHintsInFrames:
     def test_of_a_subscribe_that_creates_the_queue(self, scene: Scene, version: Version) -> None:
-        scene.connect(version).subscribe("/queue/a", **self.HEADERS)
-        assert policy_of(scene, "/queue/a") == self.EXPECTED
+        scene.connect(version).subscribe("/queue/a", **HEADERS)
+        assert policy_of(scene, "/queue/a") == EXPECTED
 
     def test_of_a_send_that_creates_it(self, scene: Scene, version: Version) -> None:
-        scene.connect(version).publish("/queue/a", b"m", **self.HEADERS)
-        assert policy_of(scene, "/queue/a") == self.EXPECTED
+        scene.connect(version).publish("/queue/a", b"m", **HEADERS)
+        assert policy_of(scene, "/queue/a") == EXPECTED
 
     def test_of_a_send_in_a_transaction(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
         client.begin()
-        client.publish("/queue/a", b"m", transaction="t", **self.HEADERS)
+        client.publish("/queue/a", b"m", transaction="t", **HEADERS)
         assert not scene.broker.destinations
         client.commit()
-        assert policy_of(scene, "/queue/a") == self.EXPECTED
+        assert policy_of(scene, "/queue/a") == EXPECTED
 
     def test_a_queue_that_is_there_does_not_change_and_nobody_is_refused(self, scene: Scene, version: Version) -> None:
         """RabbitMQ closes whoever comes with other arguments (PRECONDITION_FAILED)."""
         client, other = scene.connect(version), scene.connect(version)
         client.publish("/queue/a", b"m", **{"x-max-length": "5"})
-        other.subscribe("/queue/a", ack="client", **self.HEADERS)
+        other.subscribe("/queue/a", ack="client", **HEADERS)
         other.publish("/queue/a", b"m", **{"x-max-length": "9"})
         assert not other.closed
         assert policy_of(scene, "/queue/a").max_messages == 5
@@ -205,13 +210,13 @@ class TestHints:
 
     def test_for_topics_they_mean_nothing(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
-        client.subscribe("/topic/a", **self.HEADERS)
-        client.publish("/topic/a", b"m", **self.HEADERS)
+        client.subscribe("/topic/a", **HEADERS)
+        client.publish("/topic/a", b"m", **HEADERS)
         assert client.bodies() == [b"m"]
 
     def test_no_subscriber_sees_them(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
-        client.publish("/queue/a", b"m", **self.HEADERS)
+        client.publish("/queue/a", b"m", **HEADERS)
         client.subscribe("/queue/a")
         assert not [name for name in client.message().headers if name.startswith("x-")]
 

@@ -7,6 +7,7 @@ import pytest
 from gateway.codec import V10, Version
 
 from .client import WITH_NACK, Client, Scene
+from .conftest import Stage
 
 only_with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 in_1_0 = pytest.mark.parametrize("version", [V10], ids=["1.0"])
@@ -75,9 +76,78 @@ class TestCommands:
         client.publish("/queue/a", b"m", **{"reply-to": "/queue/answers"})
         assert other.message().headers["reply-to"] == "/queue/answers"
 
+    @pytest.mark.requirement("SES-01")
+    @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
+    def test_it_connects_once(self, client: Client, command: str) -> None:
+        client.send(command, {"accept-version": "1.2", "host": "localhost"})
+        assert client.error().headers["message"] == "already connected"
+
     def test_an_error_shows_no_more_of_the_client_than_fits(self, client: Client) -> None:
         client.send("B" * 5_000)
         assert len(client.error().body) < 250
+
+
+class TestSubscribe:
+    """What is refused before a destination is looked at; for the rest see test_subscription."""
+
+    @pytest.mark.requirement("SUB-03")
+    @only_with_nack
+    def test_an_id_is_required(self, client: Client) -> None:
+        client.send("SUBSCRIBE", {"destination": "/queue/a"})
+        assert client.error().headers["message"] == "SUBSCRIBE needs the header id"
+
+    @pytest.mark.requirement("SUB-07")
+    def test_it_must_be_new(self, client: Client) -> None:
+        client.subscribe("/queue/a", "0")
+        client.subscribe("/queue/b", "0")
+        error = client.error()
+        assert error.headers["message"] == "subscription id in use"
+        assert b"'0'" in error.body
+
+    @in_1_0
+    def test_in_1_0_without_an_id_the_destination_must_be_new(self, client: Client) -> None:
+        client.send("SUBSCRIBE", {"destination": "/queue/a"})
+        client.subscribe("/queue/a", "0")
+        client.send("SUBSCRIBE", {"destination": "/queue/a"})
+        assert b"'/queue/a'" in client.error().body
+
+    @pytest.mark.parametrize("mode", ["", "AUTO", "clients", "dups-ok"])
+    def test_an_unknown_mode(self, client: Client, mode: str) -> None:
+        client.subscribe("/queue/a", ack=mode)
+        error = client.error()
+        assert error.headers["message"] == "unknown ack mode"
+        assert (b"client-individual" in error.body) is client.version.nack
+
+    @pytest.mark.requirement("SUB-09")
+    @in_1_0
+    def test_1_0_has_no_client_individual(self, client: Client) -> None:
+        client.subscribe("/queue/a", ack="client-individual")
+        assert client.error().headers["message"] == "unknown ack mode"
+
+    def test_none_is_auto_as_apollo_calls_it(self, client: Client) -> None:
+        client.subscribe("/queue/a", ack="none")
+        client.publish("/queue/a", b"m")
+        assert client.bodies() == [b"m"]
+        assert client.session.outstanding == 0
+
+    @pytest.mark.parametrize("mode", ["client", "client-individual"])
+    @only_with_nack
+    def test_a_browser_acknowledges_nothing(self, client: Client, mode: str) -> None:
+        client.subscribe("/queue/a", ack=mode, browser="true")
+        assert client.error().headers["message"] == "a browser consumes nothing"
+
+    def test_only_so_many(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_subscriptions=2)
+        client = scene.connect(version)
+        for id in "012":
+            client.subscribe(f"/topic/{id}", id)
+        assert b"(max_subscriptions)" in client.error().body
+
+    def test_the_server_tells_none_of_a_failed_one(self, scene: Scene, client: Client) -> None:
+        client.subscribe("/queue/a", "0", browser="true", ack="client")
+        assert client.error()
+        assert scene.broker.subscriptions == 0
+        assert not scene.broker.destinations
 
 
 class TestReceipts:
@@ -195,44 +265,45 @@ class TestUserId:
         assert client.error().headers["message"] == "user-id of somebody else"
 
 
+STEERING = {
+    "receipt": "r",
+    "x-delay": "10",
+    "dedup-id": "1",
+    "destination-type": "MULTICAST",
+    "retain": "set",
+    "x-max-length": "7",
+    "message-id": "forged",
+    "subscription": "forged",
+    "ack": "forged",
+    "redelivered": "true",
+    "delivery-count": "9",
+    "browser": "end",
+    "JMSXUserID": "root",
+}
+PASSED_ON = {
+    "correlation-id": "1",
+    "type": "t",
+    "content-type": "text/plain",
+    "persistent": "true",
+    "priority": "5",
+    "JMSXGroupID": "g",
+    "color": "red",
+    "reply-to": "/queue/answers",
+}
+
+
 class TestControlHeaders:
     """What steers the broker does not reach subscribers; all else does."""
 
-    STEERING = {
-        "receipt": "r",
-        "x-delay": "10",
-        "dedup-id": "1",
-        "destination-type": "MULTICAST",
-        "retain": "set",
-        "x-max-length": "7",
-        "message-id": "forged",
-        "subscription": "forged",
-        "ack": "forged",
-        "redelivered": "true",
-        "delivery-count": "9",
-        "browser": "end",
-        "JMSXUserID": "root",
-    }
-    PASSED_ON = {
-        "correlation-id": "1",
-        "type": "t",
-        "content-type": "text/plain",
-        "persistent": "true",
-        "priority": "5",
-        "JMSXGroupID": "g",
-        "color": "red",
-        "reply-to": "/queue/answers",
-    }
-
     def test_they_are_cut(self, scene: Scene, version: Version, client: Client, other: Client) -> None:
         other.subscribe("/topic/a", "7")
-        client.publish("/topic/a", b"m", **self.STEERING, **self.PASSED_ON)
+        client.publish("/topic/a", b"m", **STEERING, **PASSED_ON)
         scene.wait(0.1)
         message = other.message()
         assert message.subscription == "7"
         assert message.message_id != "forged"
         found = {name: value for name, value in message.headers.items() if name not in ("message-id", "subscription")}
-        assert found == {"destination": "/topic/a", "content-length": "1", **self.PASSED_ON}
+        assert found == {"destination": "/topic/a", "content-length": "1", **PASSED_ON}
 
     def test_also_in_a_transaction(self, client: Client, other: Client) -> None:
         other.subscribe("/queue/a")

@@ -216,7 +216,9 @@ class TestNobodyElse:
             who.subscribe(name, "spy")
             assert who.error().headers["message"] == "a temporary destination of somebody"
 
-    @pytest.mark.parametrize("pattern", ["/topic/#", "/topic/../reply-topic/#", "/user/queue/#", "/exchange/amq.topic/#"])
+    @pytest.mark.parametrize(
+        "pattern", ["/topic/#", "/topic/../reply-topic/#", "/user/queue/#", "/exchange/amq.topic/#"]
+    )
     def test_by_a_pattern(self, client: Client, worker: Client, pattern: str) -> None:
         name = address(client, worker, "/temp-topic/replies")
         worker.subscribe(pattern, "spy")

@@ -85,6 +85,58 @@ def test_one_message_is_encoded_once_per_version(scene: Scene) -> None:
         assert client.bodies() == [b"m"]
 
 
+@pytest.mark.parametrize("ack", ["auto", "client"])
+@pytest.mark.parametrize("destination", ["/topic/a", "/topic/*"])
+class TestSomeOfThem:
+    """Who wants only some of the messages, with and without having to acknowledge them."""
+
+    def test_by_selector(self, scene: Scene, version: Version, ack: str, destination: str) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe(destination, "0", ack=ack, selector="color = 'red'")
+        client.subscribe(destination, "1", ack=ack, selector="color = 'blue'")
+        for number, color in enumerate(("red", "blue", "green", "red")):
+            other.publish("/topic/a", b"%d" % number, color=color)
+        assert [(each.subscription, each.body) for each in client.messages()] == [
+            ("0", b"0"),
+            ("1", b"1"),
+            ("0", b"3"),
+        ]
+        assert scene.broker.counters.delivered == 3
+
+    def test_not_ones_own(self, scene: Scene, version: Version, ack: str, destination: str) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe(destination, "0", ack=ack, **{"no-local": "true"})
+        client.subscribe(destination, "1", ack=ack, **{"activemq.noLocal": "true", "selector": "color = 'red'"})
+        client.subscribe(destination, "2", ack=ack)
+        for sender in (client, other):
+            sender.publish("/topic/a", sender.session.id.encode(), color="red")
+        found = sorted((each.subscription, each.body) for each in client.messages())
+        mine, others = client.session.id.encode(), other.session.id.encode()
+        assert found == sorted([("0", others), ("1", others), ("2", mine), ("2", others)])
+
+    def test_not_ones_own_in_a_transaction(self, scene: Scene, version: Version, ack: str, destination: str) -> None:
+        client = scene.connect(version)
+        client.subscribe(destination, ack=ack, **{"no-local": "true"})
+        client.begin()
+        client.publish("/topic/a", b"m", transaction="t")
+        client.commit()
+        assert not client.received()
+
+    def test_another_session_of_the_same_user_is_somebody_else(self, scene: Scene, ack: str, destination: str) -> None:
+        one, two = (scene.connect_by(b"CONNECT\nlogin:ada\n\n\0") for _ in range(2))
+        one.subscribe(destination, ack=ack, **{"no-local": "true"})
+        two.publish("/topic/a", b"m")
+        assert one.bodies() == [b"m"]
+
+    def test_it_ends(self, scene: Scene, version: Version, ack: str, destination: str) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe(destination, ack=ack, selector="color = 'red'")
+        client.unsubscribe()
+        other.publish("/topic/a", b"m", color="red")
+        assert not client.received()
+        assert not scene.broker.router.count()
+
+
 class TestAcknowledging:
     """A subscription that must acknowledge has its own copies, its own window and its own ledger."""
 

@@ -1,4 +1,4 @@
-"""Subscribers of a topic that do not keep up: each policy, what the client may ask for, and that others never notice."""
+"""Subscribers of a topic that do not keep up: each policy, what a client may ask for, and nobody else notices."""
 
 from __future__ import annotations
 
@@ -150,9 +150,7 @@ class TestPolicies:
         other.publish(TOPIC, b"99")
         assert numbers(client) == [99]
 
-    def test_one_subscription_is_slow_and_another_is_not(
-        self, stage: Stage, version: Version, become: Become
-    ) -> None:
+    def test_one_subscription_is_slow_and_another_is_not(self, stage: Stage, version: Version, become: Become) -> None:
         """Policies go by the topic."""
         scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DISCONNECT, "slow_messages": 3}})
         client, other = become(scene, version), scene.connect(version)

@@ -305,3 +305,66 @@ class TestSettlements:
         assert other.bodies() == [b"done 1"]
         other.subscribe("/queue/in", "1")
         assert other.bodies() == [b"2"]
+
+
+class TestWishes:
+    """What a SEND asks for beside its destination holds for COMMIT."""
+
+    def test_priority_counts_among_what_commit_sends(self, client: Client, other: Client) -> None:
+        client.begin()
+        for priority in ("1", "9", "5"):
+            client.publish("/queue/a", priority.encode(), transaction="t", priority=priority)
+        client.commit()
+        other.subscribe("/queue/a")
+        assert other.bodies() == [b"9", b"5", b"1"]
+
+    def test_everything_at_once(self, client: Client, other: Client, scene: Scene) -> None:
+        other.subscribe("/topic/a", "0")
+        other.subscribe("/queue/a", "1")
+        client.begin()
+        headers = {"dedup-id": "x", "retain": "set", "x-delay": "1000", "ttl": "5000", "reply-to": "/temp-queue/x"}
+        for _ in range(2):
+            client.publish("/topic/a, /topic/b", b"m", transaction="t", **headers)
+        client.commit()
+        assert not other.received()
+        assert scene.broker.router.delayed == 1
+        scene.wait(1.1)
+        assert other.message().headers["reply-to"].startswith("/reply-queue/")
+        assert len(scene.broker.router.retained) == 2
+
+    def test_sends_come_before_settlements(self, stage: Stage, version: Version) -> None:
+        """So a message that COMMIT acknowledges does not make room before COMMIT's own messages were counted."""
+        scene = stage(max_unacknowledged=1)
+        client = scene.connect(version)
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"1")
+        message = client.message()
+        client.begin()
+        client.ack(message, transaction="t")
+        client.publish("/queue/a", b"2", transaction="t")
+        assert not client.received()
+        client.commit()
+        assert client.bodies() == [b"2"]
+
+
+class TestLimits:
+    def test_so_many(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_transactions=2)
+        client = scene.connect(version)
+        for name in "tuv":
+            client.begin(name)
+        assert b"(max_transactions)" in client.error().body
+
+    def test_so_many_octets_in_all_of_a_session(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_transaction_octets=4_000)
+        client, other = scene.connect(version), scene.connect(version)
+        for each in (client, other):
+            for name in "tu":
+                each.begin(name)
+                each.publish("/queue/a", b"x" * 1_000, transaction=name)
+        client.publish("/queue/a", b"x" * 1_000, transaction="u")
+        assert b"(max_transaction_octets)" in client.error().body
+        other.commit("t")
+        other.publish("/queue/a", b"x" * 1_000, transaction="u")
+        assert not other.closed
+        assert scene.broker.waiting == 1

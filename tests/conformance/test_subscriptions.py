@@ -54,12 +54,23 @@ def test_send_in_a_transaction_that_is_over(stomp: Scene, end: str) -> None:
 
 @requirement("SND-04", "MSG-01")
 @parametrize("kind", ["queue", "topic"])
-@parametrize("name", ["a.b-c_D7", "%41%2F", "a/b/c", "a b", "?k=v&w", "a,b;c=d", "(x)[y]{z}", "~!@$^|'\"`", "žluť漢😀"])
+@parametrize("name", ["a.b-c_D7", "%41%2F", "a/b/c", "a b", "?k=v&w", "a;b=c", "(x)[y]{z}", "~!@$^|'\"`", "žluť漢😀"])
 def test_a_destination_is_an_opaque_string(stomp: Scene, kind: str, name: str) -> None:
     peer, destination = stomp.connect(), f"{getattr(stomp, kind)()}/{name}"
     peer.subscribe(destination)
     peer.publish(destination, b"x")
     assert peer.message()["destination"] == destination
+
+
+@requirement("SND-01", "MSG-01", "XTR-03", "XTR-04")
+def test_commas_stand_between_destinations(stomp: Scene) -> None:
+    """A copy for each, which names its own; so no name has a comma, and no SUBSCRIBE either."""
+    queue, topic = stomp.queue(), stomp.topic()
+    at_queue, at_topic, producer = stomp.watch(queue), stomp.watch(topic), stomp.connect()
+    producer.put(f"{queue},{topic}", b"x")
+    assert at_queue.seen(queue) == [b"x"]
+    assert at_topic.seen(topic) == [b"x"]
+    stomp.refuses("SUBSCRIBE", {"destination": f"{queue},{topic}", "id": "1"})
 
 
 @requirement("SND-04")
@@ -176,10 +187,25 @@ def test_ack_modes_are_written_exactly(stomp: Scene, ack: str) -> None:
     stomp.refuses("SUBSCRIBE", {"destination": stomp.queue(), "id": "1", "ack": ack})
 
 
-@requirement("SUB-11", "RCP-03")
-def test_a_selector_is_refused(stomp: Scene) -> None:
-    """Filtering is optional, and this gateway has none: a client that asks for it must not get everything instead."""
-    stomp.refuses("SUBSCRIBE", {"destination": stomp.topic(), "id": "1", "selector": "colour = 'red'"})
+@requirement("SUB-11")
+@parametrize("kind", ["queue", "topic"])
+def test_a_selector_chooses_by_headers(stomp: Scene, kind: str) -> None:
+    peer, destination = stomp.connect(), getattr(stomp, kind)()
+    peer.request("SUBSCRIBE", {"destination": destination, "id": "1", "selector": "colour = 'red' AND size > 9"})
+    for colour, size in (("red", "9"), ("blue", "10"), ("red", "10"), ("red", "11")):
+        peer.publish(destination, f"{colour} {size}".encode(), {"colour": colour, "size": size})
+    assert [message.body for message in peer.messages(2)] == [b"red 10", b"red 11"]
+    peer.barrier()
+    assert not peer.inbox
+    if kind == "queue":
+        assert stomp.left_in(destination) == [b"red 9", b"blue 10"]
+
+
+@requirement("SUB-11", "RCP-03", "ERR-04")
+@parametrize("selector", ["colour =", "colour = 'red", "size > 'big' 3"])
+def test_a_selector_that_is_none_is_refused(stomp: Scene, selector: str) -> None:
+    """Its client must not get everything instead, or nothing."""
+    stomp.refuses("SUBSCRIBE", {"destination": stomp.topic(), "id": "1", "selector": selector})
 
 
 @requirement("SUB-12", "XTR-04", "MSG-07")

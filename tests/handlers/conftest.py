@@ -1,4 +1,4 @@
-"""Fixtures: a hall of functions, whose waits cost no time."""
+"""Fixtures: functions, and a hall for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from gateway.handlers import Handlers
 
@@ -23,7 +22,7 @@ def handlers() -> Handlers:
 
 
 @pytest.fixture
-async def make_hall(nursery: trio.Nursery, autojump_clock: MockClock, handlers: Handlers) -> MakeHall:
+async def make_hall(nursery: trio.Nursery, handlers: Handlers) -> MakeHall:
     """A hall with the functions that the test has registered by then; not begun."""
 
     def make(policies: Mapping[str, Mapping[str, Any]] | None = None, **quotas: Any) -> Hall:

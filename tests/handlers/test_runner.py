@@ -1,6 +1,6 @@
 """Functions at work: what they are given, what becomes of what they say, and of their failures.
 
-Clients are on memory streams, and the clock jumps over every wait.
+Clients are on memory streams, and the clock jumps over every wait of a test that has any.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import math
 import pytest
 import trio
 from structlog.testing import capture_logs
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker.policy import OnNack
-from gateway.codec import ProtocolError
-from gateway.handlers import Handlers, Reject, Request, Runner
+from gateway.codec import Frame, Head, ProtocolError
+from gateway.handlers import Handlers, Reject, Request, Runner, runner
 from tests.transports.house import Valve
 from tests.transports.peers import Peer
 
 from .conftest import MakeHall
 from .hall import Hall
 
+BROKEN = "the session of the functions broke, and a new one follows"
 DEAD = {"/handlers/send/#": {"dead_letter": "/queue/dead", "max_attempts": 3}}
 
 
@@ -245,7 +246,9 @@ class TestSubscribe:
 
 
 class TestFailures:
-    async def test_again_and_then_a_dead_letter(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_again_and_then_a_dead_letter(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
+    ) -> None:
         attempts: list[tuple[int, float]] = []
 
         @handlers.send("/app/fail/{x}")
@@ -277,7 +280,9 @@ class TestFailures:
         assert failures[0]["function"] == "send /app/fail/{x}"
         await client.settled()
 
-    async def test_a_later_attempt_succeeds(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_a_later_attempt_succeeds(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
+    ) -> None:
         """And what the earlier ones sent has not come."""
 
         @handlers.send("/app/a")
@@ -318,9 +323,11 @@ class TestFailures:
         client = await hall.client()
         await client.subscribe("/queue/dead")
         await client.publish("/app/a", b"x")
-        assert (await client.frame("MESSAGE"))["reason"] == "a b:\\x00c\\ud800"
+        assert (await client.frame("MESSAGE"))["reason"] == r"a b\c\\x00c\\ud800"
 
-    async def test_a_function_that_hangs(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_a_function_that_hangs(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
+    ) -> None:
         gate = Gate()
         handlers.send("/app/a", timeout=5.0)(gate.pass_through)
         hall = make_hall({"/handlers/send/#": {"dead_letter": "/queue/dead", "max_attempts": 1}}).begin()
@@ -333,7 +340,7 @@ class TestFailures:
         assert letter["reason"] == "timeout after 5 s"
         assert gate.cancelled == 1
 
-    async def test_no_timeout(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_no_timeout(self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock) -> None:
         @handlers.send("/app/a", timeout=math.inf)
         async def function(request: Request) -> str:
             await trio.sleep(10_000)
@@ -348,7 +355,9 @@ class TestFailures:
         assert message is not None
         assert message.body == b"at last"
 
-    async def test_a_timeout_that_comes_too_late(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_a_timeout_that_comes_too_late(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
+    ) -> None:
         """The function finished what it was at, and so it has succeeded."""
 
         @handlers.send("/app/a", timeout=5.0)
@@ -376,7 +385,9 @@ class TestFailures:
         assert (await client.frame("MESSAGE"))["reason"] == "CannotSend"
         assert hall.runner.session is session
 
-    async def test_no_room_when_it_has_returned(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_no_room_when_it_has_returned(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
+    ) -> None:
         """Each of two was promised the only place for a delayed message; the second gets it when it is free."""
         gate = Gate()
 
@@ -464,7 +475,9 @@ class TestConcurrency:
             hall.begin()
         assert len({count for count in seen if count}) > 50
 
-    async def test_a_slow_reader_holds_its_function_back(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_a_slow_reader_holds_its_function_back(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
+    ) -> None:
         """As it would hold back a client that publishes: until it reads, or for `slow_consumer_timeout`."""
         begun: list[float] = []
 
@@ -504,7 +517,7 @@ class TestConcurrency:
         bodies = [each.body for each in await client.subscribe_and_read("/queue/small", 4)]
         assert bodies == [b"0", b"1", b"2", b"3"]
 
-    async def test_not_for_ever(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_not_for_ever(self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock) -> None:
         """It could be that only the same function can make room, later."""
 
         @handlers.send("/app/a", concurrency=1)
@@ -529,7 +542,9 @@ class TestSession:
         (destination,) = hall.house.broker.destination_rows()
         assert destination["name"] == "/handlers/send/a"
 
-    async def test_an_operator_ends_it(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_an_operator_ends_it(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
+    ) -> None:
         """Functions at work are cancelled, and their messages come again with the next session."""
         gate = Gate()
         handlers.send("/app/a", concurrency=1)(gate.pass_through)
@@ -552,7 +567,9 @@ class TestSession:
         assert gate.begun == [b"1", b"1", b"2"]
         assert not hall.house.broker.stored_octets
 
-    async def test_what_comes_meanwhile_waits(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_what_comes_meanwhile_waits(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
+    ) -> None:
         @handlers.send("/app/a")
         async def function(request: Request) -> str:
             return "done"
@@ -562,36 +579,53 @@ class TestSession:
         hall.house.broker.end_session(hall.runner.session.id, "")
         assert (await hall.ask(client, "/app/a")).body == b"done"
 
-    @pytest.mark.parametrize("place", ["handle", "feed"])
-    async def test_a_fault_of_ours(
-        self, handlers: Handlers, make_hall: MakeHall, place: str, monkeypatch: pytest.MonkeyPatch
+    async def test_what_it_cannot_read(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
-        """It is logged, and costs a second; nobody else notices."""
+        """A fault of ours: it is logged, and costs a second; nobody else notices."""
 
         @handlers.send("/app/a")
         async def function(request: Request) -> str:
             return str(request.attempt)
 
-        def fail(*arguments: object) -> None:
-            raise RuntimeError("a fault")
+        hall = make_hall().begin()
+        client = await hall.client()
+        session = hall.runner.session
+        with capture_logs() as logs:
+            session.outbound.append(b"nonsense\n\n\0")
+            await client.publish("/app/a", b"", reply_to="/temp-queue/r")
+            assert (await client.frame("MESSAGE")).body == b"2"
+        assert [each["event"] for each in logs] == [BROKEN]
+        assert hall.runner.session is not session
+
+    async def test_what_it_says_and_should_not(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Likewise; and as the ACK failed, the function has replied already, and does so again."""
+
+        @handlers.send("/app/a")
+        async def function(request: Request) -> str:
+            return str(request.attempt)
 
         hall = make_hall().begin()
         client = await hall.client()
         session = hall.runner.session
-        with monkeypatch.context() as patch, capture_logs() as logs:
-            if place == "feed":
-                patch.setattr(hall.runner._decoder, "feed", fail)
-            else:
-                patch.setattr(type(session), "handle", spoilt(type(session).handle, "ACK", fail))
-            await client.publish("/app/a", b"", reply_to="/temp-queue/r")
+
+        def wrong_once(*_: object) -> Frame:
+            monkeypatch.undo()
+            return Frame(Head.of("ACK", {"id": "unknown"}), b"")
+
+        with capture_logs() as logs:
+            monkeypatch.setattr(runner, "_settlement", wrong_once)
+            assert (await hall.ask(client, "/app/a")).body == b"1"
             await wait_all_tasks_blocked()
-        assert [each["event"] for each in logs] == ["the session of the functions broke, and a new one follows"]
-        # Where the ACK failed, the function has replied already, and does so again.
-        bodies = [(await client.frame("MESSAGE")).body for _ in range(1 + (place == "handle"))]
-        assert bodies[-1] == b"2"
+        assert [each["event"] for each in logs] == [BROKEN]
+        assert (await client.frame("MESSAGE")).body == b"2"
         assert hall.runner.session is not session
 
-    async def test_no_room_for_a_new_one(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_no_room_for_a_new_one(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
+    ) -> None:
         @handlers.send("/app/a")
         async def function(request: Request) -> str:
             return "done"
@@ -617,22 +651,11 @@ class TestSession:
             make_hall(max_subscriptions=2)
 
     async def test_it_never_waits_for_itself(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        runner: Runner = make_hall().runner
-        assert runner.must_read
-        assert not runner.peer_has_gone()
-        with runner.held():
+        ours: Runner = make_hall().runner
+        assert ours.must_read
+        assert not ours.peer_has_gone()
+        with ours.held():
             pass
-
-
-def spoilt(handle: object, command: str, fail: object) -> object:
-    """`Session.handle` that fails on one command."""
-
-    def spoilt_handle(session: object, frame: object) -> object:
-        if frame.command == command:  # type: ignore[attr-defined]
-            return fail()  # type: ignore[operator]
-        return handle(session, frame)  # type: ignore[operator]
-
-    return spoilt_handle
 
 
 class TestFinish:
@@ -670,7 +693,9 @@ class TestFinish:
         assert gate.begun == [b"1"]
         assert hall.house.broker.waiting == 2
 
-    async def test_what_is_not_finished_is_cancelled(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_what_is_not_finished_is_cancelled(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
+    ) -> None:
         gate = Gate()
         handlers.send("/app/a", concurrency=1)(gate.pass_through)
         hall = make_hall({"/handlers/#": {"max_attempts": 1}})

@@ -94,6 +94,28 @@ class TestBackPressure:
         valve.open()
         await slow.frame("MESSAGE")
 
+    async def test_what_its_own_writer_brings_it_holds_nobody(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """A queue goes on when the window opens, and fills the outbox again: no publisher did that."""
+        house = make_house(quotas=Quotas(max_outbound=64_000))
+        valve = Valve()
+        slow, other = house.visit_through(kind, valve), await house.session(kind)
+        await slow.connect()
+        await slow.subscribe("/queue/a")
+        valve.room = 0
+        for size in (10_000, 60_000):
+            await other.publish("/queue/a", b"x" * size)
+        await other.settled()
+        valve.open(11_000)
+        await wait_all_tasks_blocked()
+        assert house.broker.strained
+        for _ in range(3):
+            await other.settled()
+        assert not house.broker.strained
+        assert house.counters.held_publishers == 0
+        assert trio.current_time() < 0.5
+
     async def test_a_long_turn_lets_others_have_theirs(self, house: House, kind: str) -> None:
         """A chunk of very many deliveries is settled in between, not at its end alone."""
         receivers = [await house.session("tcp") for _ in range(50)]

@@ -14,6 +14,7 @@ import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from gateway.broker import Session
 from gateway.codec import Limits
 from gateway.transports import Options
 
@@ -286,8 +287,9 @@ class TestErrors:
         assert any(entry["log_level"] == "error" and entry.get("session") == session.id for entry in logs)
         await neighbour.settled()
 
+    @parametrize("also_in_the_broker", [False, True])
     async def test_a_fault_of_the_loop_itself_stays_in_it(
-        self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch
+        self, house: House, kind: str, also_in_the_broker: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An exception that left a connection would end the listener, and with it everybody."""
         peer, neighbour = await house.session(kind), await house.session(kind)
@@ -295,12 +297,18 @@ class TestErrors:
         async def burn(*_: object) -> None:
             raise RuntimeError("in the farewell")
 
+        def burn_at_once(*_: object) -> None:
+            raise RuntimeError("in the broker")
+
         with structlog.testing.capture_logs() as logs:
             monkeypatch.setattr(type(house.connections[0]), "_farewell", burn)
+            if also_in_the_broker:
+                monkeypatch.setattr(Session, "close", burn_at_once)
             await peer.send_frame("DISCONNECT")
             await peer.at_end()
         monkeypatch.undo()
-        assert any(entry["event"] == "connection failed" for entry in logs)
+        failures = {entry["event"] for entry in logs if entry["log_level"] == "error"}
+        assert failures == {"connection failed"} | ({"closing a session failed"} if also_in_the_broker else set())
         await neighbour.settled()
         assert len(house.hub.open_connections) == 1
 

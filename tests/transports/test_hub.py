@@ -13,7 +13,7 @@ from gateway.broker import Quotas
 from gateway.transports import Options
 
 from .house import House, Valve
-from .peers import Peer
+from .peers import Peer, frame
 
 QUOTAS = Quotas(max_outbound=64_000)  # high mark 48,000, window 8,000
 MakeHouse = Callable[..., House]
@@ -161,6 +161,17 @@ class TestSlowReceivers:
         valve.open()
         assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
         assert trio.current_time() == pytest.approx(1.5, abs=0.1)
+
+    async def test_one_that_reads_holds_nobody(self, make_house: MakeHouse, kind: str) -> None:
+        """However much a chunk has for it: what filled its outbox has left it when the chunk ends."""
+        house = make_house(quotas=QUOTAS)
+        publisher = await house.session(kind)
+        receiver, valve = await self.stalled(house, kind)
+        valve.open()
+        await publisher.send(frame("SEND", b"x" * 1000, destination="/topic/a") * 60)
+        for _ in range(60):
+            await receiver.frame("MESSAGE")
+        assert house.counters.held_publishers == 0
 
     async def test_not_longer_than_the_timeout(
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock

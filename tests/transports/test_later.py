@@ -218,9 +218,9 @@ class TestTurns:
     async def test_a_selective_consumer_of_a_deep_queue(
         self, house: House, kind: str, autojump_clock: MockClock
     ) -> None:
-        """It asks about 20,000 messages that it does not want; meanwhile others are served."""
+        """It asks about 40,000 messages that it does not want; meanwhile others are served."""
         publisher, consumer = await house.session(kind), await house.session(kind)
-        await publisher.send(frame("SEND", destination="/queue/a", n=1) * 20_000)
+        await publisher.send(frame("SEND", destination="/queue/a", n=1) * 40_000)
         await publisher.publish("/queue/a", b"wanted", n=2)
         await publisher.settled()
         await consumer.send_frame("SUBSCRIBE", destination="/queue/a", id=1, selector="n = 2")

@@ -124,7 +124,7 @@ class TestFlush:
         """A queue goes on when the window opens; nobody else may come along to flush that."""
         exit = Exit(nursery, 0)
         exit.put(b"one")
-        exit.outbound.starved.append(Hungry(exit.outbound))  # type: ignore[arg-type]
+        exit.outbound.starved[Hungry(exit.outbound)] = None
         exit.valve.open()
         await wait_all_tasks_blocked()
         assert exit.written == b"onefed"

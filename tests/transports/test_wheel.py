@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -121,6 +122,24 @@ async def test_added_from_a_tick(wheel: Wheel, autojump_clock: MockClock) -> Non
     wheel.add(Adding(), 1.0)
     await trio.sleep(3)
     assert second.rung == [pytest.approx(2.02, abs=0.03)]
+
+
+async def test_one_that_fails(wheel: Wheel, autojump_clock: MockClock) -> None:
+    """It leaves the wheel, and the others turn on."""
+
+    class Burning(Bell):
+        def tick(self, now: float) -> float:
+            super().tick(now)
+            raise RuntimeError("a fault")
+
+    burning, beside, later = Burning(), Bell(), Bell()
+    wheel.add(burning, 1.0)
+    wheel.add(beside, 1.0)
+    wheel.add(later, 2.0)
+    with structlog.testing.capture_logs() as logs:
+        await trio.sleep(10)
+    assert (burning.rung, beside.rung, later.rung) == ([near(1.0)], [near(1.0)], [near(2.0)])
+    assert [(entry["log_level"], entry["exc_info"]) for entry in logs] == [("error", True)]
 
 
 async def test_an_empty_wheel_sleeps(wheel: Wheel, autojump_clock: MockClock) -> None:

@@ -117,6 +117,11 @@ SUBSCRIBE = (
     ),
     without_effect(
         _FRAMES,
+        "Who subscribes gets what a topic retained, whether it asks or not; more is not kept.",
+        Spelling("activemq.retroactive", broker=ACTIVEMQ),
+    ),
+    without_effect(
+        _FRAMES,
         "Nobody waits for a consumer here, so there is nothing to switch.",
         Spelling("activemq.dispatchAsync", broker=ACTIVEMQ),
     ),
@@ -125,11 +130,12 @@ SUBSCRIBE = (
         "Bodies are octets here: there are no objects of Java to turn into text.",
         Spelling("transformation", broker=ACTIVEMQ),
     ),
-    refused(
+    honoured(
         _FRAMES,
-        _NOT_DURABLE,
-        Spelling("durable", broker=RABBITMQ, passes=("false", "")),
-        Spelling("persistent", broker=f"{RABBITMQ}, {APOLLO}", passes=("false", "")),
+        "A queue outlives its consumers anyway, as long as the server runs. On a topic true is an ERROR: "
+        + _NOT_DURABLE,
+        Spelling("durable", BOOLEAN, "durable", RABBITMQ),
+        Spelling("persistent", BOOLEAN, "durable", f"{RABBITMQ}, {APOLLO}"),
     ),
     refused(
         _FRAMES,
@@ -148,7 +154,6 @@ SUBSCRIBE = (
         _NOT_REPLAYED,
         Spelling("from-seq", broker=APOLLO),
         Spelling("x-stream-offset", broker=RABBITMQ),
-        Spelling("activemq.retroactive", broker=ACTIVEMQ, passes=("false", "")),
     ),
     refused(
         _FRAMES,

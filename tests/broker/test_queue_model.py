@@ -1,0 +1,358 @@
+"""A queue with all sorts of consumers, doing anything in any order.
+
+The model does not decide who gets a message.  It watches each delivery (`Watch`) and says what could not be right: a
+message that somebody has, an unmarked second delivery, a consumer that does not want it, has no room or stands by, a
+group that changes hands, a message past an older one that the consumer could have had.  After each step it looks for a
+consumer with room while a message waits that it wants, for messages that are lost, and for places that pile up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from gateway.broker import lane
+from gateway.broker.message import Message
+from gateway.broker.queue import Queue
+from gateway.broker.subscription import Subscription
+
+from .client import Client, Scene, waiting
+
+QUEUE = "/queue/a"
+SELECTORS: dict[str, Callable[[str], bool]] = {
+    "": lambda color: True,
+    "color = 'red'": lambda color: color == "red",
+    "color <> 'red'": lambda color: color != "red",
+    "color IN ('red', 'blue')": lambda color: color in ("red", "blue"),
+}
+WINDOWS = [{"prefetch-count": "1"}, {"prefetch-count": "2"}, {"consumer-window-size": "1000"}, {"prefetch-count": "0"}]
+SLACK = 200
+
+
+@dataclass(eq=False)
+class Sent:
+    """A message of the model."""
+
+    number: int
+    color: str
+    group: str
+    priority: int
+    closes: bool
+    message: Message | None = None
+    at: Taker | None = None
+    deliveries: int = 0
+    consumed: bool = False
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return -self.priority, self.number
+
+    @property
+    def waits(self) -> bool:
+        return self.message is not None and self.message.waits
+
+
+@dataclass(eq=False)
+class Taker:
+    """A consumer of the model."""
+
+    client: Client
+    id: str
+    mode: str
+    selector: str
+    priority: int
+    exclusive: bool
+    window: dict[str, str]
+    subscription: Subscription | None = None
+    held: list[Sent] = field(default_factory=list)
+
+    def wants(self, sent: Sent) -> bool:
+        return SELECTORS[self.selector](sent.color)
+
+    @property
+    def has_room(self) -> bool:
+        if not self.held:
+            return True
+        if "consumer-window-size" in self.window:
+            return sum(sent.message.size for sent in self.held if sent.message) < 1000
+        return len(self.held) < (int(self.window["prefetch-count"]) or 10**9)
+
+
+class Watch:
+    """What must hold of each delivery."""
+
+    def __init__(self) -> None:
+        self.takers: list[Taker] = []
+        self.sent: dict[int, Sent] = {}
+        self.owners: dict[str, Taker] = {}
+        self.exclusive: Taker | None = None
+        self.log: list[tuple[Taker, Sent]] = []
+
+    def has_turn(self, taker: Taker) -> bool:
+        return self.exclusive in (None, taker)
+
+    def may_have(self, taker: Taker, sent: Sent) -> bool:
+        """Whether a message that waits is for that consumer, as far as groups are concerned."""
+        if not taker.wants(sent) or self.is_mixed(sent.group):
+            return False
+        rivals = [each for each in self.sent.values() if each.waits and each.group == sent.group]
+        if sent.group and min(rivals, key=lambda each: each.order) is not sent:
+            return False
+        return self.owners.get(sent.group, taker) is taker
+
+    def is_mixed(self, group: str) -> bool:
+        """Whether somebody may not want some message of a group: who gets what of it then, is another matter."""
+        return bool(group) and any(taker.selector for taker in self.takers)
+
+    def delivered(self, subscription: Subscription, message: Message) -> None:
+        """A queue gives a message to a subscription; called before the message knows."""
+        taker = next(each for each in self.takers if each.subscription in (None, subscription))
+        taker = next((each for each in self.takers if each.subscription is subscription), taker)
+        taker.subscription = subscription
+        sent = self.sent[int(message.body)]
+        sent.message = message
+        assert not sent.consumed, f"{sent} was consumed"
+        assert sent.at is None, f"{sent} is with {sent.at}"
+        assert message.attempts == sent.deliveries, f"{sent} is not marked"
+        assert taker.wants(sent)
+        assert taker.has_room or taker.mode == "auto"
+        assert self.has_turn(taker), f"{taker} stands by"
+        if sent.group and not self.is_mixed(sent.group):
+            assert self.owners.get(sent.group, taker) is taker, f"{sent} is for {self.owners[sent.group]}"
+        if not sent.deliveries:
+            older = [each for each in self.sent.values() if each.waits and each is not sent and each.order < sent.order]
+            past = [each for each in older if self.may_have(taker, each)]
+            assert not past, f"{sent} goes to {taker} past {past}"
+        if sent.group:
+            self.owners.pop(sent.group, None)
+            if not sent.closes:
+                self.owners[sent.group] = taker
+        sent.deliveries += 1
+        self.log.append((taker, sent))
+        if taker.mode == "auto":
+            sent.consumed = True
+        else:
+            sent.at = taker
+            taker.held.append(sent)
+
+    def leave(self, takers: list[Taker]) -> None:
+        for taker in takers:
+            self.takers.remove(taker)
+            for sent in taker.held:
+                sent.at = None
+            self.free(taker)
+        if self.exclusive in takers:
+            self.exclusive = next((each for each in self.takers if each.exclusive), None)
+            self.stand_by()
+
+    def join(self, taker: Taker) -> None:
+        self.takers.append(taker)
+        if self.exclusive is None and taker.exclusive:
+            self.exclusive = taker
+            self.stand_by()
+
+    def stand_by(self) -> None:
+        """All but the exclusive one lose their groups."""
+        for taker in self.takers:
+            if not self.has_turn(taker):
+                self.free(taker)
+
+    def free(self, taker: Taker) -> None:
+        self.owners = {group: owner for group, owner in self.owners.items() if owner is not taker}
+
+
+class Consumers(RuleBasedStateMachine):
+    """Two publishers and up to six consumers of up to three sessions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watch = Watch()
+        self.patch = pytest.MonkeyPatch()
+        deliver, watch = Subscription.deliver, self.watch
+
+        def watched(subscription: Subscription, message: Message) -> None:
+            watch.delivered(subscription, message)
+            deliver(subscription, message)
+
+        self.patch.setattr(Subscription, "deliver", watched)
+        self.patch.setattr(lane, "READS_PER_TURN", 2)
+        self.scene = Scene({QUEUE: {"backoff": 0.0, "max_attempts": 0}})
+        self.count = 0
+
+    @initialize(data=st.data(), backoff=st.sampled_from([0.0, 0.0, 0.1]), selective=st.booleans())
+    def start(self, data: st.DataObject, backoff: float, selective: bool) -> None:
+        self.scene = Scene({QUEUE: {"backoff": backoff, "max_attempts": 0}})
+        self.selectors = list(SELECTORS) if selective else [""]
+        self.producers = [self.scene.connect() for _ in range(2)]
+        self.clients = [self.scene.connect() for _ in range(3)]
+        for _ in range(data.draw(st.integers(0, 3))):
+            self.subscribe(data)
+
+    def teardown(self) -> None:
+        self.patch.undo()
+        self.scene.finish()
+
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        takers = self.watch.takers
+        possible = {
+            self.publish: True,
+            self.settle: any(taker.held for taker in takers),
+            self.subscribe: len(takers) < 6,
+            self.unsubscribe: bool(takers),
+            self.end: bool(takers),
+            self.wait: True,
+            self.browse: True,
+        }
+        often = [self.publish, self.settle, self.publish, self.settle, self.subscribe]
+        data.draw(st.sampled_from([each for each in [*often, *possible] if possible[each]]))(data)
+
+    # steps
+
+    def publish(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.producers))
+        for _ in range(data.draw(st.integers(1, 5))):
+            self.count += 1
+            sent = Sent(
+                self.count,
+                data.draw(st.sampled_from(["red", "blue", "green"])),
+                data.draw(st.sampled_from(["", "", "g", "h"])),
+                data.draw(st.sampled_from([4, 4, 4, 4, 9, 0])),
+                data.draw(st.sampled_from([False] * 5 + [True])),
+            )
+            self._publish(client, sent)
+
+    def _publish(self, client: Client, sent: Sent) -> None:
+        watch = self.watch
+        watch.sent[sent.number] = sent
+        ready = [each for each in watch.takers if each.has_room and watch.has_turn(each) and each.wants(sent)]
+        owner = watch.owners.get(sent.group)
+        headers = {"color": sent.color, "priority": str(sent.priority)}
+        if sent.group:
+            headers |= {"JMSXGroupID": sent.group} | ({"JMSXGroupSeq": "-1"} if sent.closes else {})
+        client.publish(QUEUE, b"%d" % sent.number, **headers)
+        self._find()
+        if ready and not (sent.group and (owner or watch.is_mixed(sent.group) or sent.waits)):
+            assert sent.deliveries, f"{sent} waits in spite of {ready}"
+            taker = next(taker for taker, each in watch.log if each is sent)
+            assert taker.priority == max(each.priority for each in ready)
+
+    def settle(self, data: st.DataObject) -> None:
+        taker = data.draw(st.sampled_from([each for each in self.watch.takers if each.held]))
+        sent = data.draw(st.sampled_from(taker.held))
+        assert taker.subscription is not None
+        assert taker.subscription.ledger is not None
+        (handle,) = [handle for handle, each in taker.subscription.ledger.items() if each.message is sent.message]
+        covered = [sent] if taker.mode != "client" else taker.held[: taker.held.index(sent) + 1]
+        acknowledged = data.draw(st.integers(0, 3)) > 0
+        for each in covered:
+            taker.held.remove(each)
+            each.at = None
+            each.consumed = acknowledged
+        rivals = [
+            each for each in self.watch.takers if each.has_room and self.watch.has_turn(each) and each.wants(sent)
+        ]
+        before = len(self.watch.log)
+        taker.client.send("ACK" if acknowledged else "NACK", {"id": handle})
+        again = [each for each, what in self.watch.log[before:] if what is sent]
+        if again and len(covered) == 1 and not sent.group:
+            assert again[0] is not taker or rivals == [taker], f"{taker} has {sent} again in spite of {rivals}"
+
+    def subscribe(self, data: st.DataObject) -> None:
+        self.count += 1
+        taker = Taker(
+            data.draw(st.sampled_from(self.clients)),
+            str(self.count),
+            data.draw(st.sampled_from(["client", "client-individual", "client-individual", "auto"])),
+            data.draw(st.sampled_from(self.selectors)),
+            data.draw(st.sampled_from([0, 0, 0, 5, -1])),
+            data.draw(st.sampled_from([False] * 6 + [True])),
+            data.draw(st.sampled_from(WINDOWS)),
+        )
+        self.watch.join(taker)
+        headers = {"selector": taker.selector, "x-priority": str(taker.priority), "exclusive": str(taker.exclusive)}
+        taker.client.subscribe(QUEUE, taker.id, taker.mode, **headers, **taker.window)
+        taker.subscription = taker.client.session.subscriptions[taker.id]
+
+    def unsubscribe(self, data: st.DataObject) -> None:
+        taker = data.draw(st.sampled_from(self.watch.takers))
+        self.watch.leave([taker])
+        taker.client.unsubscribe(taker.id)
+
+    def end(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.clients))
+        self.watch.leave([taker for taker in self.watch.takers if taker.client is client])
+        data.draw(st.sampled_from([Client.drop, Client.disconnect]))(client)
+        self.clients[self.clients.index(client)] = self.scene.connect()
+
+    def wait(self, data: st.DataObject) -> None:
+        self.scene.wait(data.draw(st.sampled_from([0.05, 20.0])))
+
+    def browse(self, data: st.DataObject) -> None:
+        client = self.producers[0]
+        expected = [message.body for message in self._waiting()]
+        client.subscribe(QUEUE, "browser", browser="true")
+        assert client.bodies() == [*expected, b""]
+        client.unsubscribe("browser")
+
+    # what must hold
+
+    def _queue(self) -> Queue | None:
+        queue = self.scene.broker.destinations.get(QUEUE)
+        assert queue is None or isinstance(queue, Queue)
+        return queue
+
+    def _waiting(self) -> list[Message]:
+        queue = self._queue()
+        return [] if queue is None else waiting(queue)
+
+    def _find(self) -> None:
+        for message in self._waiting():
+            self.watch.sent[int(message.body)].message = message
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        assert not any(client.failures for client in self.scene.clients)
+        queue, found = self._queue(), self._waiting()
+        there = {each.number for each in self.watch.sent.values() if not each.consumed and each.at is None}
+        delayed = there - {int(message.body) for message in found}
+        assert len(found) + len(delayed) == len(there)
+        assert len(delayed) == (queue.delayed if queue else 0)
+        for taker in self.watch.takers:
+            assert taker.subscription is not None
+            held = (taker.subscription.ledger or {}).values()
+            assert [delivery.message for delivery in held] == [sent.message for sent in taker.held]
+
+    @invariant()
+    def nobody_waits_in_vain(self) -> None:
+        ready = [each for each in self.watch.takers if each.has_room and self.watch.has_turn(each)]
+        for message in self._waiting():
+            sent = self.watch.sent[int(message.body)]
+            assert not any(self.watch.may_have(taker, sent) for taker in ready), f"{sent} waits in spite of {ready}"
+
+    @invariant()
+    def places_do_not_pile_up(self) -> None:
+        queue = self._queue()
+        lanes = [*queue.lanes, *(each.parked for each in queue.subscriptions if each.parked)] if queue else []
+        assert all(len(each) <= 2 * len(self._waiting()) + SLACK for each in lanes)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)  # when it fails, the search for a short example may take 300 s
+def test_whoever_comes_and_goes() -> None:
+    run_state_machine_as_test(
+        Consumers,
+        settings=settings(
+            max_examples=300,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,166 @@
+"""Functions in a whole gateway, over TCP: the setting, the defaults, the start that fails, and the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from gateway.auth.anonymous import Anonymous
+from gateway.runtime import Gateway, StartError, open_gateway
+from gateway.settings import load
+from tests.transports.peers import Peer, dial
+
+MODULE = """
+import trio
+from gateway.handlers import Handlers, Request, Reject
+
+app = Handlers()
+begun = trio.Event()
+go_on = trio.Event()
+
+@app.send("/app/greet/{name}")
+async def greet(request: Request, name: str) -> str:
+    request.send("/topic/greetings", f"hello {name}", {"kind": "greeting"})
+    return "done"
+
+@app.subscribe("/app/prices")
+async def prices(request: Request) -> str:
+    return "[1, 2]"
+
+@app.send("/app/reject/{reason}")
+async def reject(request: Request, reason: str) -> None:
+    raise Reject(reason)
+
+@app.send("/app/wait", concurrency=1)
+async def wait(request: Request) -> None:
+    begun.set()
+    await go_on.wait()
+    request.send("/queue/done", request.body)
+"""
+
+Opening = Callable[..., AbstractAsyncContextManager[Gateway]]
+
+
+@pytest.fixture
+def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opening:
+    """Opens a gateway with the functions above."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "functions.py").write_text(MODULE)
+
+    @asynccontextmanager
+    async def open_one(handlers: str = "functions:app", **values: object) -> AsyncIterator[Gateway]:
+        settings = load(tcp="127.0.0.1:0", websocket="127.0.0.1:0", close_linger=0.2, handlers=handlers, **values)
+        async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+            yield gateway
+
+    return open_one
+
+
+async def connected(gateway: Gateway, kind: str = "tcp") -> Peer:
+    peer = await dial(kind, gateway.addresses[kind][0])
+    await peer.connect(login="ann")
+    return peer
+
+
+@pytest.mark.parametrize("kind", ["tcp", "websocket"])
+async def test_send_and_subscribe(opening: Opening, kind: str) -> None:
+    async with opening() as gateway:
+        peer = await connected(gateway, kind)
+        await peer.subscribe("/topic/greetings")
+        await peer.publish("/app/greet/bob", reply_to="/temp-queue/r", correlation_id="7")
+        greeting, done = await peer.frame("MESSAGE"), await peer.frame("MESSAGE")
+        assert (greeting.body, greeting["kind"]) == (b"hello bob", "greeting")
+        assert (done.body, done["correlation-id"]) == (b"done", "7")
+        await peer.send_frame("SUBSCRIBE", destination="/app/prices", id=2)
+        message = await peer.frame("MESSAGE")
+        assert (message.body, message["destination"]) == (b"[1, 2]", "/app/prices")
+        await peer.aclose()
+
+
+async def test_dead_letters_have_a_queue(opening: Opening) -> None:
+    async with opening() as gateway:
+        peer = await connected(gateway)
+        await peer.publish("/app/reject/unwanted", b"x")
+        (letter,) = await peer.subscribe_and_read("/queue/dlq.app", 1)
+        assert (letter.body, letter["reason"], letter["user-id"]) == (b"x", "unwanted", "ann")
+        assert letter["dlq-source"] == "/handlers/send/reject/{reason}"
+        await peer.aclose()
+
+
+async def test_unless_a_policy_says_otherwise(opening: Opening, tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text(
+        '[[policy]]\nmatch = "/handlers/send/reject/*"\ndead_letter = "/queue/of-mine"\n'
+    )
+    async with opening() as gateway:
+        peer = await connected(gateway)
+        await peer.publish("/app/reject/unwanted", b"x")
+        await peer.subscribe_and_read("/queue/of-mine", 1)
+        await peer.aclose()
+
+
+async def test_without_the_setting_there_are_none(opening: Opening) -> None:
+    async with opening("") as gateway:
+        assert not gateway.broker.sessions
+        peer = await connected(gateway)
+        await peer.publish("/app/greet/bob")
+        assert (await peer.at_end_after_error())["message"] == "nobody handles this destination"
+        await peer.aclose()
+
+
+class TestStart:
+    @pytest.mark.parametrize(
+        ("values", "sentence"),
+        [
+            ({"handlers": "functions:nobody"}, "is wrong: there is no nobody in functions, and it should be a "),
+            ({"max_subscriptions": 2}, "has more functions than may be: a session may have 2 (max_subscriptions)"),
+            ({"max_destinations": 2}, "has more functions than may be: the server may have 2 (max_destinations)"),
+        ],
+    )
+    async def test_one_sentence(self, opening: Opening, values: dict[str, object], sentence: str) -> None:
+        with pytest.raises(StartError) as refusal:
+            async with opening(**values):
+                raise AssertionError("it has started")
+        assert str(refusal.value).startswith(f"handlers (GATEWAY_HANDLERS) {sentence}")
+        assert refusal.value.__suppress_context__
+
+
+class TestDrain:
+    async def begun(self, gateway: Gateway) -> None:
+        """One message is at work, another one waits, and the client has left."""
+        peer = await connected(gateway)
+        for body in (b"1", b"2"):
+            await peer.publish("/app/wait", body)
+        await peer.settled()
+        await sys.modules["functions"].begun.wait()
+        await peer.aclose()
+
+    async def test_what_has_begun_is_finished(self, opening: Opening) -> None:
+        async with opening() as gateway:
+            await self.begun(gateway)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(gateway.drain)
+                await trio.testing.wait_all_tasks_blocked()
+                assert gateway.not_ready()
+                sys.modules["functions"].go_on.set()
+            assert gateway.broker.destinations["/queue/done"].waiting == 1  # type: ignore[union-attr]
+        assert not gateway.broker.sessions
+        assert gateway.broker.waiting == 2
+
+    async def test_bounded_in_time(self, opening: Opening) -> None:
+        with capture_logs() as logs:
+            async with opening(drain_timeout=0.2) as gateway:
+                await self.begun(gateway)
+                before = trio.current_time()
+            assert trio.current_time() - before < 3
+        assert gateway.broker.waiting == 2
+        assert not gateway.broker.sessions
+        assert not [each for each in logs if each["log_level"] in ("error", "warning")]
