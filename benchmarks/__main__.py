@@ -94,7 +94,7 @@ def _options() -> argparse.Namespace:
     )
     names = [each.name for each in SCENARIOS]
     parser.add_argument("scenario", nargs="*", help="names of scenarios; all when none is given")
-    parser.add_argument("--seconds", type=float, default=2.0, help="measured part of a round, after 0.5 s of warm-up")
+    parser.add_argument("--seconds", type=float, default=1.5, help="measured part of a round, after 0.5 s of warm-up")
     parser.add_argument("--rounds", type=int, default=3, help="rounds, interleaved; the table shows medians")
     parser.add_argument("--scale", type=float, default=1.0, help="below 1: fewer of what there are many, to see it run")
     parser.add_argument("--transport", choices=("tcp", "ws", "both"), default="both")

@@ -233,7 +233,7 @@ SCENARIOS = [
         parts={
             "few": Part("the same, 10 wait"),
             "ratio": Part("what the others cost", "x", _GROWTH),
-            "stall": Part("longest wait of a bystander while the selector is asked about them", "ms", 50),
+            "stall": Part("longest work before a bystander's RECEIPT while they are read first", "ms", 50),
         },
         rounds=2,
     ),

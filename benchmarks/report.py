@@ -128,7 +128,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _details(row: Row, verbose: bool) -> list[str]:
     if row.failure:
-        return [row.failure]
+        return [] if row.part else [row.failure]
     if not verbose:
         return []
     found = [row.title]

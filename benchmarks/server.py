@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,12 @@ class Server:
     def cpu(self) -> float:
         """Seconds of CPU that the process tree has used, user and system."""
         return sum(time.clock_gettime(_cpu_clock(pid)) for pid in self._tree())
+
+    def stopwatch(self) -> Callable[[], float]:
+        """Tells the seconds of CPU since now, of the processes that there are now; cheaper than `cpu` each time."""
+        clocks = [_cpu_clock(pid) for pid in self._tree()]
+        start = sum(map(time.clock_gettime, clocks))
+        return lambda: sum(map(time.clock_gettime, clocks)) - start
 
     def resident(self) -> int:
         """Octets of resident memory of the process tree."""

@@ -24,16 +24,18 @@ class Consumers:
         all: in order of arrival.
         interests: by priority, highest first; of equal ones the one whose turn it is.
         groups: None as long as there was no message of a group.
+        token_entered: the first message of a group came into the lanes: it is to be dispatched.
         changed: somebody left, so that others may go on who could not before.
     """
 
-    __slots__ = ("_exclusive", "all", "changed", "groups", "interests")
+    __slots__ = ("_exclusive", "all", "changed", "groups", "interests", "token_entered")
 
     def __init__(self) -> None:
         self.all: dict[Subscription, None] = {}
         self.interests: list[Interest] = []
         self.groups: Groups | None = None
         self.changed = False
+        self.token_entered = False
         self._exclusive: Subscription | None = None
 
     # messages

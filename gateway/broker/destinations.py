@@ -86,7 +86,9 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
             raise NotAllowed(
                 "unknown user destination", f"subscribe to /user/queue/NAME: {destination[:80]!r} is not of that form"
             )
-        return _of_user(user, rest)
+        name = _of_user(user, rest)
+        check_type(destination, name, multicast)
+        return name
     if destination.startswith((REPLY_QUEUE, REPLY_TOPIC)):
         raise NotAllowed(
             "a temporary destination of somebody",
@@ -107,18 +109,27 @@ def _canonical(destination: str, multicast: bool | None) -> str:
             raise NotAllowed(
                 "unknown user destination", f"send to /user/WHO/queue/NAME: {destination[:80]!r} is not of that form"
             )
-        return _of_user(who.replace("%2F", "/").replace("%2C", ","), rest)
+        name = _of_user(who.replace("%2F", "/").replace("%2C", ","), rest)
     else:
         name = _alias(destination, multicast)
     if name.endswith("/") and name in (*_AS_THEY_ARE, *TEMPORARY):
         raise NotAllowed("destination without a name", f"{destination!r} needs a name behind the last slash")
     if is_topic(name):
         check_words(name)
+    check_type(destination, name, multicast)
+    return name
+
+
+def check_type(destination: str, name: str, multicast: bool | None) -> None:
+    """Refuse a destination that is of another type than its frame says.
+
+    Raises:
+        NotAllowed: a topic where the frame says queue, or the other way round.
+    """
     if multicast is not None and multicast != is_topic(name):
         raise NotAllowed(
             "destination of another type", f"{destination[:80]!r} is a {'topic' if is_topic(name) else 'queue'}"
         )
-    return name
 
 
 def _alias(destination: str, multicast: bool | None) -> str:

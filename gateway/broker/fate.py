@@ -10,6 +10,7 @@ every client can read:
     dlq-reason      rejected, max-attempts, expired, queue-full
     dlq-source      the destination that it could not be consumed from
     dlq-attempts    deliveries there
+    original-destination  as the SEND named it
     dlq-first-at    milliseconds since the epoch: when it first failed
     reason          what the NACK gave as its reason, if it did
 """
@@ -48,13 +49,13 @@ def rejected(queue: Queue, message: Message, serial: int, *, requeue: bool, reas
     history.avoid = serial
     history.reason = reason
     policy = queue.policy
-    if policy.on_nack is OnNack.DROP:
-        history.failures += 1
-        drop(queue, message)
-        return False
     if not requeue or policy.on_nack is OnNack.DEAD_LETTER:
         history.failures += 1
         dead_letter(queue, message, "rejected")
+        return False
+    if policy.on_nack is OnNack.DROP:
+        history.failures += 1
+        drop(queue, message)
         return False
     if failed(queue, message):
         return False
@@ -65,6 +66,20 @@ def rejected(queue: Queue, message: Message, serial: int, *, requeue: bool, reas
     agenda = queue.broker.agenda
     agenda.at(agenda.clock() + delay, partial(_come_back, queue, message))
     return False
+
+
+def mark_lost(queue: Queue, message: Message) -> None:
+    """A consumer was probably at work on a message when its connection broke."""
+    _history(queue, message).lost = True
+
+
+def was_last_attempt(queue: Queue, message: Message) -> bool:
+    """A message comes back; True: it was lost with its consumer, for the last time, and is a dead letter."""
+    history = message.history
+    if history is None or not history.lost:
+        return False
+    history.lost = False
+    return failed(queue, message)
 
 
 def failed(queue: Queue, message: Message) -> bool:
@@ -109,6 +124,7 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
     headers = {
         **passed_on,
         "destination": target,
+        "original-destination": passed_on.get("original-destination") or passed_on.get("destination", queue.name),
         "dlq-reason": why,
         "dlq-source": queue.name,
         "dlq-attempts": str(message.attempts),

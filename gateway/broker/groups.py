@@ -158,6 +158,7 @@ def settle(queue: Queue, group: Group) -> None:
             group.token = first
             if group.owner is None:
                 queue.enter(first)
+                queue.consumers.token_entered = True
             else:
                 queue.consumers.park(first, group.owner)
         return

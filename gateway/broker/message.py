@@ -36,15 +36,17 @@ class History:
         avoid: the serial of the subscription that gave it back with NACK; another one gets it first.
         first_at: seconds since the epoch, the first failure.
         reason: what the last NACK gave as its `reason`; empty: nothing.
+        lost: the connection of its consumer broke, which is still to be counted.
     """
 
-    __slots__ = ("avoid", "failures", "first_at", "reason")
+    __slots__ = ("avoid", "failures", "first_at", "lost", "reason")
 
     def __init__(self, first_at: float) -> None:
         self.failures = 0
         self.avoid = 0
         self.first_at = first_at
         self.reason = ""
+        self.lost = False
 
 
 class Message:
@@ -65,7 +67,6 @@ class Message:
     """
 
     __slots__ = (
-        "_size",
         "attempts",
         "body",
         "expires",
@@ -90,7 +91,6 @@ class Message:
         self.waits = False
         self.history: History | None = None
         self.wire: Wire | None = None
-        self._size = 0
 
     @property
     def id(self) -> bytes:
@@ -100,9 +100,7 @@ class Message:
     @property
     def size(self) -> int:
         """Octets that keeping it costs, nearly."""
-        if not self._size:
-            self._size = self.head.cost + len(self.body) + OVERHEAD
-        return self._size
+        return self.head.cost + len(self.body) + OVERHEAD
 
     @property
     def order(self) -> tuple[int, int]:
@@ -118,7 +116,6 @@ class Message:
         copy = Message(self.number, self.head, self.body, self.properties)
         copy.expires = self.expires
         copy.wire = wire
-        copy._size = self.size
         return copy
 
 

@@ -113,6 +113,7 @@ class Queue:
     def accept(self, message: Message) -> None:
         """Take a new message: to a consumer with room, else to its place among those that wait."""
         broker = self.broker
+        self.abandoned = False
         if self.policy.time_to_live and not message.expires:
             message.expires = broker.agenda.clock() + self.policy.time_to_live
         interests = self.consumers.interests
@@ -154,8 +155,7 @@ class Queue:
         """Whoever has room, and may have the first message of a group, gets it."""
         if group.owner is not None:
             self._give_parked(group.owner)
-        else:
-            self._dispatch_all()
+        self._go_on()
 
     def _place_ungrouped(self, message: Message) -> None:
         refusing: set[Lane] = set()
@@ -248,13 +248,17 @@ class Queue:
             self.broker.release(message.size)
         if self.consumers.groups is not None:
             self.consumers.groups.taken(message, consumer)
-            if message.properties.closes_group and len(self.consumers.interests) > 1:
-                self.broker.agenda.later(self._dispatch_all)  # what comes behind it may be for others
         self._deliver(message, consumer)
 
     def _dispatch_all(self) -> None:
-        for interest in list(self.consumers.interests):
-            self._dispatch(interest)
+        """Give everybody what waits, also of groups that come free by it."""
+        consumers = self.consumers
+        while True:
+            consumers.token_entered = False
+            for interest in list(consumers.interests):
+                self._dispatch(interest)
+            if not consumers.token_entered:
+                break
 
     def _dispatch(self, interest: Interest) -> None:
         """Give the consumers of an interest what waits for them."""
@@ -274,12 +278,18 @@ class Queue:
         if len(self.lanes) > 1:
             self.tidy()
 
+    def _go_on(self) -> None:
+        """Behind whatever may have freed a group: its token stands in the lanes now, where somebody may want it."""
+        if self.consumers.token_entered:
+            self._dispatch_all()
+
     def _catch_up(self, interest: Interest) -> None:
         interest.behind = False
         self._dispatch(interest)
         if not interest.behind and self.consumers.groups is not None:
             for consumer in list(interest.rotation):
                 self._give_parked(consumer)
+        self._go_on()
 
     def _give_parked(self, consumer: Subscription) -> None:
         """Give a consumer what is parked with it, unless something older waits for it."""
@@ -299,8 +309,11 @@ class Queue:
         room."""
         if self.has_expired(message):
             interest.lane.pop()
-            self.withdraw(message)
+            self.remove(message)
             fate.expired(self, message)
+            group = self.consumers.group_of(message)
+            if group is not None:
+                groups.settle(self, group)
             return True
         consumer = self.consumers.next_of(interest, message)
         if consumer is None:
@@ -326,8 +339,8 @@ class Queue:
         self.abandoned = False
         fate.used(self)
         self.consumers.join(subscription, "" if self.private else subscription.options.selector_text, self.lanes)
-        self.enlist(subscription)
         self._reopen()
+        self.enlist(subscription)
 
     def browse(self, subscription: Subscription) -> None:
         """A new browser: it reads what waits, and consumes nothing."""
@@ -341,6 +354,7 @@ class Queue:
         self._dispatch(interest)
         if subscription.parked is not None:
             self._give_parked(subscription)
+        self._go_on()
 
     def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
         """A consumer goes.
@@ -368,8 +382,8 @@ class Queue:
         for delivery in free:
             subscription.remove(delivery)
         messages = [delivery.message for delivery in free]
-        if lost and messages and fate.failed(self, messages[0]):
-            del messages[0]
+        if lost and messages:
+            fate.mark_lost(self, messages[0])
         return messages
 
     # deliveries come back
@@ -408,7 +422,8 @@ class Queue:
             self.purge()
             self.broker.forget_if_idle(self)
             return
-        home._restore(sorted(messages, key=lambda message: message.order))
+        again = [message for message in messages if not fate.was_last_attempt(home, message)]
+        home._restore(sorted(again, key=lambda message: message.order))
         home._reopen()
         if home.abandoned and not home.subscriptions:
             home.purge()

@@ -182,7 +182,9 @@ class Router:
 
     def _name(self, destination: str, multicast: bool | None, sender: Session | None) -> str:
         if sender is not None and names.is_temporary(destination):
-            return sender.temporaries.canonical(destination)
+            name = sender.temporaries.canonical(destination)
+            names.check_type(destination, name, multicast)
+            return name
         return names.canonical(destination, multicast)
 
     def _for_function(self, name: str, head: Head, sender: Session | None) -> tuple[str, Head]:
@@ -244,10 +246,10 @@ class Router:
         target = self._table(name).get(name)
         if target is None and not names.is_topic(name) and not self._is_gone(name):
             target = self._create_queue(name, properties.hints)
-        if isinstance(target, Queue):
             target.accept(message)
-            if message.expires:  # perhaps before it came
-                self.forget_if_idle(target)
+            self.forget_if_idle(target)  # a limit, or its time, may have been against it
+        elif isinstance(target, Queue):
+            target.accept(message)
         else:
             self._fan_out(target, name, message, sender)
 
@@ -284,6 +286,7 @@ class Router:
         session, destination = subscription.session, subscription.destination
         if names.is_temporary(destination):
             name = session.temporaries.canonical(destination)
+            names.check_type(destination, name, subscription.options.multicast)
         elif destination.startswith(names.HANDLERS) and session.transport == INTERNAL:
             name = destination
         else:
@@ -297,6 +300,7 @@ class Router:
 
     def _ask_function(self, name: str, subscription: Subscription) -> None:
         """A SUBSCRIBE to `/app/` is a request: what the function returns is the one MESSAGE that comes."""
+        self._broker.check_memory()
         session, application = subscription.session, self._broker.application
         queue = application.queue_of_subscribe(name) if application is not None else None
         if queue is None:

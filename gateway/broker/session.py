@@ -221,7 +221,8 @@ class Session:
         with the destination as their `subscription`.
         """
         name = self.temporaries.canonical(destination)
-        if not any(each.destination == destination for each in self.subscriptions.values()):
+        target = self.broker.destinations.get(name)
+        if target is None or not target.subscriptions:
             self._subscribe(destination, destination, AckMode.AUTO, NO_OPTIONS)
         return name
 

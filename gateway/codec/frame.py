@@ -21,17 +21,19 @@ class Head:
         headers: name -> value, unescaped, first entry of each name.  Do not change.
         content_length: octets of the body, or -1 where the header is missing.
         size: octets of the block on the wire.
+        cost: octets of memory, nearly; a head that frames share counts for each of them.
         encoded: by version index, what `encoder.message` keeps here.
         derived: what the layer above keeps here.
     """
 
-    __slots__ = ("command", "content_length", "derived", "encoded", "headers", "size")
+    __slots__ = ("command", "content_length", "cost", "derived", "encoded", "headers", "size")
 
     def __init__(self, command: str, headers: dict[str, str], content_length: int = -1, size: int = 0) -> None:
         self.command = command
         self.headers = headers
         self.content_length = content_length
         self.size = size
+        self.cost = size + _HEADER_OVERHEAD * len(headers)
         self.encoded: list[bytes | None] | None = None
         self.derived: object = None
 
@@ -39,11 +41,6 @@ class Head:
     def of(cls, command: str, headers: dict[str, str]) -> Head:
         """A head that did not come from a client."""
         return cls(command, headers, size=sum([len(name) + len(value) + 2 for name, value in headers.items()]))
-
-    @property
-    def cost(self) -> int:
-        """Octets of memory, nearly; a head that frames share counts for each of them."""
-        return self.size + _HEADER_OVERHEAD * len(self.headers)
 
 
 class Frame:

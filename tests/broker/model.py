@@ -71,6 +71,11 @@ class Model:
             return _OF_DEAD_LETTERS
         return next((rules for pattern, rules in self.rules.items() if is_match(pattern, name)), Rules())
 
+    def tidy(self) -> None:
+        """Forget stores that nobody uses, and that nothing comes back to."""
+        self.queues = {name: store for name, store in self.queues.items() if store.copies or store.is_used}
+        self.parted = [store for store in self.parted if store.copies]
+
     def queue(self, name: str) -> Store:
         rules = self.rules_of(name)
         fresh = Store(name, rules, None, rules.max_messages, rules.when_full, rules.conflate_by)
@@ -105,7 +110,8 @@ class Model:
                 store.action = "drop-oldest" if rules.slow_consumer in ("block", "conflate") else rules.slow_consumer
                 store.conflate_by = rules.conflate_by if rules.slow_consumer == "conflate" else ""
         for name, (sent, number) in self.retained.items():
-            if is_match(consumer.destination, name) and consumer.wants(sent):
+            gone = 0 < sent.expires <= self.scene.now
+            if is_match(consumer.destination, name) and consumer.wants(sent) and not gone:
                 self._give(consumer, sent, name, number, {"retained": "true"})
 
     def unsubscribe(self, consumer: Consumer, *, lost: bool = False) -> None:
@@ -124,7 +130,7 @@ class Model:
         if lost and free:
             self._fail(free[0])
         for copy in free:
-            if copy in store.copies:
+            if not copy.gone:
                 self._give_back(copy)
             consumer.ledger.remove(copy)
         store.abandoned = store.rules.auto_delete and not store.consumers
@@ -172,8 +178,8 @@ class Model:
         store.abandoned = store.abandoned and bool(store.consumers)
         copy = Copy(store, sent, part, number, self.step, source, told, self._expiry(store, sent))
         store.copies.append(copy)
-        if copy.expires and copy.expires <= self.scene.now:
-            self._expire(copy)
+        if copy.has_expired(self.scene.now):
+            self.expire(copy)
             return
         for browser in store.browsers:
             if browser.browser == "on" and browser.wants(sent):
@@ -242,15 +248,15 @@ class Model:
         copy.reason, copy.avoid = settlement.reason, copy.at
         rules = copy.store.rules
         self._fail(copy, dies=settlement.requeue and rules.on_nack == "redeliver")
-        if rules.on_nack == "drop":
-            self._end(copy, "dropped")
-        elif not settlement.requeue or rules.on_nack == "dead-letter":
+        if not settlement.requeue or rules.on_nack == "dead-letter":
             self._die(copy, "rejected")
-        elif copy in copy.store.copies and rules.backoff:
+        elif rules.on_nack == "drop":
+            self._end(copy, "dropped")
+        elif not copy.gone and rules.backoff:
             copy.at = None
             wait = rules.backoff * rules.backoff_factor ** (copy.failures - 1)
             copy.back = self.scene.now + min(wait, rules.backoff_max)
-        elif copy in copy.store.copies:
+        elif not copy.gone:
             self._give_back(copy)
 
     def _fail(self, copy: Copy, *, dies: bool = True) -> None:
@@ -265,12 +271,12 @@ class Model:
         copy.since = self.step
         if copy.store.parted:
             self._end(copy, "parted")
-        elif copy.expires and copy.expires <= self.scene.now:
-            self._expire(copy)
+        elif copy.has_expired(self.scene.now):
+            self.expire(copy)
         elif copy.store.abandoned:
             self._end(copy, "dropped")
 
-    def _expire(self, copy: Copy) -> None:
+    def expire(self, copy: Copy) -> None:
         self.counts["expired"] += 1
         if copy.store.rules.dead_letter_expired:
             self._die(copy, "expired")
@@ -314,6 +320,7 @@ class Model:
 
     def _end(self, copy: Copy, how: str) -> None:
         copy.store.copies.remove(copy)
+        copy.gone = True
         if how:
             self.counts[how] += 1
 
@@ -386,8 +393,8 @@ class Model:
         for copy in copies:
             if copy.back is not None and copy.back <= now:
                 self._give_back(copy)
-            elif copy.waits and copy.expires and copy.expires <= now:
-                self._expire(copy)
+            elif copy.waits and copy.has_expired(now):
+                self.expire(copy)
         for _, sent, parts in due:
             self._arrive(sent, parts)
 

@@ -25,6 +25,10 @@ SELECTORS: dict[str, Callable[[Mapping[str, str]], bool]] = {
 }
 
 
+Name = tuple[bytes, str, str]
+"""What tells a message from all others in its store: body, destination, and where it died, if it did."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """What holds for a destination; the keys of a policy, with its words."""
@@ -89,6 +93,7 @@ class Copy:
         number: order of arrival; dead letters of one step have the same.
         place: among those of its priority that wait: its number, or that of one which it replaced.
         vague: it is not known which of the two.
+        gone: it is in no store any more.
         since: the step in which it came, or came back.
         source: where it died; empty: it is no dead letter.
         told: headers that its MESSAGE has because of what happened to it.
@@ -122,6 +127,7 @@ class Copy:
     size: int = 0
     place: int = 0
     vague: bool = False
+    gone: bool = False
 
     def __post_init__(self) -> None:
         self.place = self.number
@@ -131,8 +137,7 @@ class Copy:
         return f"{self.sent.body.strip().decode()} of {self.store.name}"
 
     @property
-    def name(self) -> tuple[bytes, str, str]:
-        """What tells it from all others in its store."""
+    def name(self) -> Name:
         return self.sent.body, self.destination, self.source
 
     @property
@@ -142,7 +147,10 @@ class Copy:
 
     @property
     def waits(self) -> bool:
-        return self.at is None and self.back is None
+        return self.at is None and self.back is None and not self.gone
+
+    def has_expired(self, now: float) -> bool:
+        return 0 < self.expires <= now
 
     @property
     def order(self) -> tuple[int, int]:
@@ -190,6 +198,11 @@ class Store:
         """Its subscription is gone."""
         return self.owner is not None and self.owner.ended
 
+    @property
+    def is_used(self) -> bool:
+        """It is a destination of the broker."""
+        return bool(self.consumers or self.browsers or any(copy.at is None for copy in self.copies))
+
     def stands_by(self, consumer: Consumer) -> bool:
         """Another consumer is the exclusive one."""
         exclusive = [each for each in self.consumers if each.exclusive]
@@ -201,7 +214,7 @@ class Store:
         return owner if owner is not None and owner.wants(copy.sent) else None
 
     def is_for(self, copy: Copy, consumer: Consumer, step: int) -> bool:
-        """Whether that consumer may get a message that waits; what came before `step` and is of its group goes first."""
+        """Whether that consumer may get a message; what waited before `step` and is of its group goes first."""
         if self.stands_by(consumer) or not consumer.wants(copy.sent):
             return False
         if copy.sent.group is None:
@@ -271,7 +284,7 @@ class Due:
     """
 
     number: int
-    name: tuple[bytes, str, str]
+    name: Name
     told: Mapping[str, str] = field(default_factory=dict)
     copy: Copy | None = None
 

@@ -19,25 +19,38 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pytest
 
 from gateway.broker import Session
 from gateway.broker.errors import SlowConsumer
 from gateway.broker.message import Message
-from gateway.broker.queue import Queue
 from gateway.broker.subscription import Subscription
 from gateway.codec import ProtocolError
 
-from .client import Client, waiting
+from .client import Client
 from .model import Model
-from .model_books import Consumer, Copy, Due, Store
+from .model_books import Consumer, Copy, Name, Store
+from .model_compare import compare, find_given_up, has_room, may_have_more, name_of
 from .wire import Received, parse
 
 # Of a SEND: what only steers the broker.
 _NOT_FOR_SUBSCRIBERS = {"transaction", "receipt", "x-delay", "_AMQ_SCHED_DELIVERY", "dedup-id", "retain"}
-Name = tuple[bytes, str, str]
-Delivered = set[tuple[Store, Name]]
+
+
+class Given(NamedTuple):
+    """A queue gave a message to a consumer."""
+
+    subscription: Subscription
+    message: Message
+
+
+class Failed(NamedTuple):
+    """The broker ended a session."""
+
+    session: Session
+    error: ProtocolError
 
 
 class Watch:
@@ -53,12 +66,11 @@ class Watch:
         self.scene = model.scene
         self.failing: Client | None = None
         self.names: list[tuple[Client, str, Received]] = []
-        self._log: list[tuple[Subscription, Message] | tuple[Session, ProtocolError]] = []
+        self._log: list[Given | Failed] = []
         self._read_up_to: dict[Client, int] = {}
         self._came: dict[Client, int] = {}  # octets in this step
         self._frames: dict[Client, deque[Received]] = {}
         self._had_room: dict[Consumer, int] = {}  # octets in the outbox when the step began
-        self._messages = 0
         self._unread = False  # what came last to somebody did not reach him
         self._record(patch)
 
@@ -66,11 +78,11 @@ class Watch:
         deliver, fail, log = Subscription.deliver, Session.fail, self._log
 
         def delivered(subscription: Subscription, message: Message) -> None:
-            log.append((subscription, message))
+            log.append(Given(subscription, message))
             deliver(subscription, message)
 
         def failed(session: Session, error: ProtocolError, *frame: object) -> None:
-            log.append((session, error))
+            log.append(Failed(session, error))
             fail(session, error, *frame)  # type: ignore[arg-type]
 
         patch.setattr(Subscription, "deliver", delivered)
@@ -81,33 +93,25 @@ class Watch:
         model = self.model
         for client in self.scene.clients:
             self._read(client)
-        self._find_given_up({self._store_of(*each) for each in self._log if isinstance(each[1], Message)})
+        find_given_up(model, {self._store_of(*each) for each in self._log if isinstance(each, Given)})
         for entry in self._log:
-            if isinstance(entry[1], Message):
-                self._deliver(*entry)  # type: ignore[arg-type]
+            if isinstance(entry, Given):
+                self._deliver(*entry)
             else:
-                self._fail(*entry)  # type: ignore[arg-type]
+                self._fail(*entry)
         for client, frames in self._frames.items():
             self._pass_by(client, frames, None)
             if not client.stalled and not client.closed:
                 model.written(client)
         assert self.failing is None, "a wrong frame was taken"
-        self._find_given_up(set())
-        self._compare()
-        self._had_room = {each: each.client.session.outbound.size for each in model.consumers if self.has_room(each)}
+        if self._unread:
+            model.counts["delivered"], self._unread = self.scene.broker.counters.delivered, False
+        find_given_up(model, set(), last=True)
+        compare(model)
+        free = [each for each in model.consumers if has_room(model, each)]
+        self._had_room = {each: each.client.session.outbound.size for each in free}
         self._log.clear()
         model.step += 1
-
-    def has_room(self, consumer: Consumer) -> bool:
-        """Whether a queue could give it something."""
-        outbound = consumer.client.session.outbound
-        return not consumer.browser and outbound.size < outbound.window and self._may_have_more(consumer)
-
-    def _may_have_more(self, consumer: Consumer) -> bool:
-        asked = consumer.prefetch
-        most = self.scene.broker.quotas.max_unacknowledged if asked is None else asked
-        held = sum(copy.size for copy in consumer.ledger)
-        return (not most or len(consumer.ledger) < most) and (consumer.octets is None or held < consumer.octets)
 
     # outboxes
 
@@ -143,12 +147,12 @@ class Watch:
                 consumer.store.browsers.remove(consumer)
                 consumer.browser, consumer.store = "ended", None
                 continue
-            self._messages += 1
+            self.model.counts["delivered"] += 1
             self._is_due(consumer, frame)
 
     def _is_due(self, consumer: Consumer, frame: Received) -> None:
         """A topic's message, or one that a browser is shown."""
-        name = _name(frame.body, frame.headers)
+        name = name_of(frame.body, frame.headers)
         while True:
             assert consumer.due, f"{frame} is nothing for {consumer.destination}"
             now = [each for each in consumer.due if each.number == consumer.due[0].number]
@@ -173,7 +177,7 @@ class Watch:
     def _store_of(self, subscription: Subscription, message: Message) -> tuple[Store, Name]:
         consumer = self._consumer(self._client(subscription.session), subscription.id)
         assert consumer.store is not None
-        return consumer.store, _name(message.body, message.head.headers)
+        return consumer.store, name_of(message.body, message.head.headers)
 
     def _deliver(self, subscription: Subscription, message: Message) -> None:
         client = self._client(subscription.session)
@@ -187,7 +191,7 @@ class Watch:
         if not (client.stalled and any(isinstance(error, SlowConsumer) for error in client.failures)):
             self._pass_by(client, frames, consumer)
             frame = frames.popleft()
-            assert _name(frame.body, frame.headers) == name
+            assert name_of(frame.body, frame.headers) == name
             assert frame.redelivered is (copy.attempts > 0)
             assert frame.headers.get("delivery-count", "1") == str(copy.attempts + 1)
             self._check_headers(frame, copy.told)
@@ -196,11 +200,11 @@ class Watch:
         copy.size = message.size
 
     def _note_delivery(self, copy: Copy, consumer: Consumer) -> None:
-        self._messages += 1
+        self.model.counts["delivered"] += 1
         self.model.counts["redelivered"] += copy.attempts > 0
         copy.attempts += 1
         copy.at = consumer
-        if copy.fresh and not copy.held and not copy.vague:
+        if copy.fresh and not copy.held and copy.place == copy.number:
             priority = copy.sent.priority
             assert copy.place >= consumer.latest.get(priority, 0), f"{copy} comes too late"
             consumer.latest[priority] = copy.place
@@ -220,21 +224,15 @@ class Watch:
         store, now = copy.store, self.scene.now
         assert copy.at is None, f"{copy} is with {copy.at.id} already"
         assert copy.back is None, f"{copy} comes back too early"
-        assert not copy.expires or copy.expires > now, f"{copy} has expired"
+        assert not copy.has_expired(now), f"{copy} has expired"
         assert consumer.wants(copy.sent), f"{copy} does not fulfil {consumer.selector}"
         assert not store.stands_by(consumer), f"{consumer.id} stands by"
         assert store.is_for(copy, consumer, self.model.step), f"{copy} is of a group of {store.owner_of(copy)}"
-        assert self._may_have_more(consumer), f"{consumer.id} has enough"
-        for other in store.waiting:
-            if (
-                not other.vague
-                and not copy.vague
-                and other.order < copy.order
-                and other.since < self.model.step
-                and other.avoid is not consumer
-            ):
-                gone = other.expires and other.expires <= now
-                assert gone or not store.is_for(other, consumer, self.model.step), f"{copy} overtakes {other}"
+        assert may_have_more(self.model, consumer), f"{consumer.id} has enough"
+        for other in [each for each in store.waiting if each.order < copy.order]:
+            waited = other.since < self.model.step and not other.has_expired(now)
+            if waited and other.avoid is not consumer and not other.vague and not copy.vague:
+                assert not store.is_for(other, consumer, self.model.step), f"{copy} overtakes {other}"
         if store.owner_of(copy) is None:
             for rival in store.consumers:
                 if rival is not consumer and self._could_have(rival, copy):
@@ -247,7 +245,7 @@ class Watch:
         outbound = rival.client.session.outbound
         if octets is None or octets + self._came.get(rival.client, 0) >= outbound.window:
             return False
-        return copy.store.is_for(copy, rival, self.model.step) and self._may_have_more(rival)
+        return copy.store.is_for(copy, rival, self.model.step) and may_have_more(self.model, rival)
 
     def _fail(self, session: Session, error: ProtocolError) -> None:
         """The broker ends a session."""
@@ -266,129 +264,3 @@ class Watch:
             self.model.written(client)
         self.model.leave(client, taken=True, lost=True)
         self._unread = client.stalled and isinstance(error, SlowConsumer)
-
-    # what waits
-
-    def _queue_of(self, store: Store) -> Queue | None:
-        if store.owner is not None:
-            return None if store.parted else store.owner.subscription.queue
-        found = self.scene.broker.destinations.get(store.name)
-        assert found is None or isinstance(found, Queue)
-        return found
-
-    def _waiting(self, store: Store) -> list[Name]:
-        queue = self._queue_of(store)
-        return [] if queue is None else [_name(each.body, each.head.headers) for each in waiting(queue)]
-
-    def _find_given_up(self, delivered: Delivered) -> None:
-        """Messages that neither wait any more nor went to a consumer: there must be a reason."""
-        for store in self.model.stores:
-            if store.action not in ("", "block") or store.conflate_by or any(each.key for each in store.copies):
-                there = set(self._waiting(store)) if not self._is_closed(store) else set()
-                gone = [
-                    copy for copy in store.waiting if copy.name not in there and (store, copy.name) not in delivered
-                ]
-                if gone and not self._is_closed(store):
-                    self._give_up(store, gone, delivered)
-
-    def _is_closed(self, store: Store) -> bool:
-        """Its client was closed in this step, and the model has not been told yet."""
-        return store.parted or (store.owner is not None and store.owner.client.closed)
-
-    def _give_up(self, store: Store, gone: list[Copy], delivered: Delivered) -> None:
-        step = self.model.step
-        for copy in sorted([copy for copy in gone if copy.key is not None], key=lambda copy: copy.number):
-            news = [each for each in store.copies if each.key == copy.key and each.number > copy.number]
-            news = [each for each in news if each.waits or each.since == step]
-            if news:
-                self.model.conflated(copy, min(news, key=lambda each: each.number))
-                gone.remove(copy)
-        if not gone:
-            return
-        assert store.limit, f"{[copy.name for copy in gone]} lost"
-        left = [copy for copy in store.waiting if copy not in gone and (store, copy.name) not in delivered]
-        assert len(left) + len(delivered) >= store.limit, f"{store.name} was not full"
-        if store.action == "drop-newest":
-            assert all(copy.since == step for copy in gone)
-        else:
-            assert store.action in ("drop-oldest", "dead-letter")
-            last = max(copy.number for copy in gone)
-            before = [each for each in left if not (each.since == step and each.is_back)]
-            assert all(each.number > last for each in before), f"not the oldest: {[each.name for each in gone]}"
-        for copy in gone:
-            self.model.queue_is_full(copy)
-
-    # comparison
-
-    def _compare(self) -> None:
-        model, broker = self.model, self.scene.broker
-        for store in model.stores:
-            self._compare_store(store)
-        for consumer in model.consumers:
-            self._compare_consumer(consumer)
-        names = {name for name in model.queues if self._is_used(model.queues[name])}
-        topics = {each.destination for each in model.consumers if not each.destination.startswith("/queue/")}
-        patterns = {name for name in topics if "*" in name or "#" in name}
-        assert set(broker.destinations) == names | (topics - patterns)
-        assert {each.name for each in broker.router.patterns.values()} == patterns
-        for name in [name for name, store in model.queues.items() if not store.copies and not self._is_used(store)]:
-            del model.queues[name]
-        assert broker.router.delayed == len(model.delayed)
-        assert len(broker.router.retained) == len(model.retained)
-        self._compare_counts()
-
-    def _is_used(self, store: Store) -> bool:
-        comes = [copy for copy in store.copies if copy.at is None]
-        return bool(store.consumers or store.browsers or comes)
-
-    def _compare_store(self, store: Store) -> None:
-        queue = self._queue_of(store)
-        mine = store.waiting
-        assert sorted(self._waiting(store)) == sorted(copy.name for copy in mine), store.name
-        assert queue is None or queue.delayed == sum(copy.back is not None for copy in store.copies)
-        places = {copy.name: copy.order for copy in mine if not copy.vague}
-        order = [places[name] for name in self._waiting(store) if name in places]
-        assert order == sorted(order)
-        returned = sum(copy.since == self.model.step and copy.is_back for copy in mine)
-        store.most = max(store.limit, min(store.most, len(mine)) + returned)
-        assert not store.limit or store.action == "block" or len(mine) <= store.most, f"{store.name} is too full"
-        assert not (queue and queue.full) or len(mine) >= store.limit > 0
-        keys = [copy.key for copy in mine if copy.key is not None]
-        assert len(keys) == len(set(keys)), "a newer one did not replace an older one"
-        store.free_groups()
-        for copy in mine:
-            copy.held = copy.held or store.owner_of(copy) is not None
-            for consumer in store.consumers:
-                free = self.has_room(consumer) and store.is_for(copy, consumer, self.model.step + 1)
-                assert not free, f"{copy} waits, and {consumer.id} has room"
-
-    def _compare_consumer(self, consumer: Consumer) -> None:
-        outbound = consumer.client.session.outbound
-        if consumer.browser != "ended" and (not consumer.browser or outbound.size < outbound.window):
-            left = [each for each in consumer.due if each.copy is None or each.copy.waits]
-            assert not left, f"{consumer.destination} did not tell everything"
-            assert consumer.browser != "end", "the browser has no end"
-        subscription = consumer.subscription
-        ledger = (subscription.ledger or {}).values()
-        held = [_name(each.message.body, each.message.head.headers) for each in ledger]
-        assert held == [copy.name for copy in consumer.ledger]
-        assert subscription.held_octets == sum(copy.size for copy in consumer.ledger)
-
-    def _compare_counts(self) -> None:
-        counters, counts = self.scene.broker.counters, self.model.counts
-        exact = "published redelivered unroutable acknowledged rejected dead_lettered expired duplicates errors"
-        for name in [*exact.split(), "slow_consumers"]:
-            assert getattr(counters, name) == counts[name], name
-        if self._unread:
-            self._messages, self._unread = counters.delivered, False
-        assert counters.delivered == self._messages
-        # Whether a limit or a newer one ended it cannot always be seen; what was under way is not thrown away.
-        least = counts["dropped"] + counts["conflated"]
-        assert least <= counters.dropped + counters.conflated <= least + counts["parted"]
-
-
-def _name(body: bytes, headers: Mapping[str, str]) -> Name:
-    return body, headers["destination"], headers.get("dlq-source", "")
-
-
-__all__ = ["Due", "Watch"]

@@ -127,6 +127,88 @@ class TestWake:
         assert house.done == ["a", "b"]
 
 
+class TestCancel:
+    def test_it_is_not_carried_out(self, house: House) -> None:
+        entries = [house.agenda.at(101.0, house.does(number)) for number in range(5)]
+        for number in (0, 3):
+            house.agenda.cancel(entries[number])
+        house.run(2.0)
+        assert house.done == [1, 2, 4]
+        assert len(house.agenda) == 0
+
+    def test_none_is_nothing(self, house: House) -> None:
+        house.agenda.cancel(None)
+        house.agenda.at(101.0, house.does("a"))
+        house.run(1.0)
+        assert house.done == ["a"]
+
+    def test_twice_or_too_late_changes_nothing(self, house: House) -> None:
+        one = house.agenda.at(101.0, house.does("one"))
+        two = house.agenda.at(102.0, house.does("two"))
+        house.run(1.0)
+        for entry in (one, two, two, one):
+            house.agenda.cancel(entry)
+        for number in range(200):
+            house.agenda.cancel(house.agenda.at(103.0, house.does(number)))
+        house.agenda.at(104.0, house.does("three"))
+        house.run(5.0)
+        assert house.done == ["one", "three"]
+
+    def test_it_refers_to_nothing_any_more(self, house: House) -> None:
+        entry = house.agenda.at(1e9, house.does("a"))
+        house.agenda.cancel(entry)
+        assert entry.action is None
+
+    def test_cancelled_ones_do_not_pile_up(self, house: House) -> None:
+        kept = [house.agenda.at(200.0 + number, house.does(number)) for number in range(100)]
+        for number in range(10_000):
+            house.agenda.cancel(house.agenda.at(1e9 + number, house.does("never")))
+            assert len(house.agenda) <= 2 * len(kept) + 200
+        house.run(1_000.0)
+        assert house.done == [*range(100)]
+
+    def test_an_action_may_cancel_others(self, house: House) -> None:
+        entries = [house.agenda.at(101.0 + number, house.does(number)) for number in range(500)]
+
+        def cancel_all() -> None:
+            for entry in entries:
+                house.agenda.cancel(entry)
+
+        house.agenda.at(100.5, cancel_all)
+        house.run(1_000.0)
+        assert house.done == []
+        assert len(house.agenda) <= 200
+
+    def test_an_action_may_cancel_itself(self, house: House) -> None:
+        entry = house.agenda.at(101.0, lambda: house.agenda.cancel(entry))
+        house.agenda.at(101.0, house.does("a"))
+        house.run(1.0)
+        assert house.done == ["a"]
+
+
+class TestFaults:
+    """A fault in one action, whoever sees to it, must not stop the others."""
+
+    def test_what_is_due_at_the_same_time_follows(self, house: House) -> None:
+        house.agenda.at(101.0, lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        house.agenda.at(101.0, house.does("a"))
+        house.agenda.at(102.0, house.does("b"))
+        house.now = 101.0
+        house.woken.clear()
+        with pytest.raises(ZeroDivisionError):
+            house.agenda.tick()
+        house.run(2.0)
+        assert house.done == ["a", "b"]
+
+    def test_and_what_was_put_off(self, house: House) -> None:
+        house.agenda.later(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        house.agenda.later(house.does("a"))
+        with pytest.raises(ZeroDivisionError):
+            house.agenda.proceed()
+        assert house.agenda.proceed() is False
+        assert house.done == ["a"]
+
+
 class TestTurns:
     """What is due at one time is not all done in one turn."""
 

@@ -60,6 +60,7 @@ class TestHeaders:
         assert letter.body == b"body\xff"
         assert own_headers(letter) == {
             "destination": DEAD,
+            "original-destination": QUEUE,
             "color": "red",
             "priority": "7",
             "dlq-reason": "max-attempts",
@@ -77,6 +78,7 @@ class TestHeaders:
         (letter,) = taken(scene, DEAD, version)
         assert own_headers(letter) == {
             "destination": DEAD,
+            "original-destination": QUEUE,
             "dlq-reason": "rejected",
             "dlq-source": QUEUE,
             "dlq-attempts": "1",
@@ -108,6 +110,7 @@ class TestHeaders:
         (letter,) = taken(scene, DEAD, version)
         assert own_headers(letter) == {
             "destination": DEAD,
+            "original-destination": QUEUE,
             "dlq-reason": "max-attempts",
             "dlq-source": QUEUE,
             "dlq-attempts": "2",
@@ -172,6 +175,18 @@ class TestHeaders:
         assert "dlq-source" in old.headers
         assert "\n" not in old.headers.get("reason", "")
         assert middle.headers["reason"] == new.headers["reason"] == "line: 1\nline: 2\\"
+
+    @with_nack
+    @pytest.mark.parametrize("destination", ["/topic/a.b", "/exchange/amq.topic/a.b"])
+    def test_of_a_pattern_they_say_what_was_sent_to(self, stage: Stage, version: Version, destination: str) -> None:
+        scene = stage({"/topic/#": {"dead_letter": "/queue/dead"}})
+        client = scene.connect(version)
+        client.subscribe("/topic/a.*", ack="client")
+        client.publish(destination, b"m")
+        client.nack(client.message(), requeue="false")
+        (letter,) = taken(scene, "/queue/dead", version)
+        assert letter.headers["dlq-source"] == "/topic/a.*"
+        assert letter.headers["original-destination"] == destination
 
     @with_nack
     def test_it_is_a_new_message(self, scene: Scene, version: Version) -> None:
@@ -257,14 +272,6 @@ class TestTargets:
         assert len(taken(scene, "/queue/dead")) == 2
 
     @with_nack
-    def test_a_consumer_of_the_dead_letters_gets_them_at_once(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        other.subscribe(DEAD, ack="client")
-        client.publish(QUEUE, b"m")
-        reject(client, QUEUE, requeue="false")
-        assert other.message().body == b"m"
-
-    @with_nack
     def test_the_priority_is_kept(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
         for priority in ("1", "9", "5"):
@@ -288,6 +295,23 @@ class TestTargets:
         client.publish(QUEUE, b"m")
         reject(client, QUEUE, requeue="false")
         assert list(scene.broker.destinations) == [DEAD]
+
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    @pytest.mark.parametrize("dead_first", [False, True])
+    def test_the_session_that_fails_does_not_get_them(
+        self, stage: Stage, version: Version, ack: str, dead_first: bool
+    ) -> None:
+        scene = stage({QUEUE: {"max_attempts": 1}})
+        client = scene.connect(version)
+        wanted = [(QUEUE, "client"), (DEAD, ack)]
+        for id, (name, mode) in enumerate(reversed(wanted) if dead_first else wanted):
+            client.subscribe(name, str(id), ack=mode)
+        client.publish(QUEUE, b"m")
+        assert client.bodies() == [b"m"]
+        client.send("BOGUS")
+        assert [frame.command for frame in client.received()] == ["ERROR"]
+        (letter,) = taken(scene, DEAD, version)
+        assert not letter.redelivered
 
 
 @with_nack
@@ -322,6 +346,7 @@ class TestDeadLettersOfDeadLetters:
         (letter,) = taken(scene, "/queue/attic")
         assert own_headers(letter) == {
             "destination": "/queue/attic",
+            "original-destination": QUEUE,
             "dlq-reason": "rejected",
             "dlq-source": DEAD,
             "dlq-attempts": "3",

@@ -111,9 +111,15 @@ class TestOrder:
             lane.add(messages[index])
         assert drain(lane) == [*range(6)]
 
-    def test_it_may_begin_with_messages(self) -> None:
-        messages = [new(3, 9), new(1), new(2)]
-        assert drain(Lane(None, messages)) == [3, 1, 2]
+    def test_by_place_where_a_newer_one_stands_for_an_older(self) -> None:
+        """Conflation: the number is its own, the place is that of the one it replaced."""
+        messages = [new(number) for number in range(4)]
+        lane = filled(messages)
+        messages[1].waits = False
+        newer = new(9)
+        newer.place = 1
+        lane.add(newer)
+        assert drain(lane) == [0, 9, 2, 3]
 
     def test_first_changes_nothing(self) -> None:
         messages = [new(1), new(0, 9)]
@@ -213,9 +219,33 @@ class TestSelector:
         assert lane.first() is None
         assert not asked.count
 
-    def test_it_begins_with_a_deep_queue_without_reading_it(self, asked: Asked) -> None:
-        Lane(asked, [new(number) for number in range(1_000)])
+
+class TestCopy:
+    def test_it_has_the_same_messages(self) -> None:
+        lane = filled([new(1), new(3), new(2), new(0, 9)])
+        copy = lane.copy()
+        assert drain(lane) == [0, 1, 2, 3]
+        assert copy.first() is None
+        lane = filled([new(1), new(3), new(2), new(0, 9)])
+        copy = lane.copy()
+        assert copy.messages() == lane.messages()
+        assert drain(copy) == [0, 1, 2, 3]
+
+    def test_each_goes_its_own_way(self) -> None:
+        messages = [new(number) for number in range(4)]
+        lane = filled(messages[:3])
+        copy = lane.copy()
+        lane.add(messages[3])
+        copy.pop()
+        assert lane.messages() == messages
+        assert copy.messages() == messages[1:3]
+
+    def test_for_a_selector_without_reading_it(self, asked: Asked) -> None:
+        lane = filled(new(number, number % 3, wanted=number % 2 == 0) for number in range(1_000))
+        copy = lane.copy(asked)
         assert not asked.count
+        assert sorted(drain(copy)) == [*range(0, 1_000, 2)]
+        assert set(asked.count.values()) == {1}
 
 
 @pytest.mark.usefixtures("three_reads")
@@ -340,7 +370,8 @@ class Model(RuleBasedStateMachine):
         assert held == sorted(set(held), key=lambda message: message.order)
         assert set(self.due) <= set(held)
         assert all(message.waits for message in held)
-        assert not self.asked.count - self.added, "asked more than once about a message that waits"
+        # Twice where something came to stand before a message that was looked at already.
+        assert self.asked.count.total() <= 2 * self.added.total()
 
     def teardown(self) -> None:
         rest = [message.number for message in self.due]

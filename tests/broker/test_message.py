@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from gateway.broker.message import OVERHEAD, Message
-from gateway.codec import V10, V11, V12, Head, Version
+from gateway.broker.message import OVERHEAD, History, Message, Wire
+from gateway.broker.options import PLAIN, Properties
+from gateway.codec import V10, V11, V12, Head, Version, encoder
 
 from .client import ALL, Client, Scene
 
@@ -32,6 +33,64 @@ def test_an_id_is_unique_stable_and_plain() -> None:
 def test_the_size_is_that_of_head_body_and_overhead() -> None:
     assert Message(1, Head("SEND", {}, -1, 40), b"12345").size == 45 + OVERHEAD
     assert Message(1, Head("SEND", {"a": "b", "c": "d"}, -1, 40), b"").size > 40 + OVERHEAD
+
+
+def new(number: int, priority: int = 4) -> Message:
+    return Message(number, Head.of("SEND", {"a": "b"}), b"12345", Properties(priority=priority))
+
+
+def test_those_of_higher_priority_are_due_first_then_those_that_came_first() -> None:
+    messages = [new(number, priority) for number, priority in enumerate([0, 9, 4, 4, 9, 0, 5])]
+    assert [each.number for each in sorted(messages, key=lambda message: message.order)] == [1, 4, 6, 2, 3, 0, 5]
+    assert new(1).rank == Message(1, Head.of("SEND", {}), b"").rank
+
+
+def test_what_replaces_another_may_have_its_place() -> None:
+    older, between, newer = new(1), new(2), new(3)
+    newer.place = older.place
+    assert newer.order == older.order < between.order
+    assert older < newer  # in a heap, where both are for a moment
+    assert not newer < older
+
+
+def test_a_new_one_waits_nowhere_and_has_no_past() -> None:
+    message = Message(1, Head.of("SEND", {}), b"")
+    assert message.properties is PLAIN
+    assert not message.waits
+    assert (message.attempts, message.expires, message.history, message.wire) == (0, 0.0, None, None)
+
+
+def test_a_copy_is_the_same_message_with_an_account_of_its_own() -> None:
+    message = new(7, priority=9)
+    message.expires, message.attempts, message.waits = 12.5, 3, True
+    message.history = History(1.0)
+    copy = message.copy(Wire(message))
+    assert (copy.id, copy.head, copy.body, copy.size) == (message.id, message.head, message.body, message.size)
+    assert (copy.properties, copy.order, copy.expires) == (message.properties, message.order, 12.5)
+    assert (copy.attempts, copy.waits, copy.history) == (0, False, None)
+
+
+def test_copies_are_encoded_once_per_version() -> None:
+    message = new(7)
+    wire = Wire(message)
+    for version in ALL:
+        assert wire[version.index] is wire[version.index]
+        assert wire[version.index] == encoder.message(message.head, message.id, message.body, version)
+
+
+@pytest.mark.parametrize("destination", ["/topic/a", "/topic/*"])
+def test_each_receiver_of_a_copy_has_its_own_headers(scene: Scene, destination: str) -> None:
+    clients = [scene.connect(version) for version in (*ALL, *ALL)]
+    for number, client in enumerate(clients):
+        client.subscribe(destination, f"s{number}", ack="client")
+    clients[0].publish("/topic/a", "ü".encode(), x="a:b")
+    messages = [client.message() for client in clients]
+    assert [message.subscription for message in messages] == [f"s{number}" for number in range(6)]
+    assert {message.message_id for message in messages} == {messages[0].message_id}
+    assert {message.body for message in messages} == {"ü".encode()}
+    assert {message.headers["x"] for message in messages} == {"a:b"}
+    for client, message in zip(clients, messages, strict=True):
+        client.ack(message)
 
 
 @pytest.mark.requirement("MSG-02")

@@ -181,11 +181,28 @@ class Clients(RuleBasedStateMachine):
             self.scene.wait(0.01)  # nothing comes early
             self.watch.look()
             self.scene.now = due
+            if data.draw(st.integers(0, 3)) == 3:
+                self.act_late(data)
             self.model.pass_time()
             self.scene.broker.agenda.tick()
             self.scene.settle()
             self.watch.look()
         self.scene.now = end
+
+    def act_late(self, data: st.DataObject) -> None:
+        """Somebody does something when it is time for something else, but the broker was not told the time yet."""
+        stalled = any(client.stalled for client in self.clients)
+        possible: dict[Callable[[st.DataObject], None], bool] = {
+            self.subscribe: bool(self.clients),
+            self.unsubscribe: bool(self.model.consumers),
+            self.settle: bool(self.settleable),
+            self.leave: bool(self.clients),
+            self.resume: stalled,
+        }
+        acts = [act for act in possible if possible[act]]
+        if acts:
+            data.draw(st.sampled_from(acts))(data)
+            self.watch.look()
 
     def subscribe(self, data: st.DataObject) -> None:
         client = data.draw(st.sampled_from(self.clients))
@@ -218,7 +235,7 @@ class Clients(RuleBasedStateMachine):
             consumer.mode = "auto"
             consumer.browser = data.draw(st.sampled_from(["end", "on"]))
             headers |= {"browser": "true", "browser-end": str(consumer.browser == "end").lower()}
-        elif what == "no-local" and not of_queue:
+        elif what == "local" and not of_queue:
             consumer.no_local = True
             headers["no-local"] = "true"
         elif what == "slow" and not of_queue:

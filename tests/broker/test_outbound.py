@@ -197,6 +197,54 @@ class TestWindow:
         producer.subscribe("/queue/a")
         assert producer.bodies() == bodies
 
+    def test_it_is_starved_once_however_often_it_was_found_full(self, pair: tuple[Client, Client]) -> None:
+        client, producer = pair
+        fill(producer, 3)
+        client.subscribe("/topic/a", "0")
+        client.stalled = True
+        fill(producer, 10, "/topic/a", size=200)
+        for _ in range(100):
+            client.subscribe("/queue/a", "1")
+            client.unsubscribe("1")
+        client.subscribe("/queue/a", "1")
+        assert len(client.session.outbound.starved) == 1
+        client.resume()
+        assert len([message for message in client.messages() if message.subscription == "1"]) == 3
+
+    def test_those_that_starve_take_turns(self, pair: tuple[Client, Client]) -> None:
+        """The one that was left out first goes on first, and fills the window again."""
+        client, producer = pair
+        queues = ["/queue/a", "/queue/b"]
+        for queue in queues:
+            client.subscribe(queue, queue)
+        client.stalled = True
+        for _ in range(20):
+            for queue in queues:
+                fill(producer, 1, queue, size=600)
+        outbound, octets = client.session.outbound, b""
+        while outbound.size:
+            octets += b"".join(outbound.take())
+            outbound.written(outbound.size)
+        order = [line for line in octets.split(b"\n") if line.startswith(b"subscription")]
+        assert len(order) == 40
+        assert max(order[:start].count(order[0]) - start // 2 for start in range(0, 41, 2)) <= 3
+
+    def test_one_with_a_smaller_window_does_not_hold_up_the_others(self, stage: Stage) -> None:
+        """A subscriber that gets news only starves earlier, and comes back at once."""
+        scene = stage({"/topic/a": {"slow_consumer": "drop-oldest"}}, max_outbound=512 * KIB)
+        client, producer = scene.connect(), scene.connect()
+        client.subscribe("/topic/a", "news")
+        client.subscribe("/queue/a", "all")
+        client.stalled = True
+        bodies = fill(producer, 30, "/topic/a", size=1_000)
+        fill(producer, 100, size=1_000)
+        outbound, octets = client.session.outbound, b""
+        while outbound.size:
+            octets += b"".join(outbound.take())
+            outbound.written(min(10_000, outbound.size))
+        assert octets.count(b"subscription:news") == len(bodies)
+        assert octets.count(b"subscription:all") == 100
+
 
 class TestBrokenConnection:
     """The transport found out that the connection is gone; the session's end comes a little later."""

@@ -238,3 +238,20 @@ class TestKinds:
         client.subscribe(destination, **{"no-local": "true"})
         assert client.error().headers["message"] == "no-local is for topics"
         assert not scene.broker.destinations
+
+    @pytest.mark.parametrize("header", ["durable", "persistent"])
+    @pytest.mark.parametrize("destination", ["/topic/a", "/topic/a.*", "/exchange/amq.topic/a", "/user/queue/x"])
+    def test_a_durable_subscription_to_a_topic(
+        self, scene: Scene, version: Version, header: str, destination: str
+    ) -> None:
+        client = scene.connect(version)
+        client.subscribe(destination, **{header: "true"})
+        assert client.error().headers["message"] == "durable subscriptions are not supported"
+        assert not scene.broker.router.count()
+
+    @pytest.mark.parametrize("header", ["durable", "persistent"])
+    def test_a_queue_keeps_its_messages_anyway(self, scene: Scene, version: Version, header: str) -> None:
+        client = scene.connect(version)
+        client.subscribe("/queue/a", **{header: "true"})
+        client.publish("/queue/a", b"m")
+        assert client.bodies() == [b"m"]

@@ -8,6 +8,7 @@ from gateway.broker.router import INTERNAL
 from gateway.codec import Version
 
 from .client import Client, Scene
+from .conftest import Stage
 
 
 class Functions:
@@ -86,3 +87,20 @@ class TestFunctions:
         client.send(command, {"destination": "/handlers/add", "id": "0", "session": "forged"} | headers)
         assert client.error()
         assert not function.received()
+
+    def test_questions_count_as_memory(self, stage: Stage, version: Version) -> None:
+        """A slow function must not let a client fill it by SUBSCRIBE and UNSUBSCRIBE."""
+        scene = stage(memory_limit=6_000)
+        scene.broker.application = Functions()
+        client = scene.connect(version)
+        for _ in range(50):
+            if not client.closed:
+                client.subscribe("/app/add")
+            if not client.closed:
+                client.unsubscribe()
+        assert b"(memory_limit)" in client.error().body
+        assert scene.broker.stored_octets < 7_000
+        function = scene.connect(transport=INTERNAL)
+        function.subscribe("/handlers/subscribed")
+        assert len(function.messages()) > 5
+        assert scene.broker.stored_octets == 0

@@ -1,4 +1,4 @@
-"""A subscription: its ack mode, its window, its ledger, and the headers that are its own on a MESSAGE."""
+"""A subscription: its ack mode, its selector, its ledger, and the headers that are its own on a MESSAGE."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 from gateway.codec import V10, V11, V12, Version
 
 from .client import WITH_NACK, Client, Scene
-from .conftest import Stage
 
 with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 in_1_2 = pytest.mark.parametrize("version", [V12], ids=["1.2"])
@@ -117,32 +116,74 @@ class TestSubscribe:
         assert (b"client-individual" in error.body) is version.nack
         assert not scene.broker.destinations
 
-    @pytest.mark.requirement("SUB-11")
-    def test_a_selector_is_refused_rather_than_ignored(self, scene: Scene, version: Version) -> None:
+    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
+    def test_none_is_auto_as_apollo_calls_it(self, scene: Scene, version: Version, destination: str) -> None:
         client = scene.connect(version)
-        client.subscribe("/queue/a", selector="a = 1")
-        assert client.error().headers["message"] == "selectors are not supported"
+        client.subscribe(destination, ack="none")
+        client.publish(destination)
+        client.message()
+        assert client.session.outstanding == 0
 
     @pytest.mark.requirement("SUB-02")
-    @pytest.mark.parametrize("name", ["*", "a.*", "#", "a.#", "a.>", "a/**", "*.a", "a.*.b"])
-    def test_a_wildcard_is_refused_rather_than_taken_for_a_name(
-        self, scene: Scene, version: Version, name: str
-    ) -> None:
+    @pytest.mark.parametrize("name", ["*", "a.*", "#", "a.#", "a.>", "a/**", "*.b", "a/*"])
+    def test_a_topic_may_be_a_pattern(self, scene: Scene, version: Version, name: str) -> None:
         client = scene.connect(version)
         client.subscribe(f"/topic/{name}", receipt="r")
+        assert client.receipts() == ["r"]
+        client.publish("/topic/a.b" if name != "*" else "/topic/a")
+        assert client.message().headers["destination"] in ("/topic/a.b", "/topic/a")
+        client.publish("/topic/c.d.e" if name != "#" else "/queue/a.b")
+        assert not client.received()
+
+    @pytest.mark.requirement("SND-04")
+    @pytest.mark.parametrize("name", ["a*", "a#b", "c++", "a>b", "***"])
+    def test_what_only_looks_like_one_is_a_name(self, scene: Scene, version: Version, name: str) -> None:
+        client = scene.connect(version)
+        client.subscribe(f"/topic/{name}")
+        client.publish(f"/topic/{name}")
+        assert client.message().headers["destination"] == f"/topic/{name}"
+
+    @pytest.mark.requirement("SUB-02")
+    @pytest.mark.parametrize("name", ["/queue/*", "/queue/a.#", "a.>", "/queue/a/**/b"])
+    def test_queues_have_no_patterns(self, scene: Scene, version: Version, name: str) -> None:
+        client = scene.connect(version)
+        client.subscribe(name, receipt="r")
         error = client.error()
-        assert error.headers["message"] == "wildcards are not supported"
+        assert error.headers["message"] == "wildcards are for topics"
         assert error.headers["receipt-id"] == "r"
         assert not scene.broker.destinations
 
-    @pytest.mark.requirement("SND-04")
-    @pytest.mark.parametrize("name", ["a*", "a#b", "c++", "a>b", "***", "/queue/*", "/queue/a.#"])
-    def test_what_only_looks_like_one_is_a_name(self, scene: Scene, version: Version, name: str) -> None:
+
+class TestSelector:
+    @pytest.mark.requirement("SUB-11")
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a", "/topic/*"])
+    def test_only_what_it_takes(self, scene: Scene, version: Version, destination: str, ack: str) -> None:
         client = scene.connect(version)
-        destination = name if name.startswith("/") else f"/topic/{name}"
-        client.subscribe(destination)
-        client.publish(destination)
-        assert client.message().headers["destination"] == destination
+        client.subscribe(destination, ack=ack, selector="n > 1 AND n <> 3")
+        for number in range(5):
+            client.publish(destination.replace("*", "a"), b"%d" % number, n=str(number))
+        assert client.bodies() == [b"2", b"4"]
+
+    @pytest.mark.parametrize("selector", ["", "  "])
+    def test_an_empty_one_is_none(self, scene: Scene, version: Version, selector: str) -> None:
+        client = scene.connect(version)
+        client.subscribe("/queue/a", selector=selector)
+        client.publish("/queue/a", b"m")
+        assert client.bodies() == [b"m"]
+
+    @pytest.mark.requirement("SUB-11")
+    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
+    def test_one_that_does_not_parse_is_refused_with_its_column(
+        self, scene: Scene, version: Version, destination: str
+    ) -> None:
+        client = scene.connect(version)
+        client.subscribe(destination, selector="a = ", receipt="r")
+        error = client.error()
+        assert error.headers["message"] == "selector does not parse"
+        assert error.headers["receipt-id"] == "r"
+        assert error.body.startswith(b"column 4: ")
+        assert not scene.broker.destinations
 
 
 class TestHeaders:
@@ -224,7 +265,7 @@ class TestLedger:
         messages = client.messages()
         client.ack(messages[1])
         client.ack(messages[2])
-        assert client.session.row()["unacknowledged"] == 2
+        assert client.session.outstanding == 2
         assert left_behind(scene, client) == [b"4", b"5"]
 
     @pytest.mark.requirement("ACK-05")
@@ -258,7 +299,7 @@ class TestLedger:
         other.subscribe("/queue/a", ack="client")
         client.nack(messages[1])
         assert other.bodies() == [b"1", b"2"]
-        assert client.session.row()["unacknowledged"] == 1
+        assert client.session.outstanding == 1
 
     @pytest.mark.requirement("NAK-05")
     @with_nack
@@ -287,73 +328,3 @@ class TestLedger:
         assert again.body == b"1"
         client.ack(again)
         assert left_behind(scene, client) == []
-
-
-class TestWindow:
-    def test_so_many_are_sent_unacknowledged(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=3).connect(version)
-        client.subscribe("/queue/a", ack="client")
-        fill(client, 8)
-        messages = client.messages()
-        assert [each.body for each in messages] == [b"1", b"2", b"3"]
-        client.ack(messages[1])
-        messages[:2] = []
-        messages += client.messages()
-        assert [each.body for each in messages] == [b"3", b"4", b"5"]
-        client.ack(messages[-1])
-        assert client.bodies() == [b"6", b"7", b"8"]
-
-    def test_mode_auto_has_none(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=3).connect(version)
-        client.subscribe("/queue/a")
-        assert client.bodies() == []
-        assert fill(client, 8) == client.bodies()
-
-    def test_it_is_the_subscriptions_own(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=1).connect(version)
-        client.subscribe("/queue/a", "0", ack="client")
-        client.subscribe("/queue/a", "1", ack="client")
-        client.subscribe("/topic/a", "2", ack="client")
-        fill(client, 3)
-        fill(client, 3, "/topic/a")
-        assert [(each.subscription, each.body) for each in client.messages()] == [
-            ("0", b"1"),
-            ("1", b"2"),
-            ("2", b"1"),
-        ]
-
-    def test_who_is_full_leaves_the_messages_to_others(self, stage: Stage, version: Version) -> None:
-        scene = stage(max_unacknowledged=2)
-        full, free = scene.connect(version), scene.connect(version)
-        full.subscribe("/queue/a", ack="client")
-        fill(free, 2)
-        free.subscribe("/queue/a")
-        fill(free, 5)
-        assert len(free.messages()) == 5
-        first, _ = full.messages()
-        full.ack(first)
-        fill(free, 2)
-        assert len(full.messages()) == len(free.messages()) == 1
-
-    @with_nack
-    def test_a_nack_makes_room_for_the_same_message(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=1).connect(version)
-        client.subscribe("/queue/a", ack="client")
-        fill(client, 2)
-        client.nack(client.message())
-        assert client.message().body == b"1"
-
-    @pytest.mark.requirement("TXN-03", "TXN-04")
-    def test_an_ack_in_a_transaction_makes_room_when_it_commits(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=1).connect(version)
-        client.subscribe("/queue/a", ack="client")
-        fill(client, 2)
-        message = client.message()
-        client.begin()
-        client.ack(message, transaction="t")
-        client.abort()
-        client.begin()
-        client.ack(message, transaction="t")
-        assert not client.received()
-        client.commit()
-        assert client.bodies() == [b"2"]

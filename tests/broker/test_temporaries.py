@@ -63,6 +63,11 @@ class TestReplyTo:
         client.ack(message)
         assert list(client.session.subscriptions) == ["mine"]
 
+    def test_who_only_browses_is_subscribed_too(self, client: Client, worker: Client) -> None:
+        client.subscribe(REPLIES, "browser", browser="true", **{"browser-end": "false"})
+        worker.publish(address(client, worker), b"m")
+        assert sorted(each.subscription for each in client.messages()) == [REPLIES, "browser"]
+
     def test_unsubscribe_by_the_destination_as_id(self, client: Client, worker: Client) -> None:
         """What comes meanwhile waits; the next request subscribes again."""
         name = address(client, worker)

@@ -164,7 +164,7 @@ class Peer:
     async def send(self, octets: bytes) -> None:
         await self.wire.send(octets)
 
-    async def send_frame(self, command: str, body: bytes = b"", **headers: object) -> None:
+    async def send_frame(self, command: str, body: bytes = b"", /, **headers: object) -> None:
         await self.send(frame(command, body, **headers))
 
     async def receive(self) -> Received | None:
@@ -253,7 +253,7 @@ class Peer:
         return Received(command, headers, rest[:size])
 
 
-def frame(command: str, body: bytes = b"", **headers: object) -> bytes:
+def frame(command: str, body: bytes = b"", /, **headers: object) -> bytes:
     """A client's frame; `_` in a name stands for `-`."""
     lines = "".join([f"{name.replace('_', '-')}:{value}\n" for name, value in headers.items()])
     return f"{command}\n{lines}\n".encode() + body + b"\0"

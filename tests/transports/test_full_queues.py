@@ -142,17 +142,14 @@ class TestHeld:
         for place in range(3):
             assert [each for each in received if each // 100 == place] == list(range(place * 100, place * 100 + 50))
 
-    @parametrize("headers", [{"transaction": "t"}, {}])
-    async def test_a_commit_is_not_cut(
-        self, house: House, kind: str, headers: dict[str, str], autojump_clock: MockClock
-    ) -> None:
+    async def test_a_commit_is_not_cut(self, house: House, kind: str, autojump_clock: MockClock) -> None:
         """It is carried out whole; what comes behind it waits."""
         publisher = await house.session(kind)
-        behind = sends("/queue/a", 1)
         begin, commit = frame("BEGIN", transaction="t"), frame("COMMIT", transaction="t")
-        await publisher.send(begin + sends("/queue/a", 30, **headers) + commit + behind)
-        await wait_all_tasks_blocked()
-        assert waiting(house) == (30 if headers else MOST)
+        await publisher.send(begin + sends("/queue/a", 30, transaction="t") + commit + sends("/queue/a", 2))
+        await publisher.send_frame("SEND", destination="/topic/a", receipt="r")
+        assert await publisher.listen(10) == []
+        assert waiting(house) == 30
 
     async def test_several_queues(self, house: House, kind: str, autojump_clock: MockClock) -> None:
         """Both must have room."""
@@ -277,9 +274,13 @@ class TestOthers:
         await trio.sleep(100)
         assert waiting(house) == MOST
 
-    async def test_when_a_delayed_message_fills_it(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+    @parametrize("before", [0, 600])
+    async def test_when_a_delayed_message_fills_it(
+        self, house: House, kind: str, before: int, autojump_clock: MockClock
+    ) -> None:
+        """In the turn of the wheel, or in the next one where many are due."""
         publisher, other = await house.session(kind), await house.session(kind)
-        await publisher.send(sends("/queue/a", MOST, x_delay=1000))
+        await publisher.send(sends("/topic/nobody", before, x_delay=1000) + sends("/queue/a", MOST, x_delay=1000))
         await publisher.settled()
         await trio.sleep(2)
         assert waiting(house) == MOST

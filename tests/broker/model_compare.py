@@ -1,0 +1,179 @@
+"""Compares what the broker keeps with what the model does: nothing may wait, or be gone, without a reason.
+
+`find_given_up` looks for messages that neither wait nor went to anybody: their time was over, a newer one of their key
+replaced them, or their queue was full and it was their turn.  `compare` is for the rest, when all is accounted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.broker.queue import Queue
+
+from .client import waiting
+from .model import Model
+from .model_books import Consumer, Copy, Name, Store
+
+Delivered = set[tuple[Store, Name]]
+"""What went to consumers in this step."""
+
+
+def name_of(body: bytes, headers: Mapping[str, str]) -> Name:
+    """What tells a message from all others in its store."""
+    return body, headers["destination"], headers.get("dlq-source", "")
+
+
+def has_room(model: Model, consumer: Consumer) -> bool:
+    """Whether a queue could give a consumer something."""
+    outbound = consumer.client.session.outbound
+    return not consumer.browser and outbound.size < outbound.window and may_have_more(model, consumer)
+
+
+def may_have_more(model: Model, consumer: Consumer) -> bool:
+    """The same as far as it is a question of what it has not acknowledged."""
+    asked = consumer.prefetch
+    most = model.scene.broker.quotas.max_unacknowledged if asked is None else asked
+    held = sum(copy.size for copy in consumer.ledger)
+    return (not most or len(consumer.ledger) < most) and (consumer.octets is None or held < consumer.octets)
+
+
+def _queue_of(model: Model, store: Store) -> Queue | None:
+    if store.owner is not None:
+        return None if store.parted else store.owner.subscription.queue
+    found = model.scene.broker.destinations.get(store.name)
+    assert found is None or isinstance(found, Queue)
+    return found
+
+
+def _waiting(model: Model, store: Store) -> list[Name]:
+    queue = _queue_of(model, store)
+    return [] if queue is None else [name_of(each.body, each.head.headers) for each in waiting(queue)]
+
+
+# what neither waits nor went to anybody
+
+
+def find_given_up(model: Model, delivered: Delivered, *, last: bool = False) -> None:
+    """Tell the model of each such message what happened to it.
+
+    Args:
+        delivered: what the model has not been told of yet.
+        last: it has been told everything; before, a message may be gone with a client that has left.
+    """
+    for store in model.stores:
+        closed = store.parted or (store.owner is not None and store.owner.client.closed)  # the model hears of it soon
+        copies = [] if closed else [copy for copy in store.waiting if (store, copy.name) not in delivered]
+        if copies and (store.limit or any(copy.expires or copy.key is not None for copy in copies)):
+            there = set(_waiting(model, store))
+            gone = [copy for copy in copies if copy.name not in there]
+            left = [copy for copy in copies if copy.name in there]
+            _expire(model, gone)
+            _conflate(model, gone)
+            if gone and (store.limit or last):
+                _drop(model, store, gone, left, len(delivered))
+
+
+def _expire(model: Model, gone: list[Copy]) -> None:
+    for copy in [copy for copy in gone if copy.has_expired(model.scene.now)]:
+        model.expire(copy)
+        gone.remove(copy)
+
+
+def _conflate(model: Model, gone: list[Copy]) -> None:
+    for copy in sorted([copy for copy in gone if copy.key is not None], key=lambda copy: copy.number):
+        news = [each for each in copy.store.copies if each.key == copy.key and each.number > copy.number]
+        news = [each for each in news if each.waits or each.since == model.step]
+        if news:
+            model.conflated(copy, min(news, key=lambda each: each.number))
+            gone.remove(copy)
+
+
+def _drop(model: Model, store: Store, gone: list[Copy], left: list[Copy], delivered: int) -> None:
+    assert store.limit, f"lost: {gone}"
+    assert len(left) + delivered >= store.limit, f"{store.name} was not full, and gave up {gone}"
+    if store.action == "drop-newest":
+        assert all(copy.since == model.step for copy in gone), f"not the newest: {gone}"
+    else:
+        assert store.action in ("drop-oldest", "dead-letter")
+        last = max(copy.number for copy in gone)
+        earlier = [each for each in left if each.number < last and not (each.since == model.step and each.is_back)]
+        assert not earlier, f"not the oldest: {gone}"
+    for copy in gone:
+        model.queue_is_full(copy)
+
+
+# comparison
+
+
+def compare(model: Model) -> None:
+    """What the broker keeps is what the model does."""
+    broker = model.scene.broker
+    for store in model.stores:
+        _compare_store(model, store)
+    for consumer in model.consumers:
+        _compare_consumer(consumer)
+    names = {name for name, store in model.queues.items() if store.is_used}
+    topics = {each.destination for each in model.consumers if not each.destination.startswith("/queue/")}
+    patterns = {name for name in topics if "*" in name or "#" in name}
+    assert set(broker.destinations) == names | (topics - patterns)
+    assert {each.name for each in broker.router.patterns.values()} == patterns
+    assert broker.router.delayed == len(model.delayed)
+    assert len(broker.router.retained) == len(model.retained)
+    _compare_counts(model)
+    model.tidy()
+
+
+def _compare_store(model: Model, store: Store) -> None:
+    queue = _queue_of(model, store)
+    mine = store.waiting
+    theirs = _waiting(model, store)
+    assert sorted(theirs) == sorted(copy.name for copy in mine), f"{store.name} keeps others than {mine}"
+    assert queue is None or queue.delayed == sum(copy.back is not None for copy in store.copies)
+    places = {copy.name: copy.order for copy in mine if not copy.vague}
+    order = [places[name] for name in theirs if name in places]
+    assert order == sorted(order)
+    _compare_limit(model, store, queue)
+    keys = [copy.key for copy in mine if copy.key is not None]
+    assert len(keys) == len(set(keys)), "a newer one did not replace an older one"
+    store.free_groups()
+    for copy in mine:
+        copy.held = copy.held or store.owner_of(copy) is not None
+        for consumer in store.consumers:
+            free = has_room(model, consumer) and store.is_for(copy, consumer, model.step + 1)
+            assert not free or copy.has_expired(model.scene.now), f"{copy} waits, and {consumer.id} has room"
+
+
+def _compare_limit(model: Model, store: Store, queue: Queue | None) -> None:
+    if not store.limit:
+        return
+    mine = store.waiting
+    returned = sum(copy.since == model.step and copy.is_back for copy in mine)
+    store.most = max(store.limit, min(store.most, len(mine)) + returned)
+    assert store.action == "block" or len(mine) <= store.most, f"{store.name} is too full"
+    came = any(copy.since == model.step and not copy.is_back for copy in mine)
+    if queue is not None and store.action == "block":
+        assert not queue.full or len(mine) >= store.limit
+        assert queue.full or not came or len(mine) - returned < store.limit
+
+
+def _compare_consumer(consumer: Consumer) -> None:
+    outbound = consumer.client.session.outbound
+    if consumer.browser != "ended" and (not consumer.browser or outbound.size < outbound.window):
+        left = [each for each in consumer.due if each.copy is None or each.copy.waits]
+        assert not left, f"{consumer.destination} did not tell everything"
+        assert consumer.browser != "end", "the browser has no end"
+    subscription = consumer.subscription
+    ledger = (subscription.ledger or {}).values()
+    held = [name_of(each.message.body, each.message.head.headers) for each in ledger]
+    assert held == [copy.name for copy in consumer.ledger]
+    assert subscription.held_octets == sum(copy.size for copy in consumer.ledger)
+
+
+def _compare_counts(model: Model) -> None:
+    counters, counts = model.scene.broker.counters, model.counts
+    exact = "published delivered redelivered unroutable acknowledged rejected dead_lettered expired duplicates errors"
+    for name in [*exact.split(), "slow_consumers"]:
+        assert getattr(counters, name) == counts[name], name
+    # Whether a limit or a newer one ended it cannot always be seen; what was under way is not thrown away.
+    least = counts["dropped"] + counts["conflated"]
+    assert least <= counters.dropped + counters.conflated <= least + counts["parted"]
