@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.catalogue import BOTH, SCENARIOS, Scenario
 from benchmarks.machine import bare_send, prepare
-from benchmarks.report import Row, number, table, write_json
+from benchmarks.report import Row, markdown, number, table, write_json
 from benchmarks.server import Server, ServerError, gateway
 from benchmarks.wire import DeliveryError, Transport
 
@@ -34,7 +34,7 @@ def main() -> int:
             if not rows[0].failure and turn < (rows[0].scenario.rounds or options.rounds):
                 _round(rows, turn, options)
     every = [row for rows in runs for row in rows]
-    print(table(every, floor, options.verbose))
+    print(markdown(every) if options.markdown else table(every, floor, options.verbose))
     if options.json:
         write_json(options.json, every, floor, where)
     bad = {"FAILED", "OVER"} if options.strict else {"FAILED"}
@@ -100,6 +100,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--transport", choices=("tcp", "ws", "both"), default="both")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to this file")
     parser.add_argument("--verbose", action="store_true", help="below each row its spread and the generator's own CPU")
+    parser.add_argument("--markdown", action="store_true", help="the table as docs/benchmarks.md has it")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a row is over its budget")
     parser.add_argument("--address", metavar="HOST:PORT", help="measure the broker that listens here, with --pid")
     parser.add_argument("--pid", type=int, help="root of that broker's process tree; pin it to core 0 yourself")

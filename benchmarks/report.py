@@ -98,6 +98,23 @@ def table(rows: Sequence[Row], floor: float, verbose: bool) -> str:
     return "\n".join([*lines, "", _FOOT.format(rounds=f"{rounds} round{'s' * (rounds != 1)}", floor=floor)])
 
 
+def markdown(rows: Sequence[Row]) -> str:
+    """The table as `docs/benchmarks.md` has it."""
+    lines = [
+        "| scenario | over | server | best to worst round | budget | RabbitMQ 3.10.8 | ActiveMQ 5.17.2 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        costs = sorted(sample.cost for sample in row.samples)
+        unit = "µs".join(row.unit.split("us"))
+        spread = f"{number(costs[0])} to {number(costs[-1])}" if costs else "–"
+        budget = "–" if row.budget is None else f"{row.budget:,g}" + (" (over)" if row.verdict == "OVER" else "")
+        peers = [each.replace("-", "–") for each in row.peers]
+        cells = [f"`{row.name}` {row.title}", row.transport, f"{number(row.cost)} {unit}", spread, budget, *peers]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def write_json(path: Path, rows: Sequence[Row], floor: float, where: str) -> None:
     """Everything measured, with the machine it was measured on."""
     document = {

@@ -29,6 +29,10 @@ from .quotas import Quotas
 from .router import Router
 from .session import Session
 
+# Times `max_outbound` that an outbox may hold though nobody was held back for it: what was delayed, or is a dead
+# letter, has no publisher to hold.
+_HARD_LIMIT = 4
+
 
 class Broker:
     """The one core that all connections share.
@@ -177,7 +181,7 @@ class Broker:
 
     def strain(self, outbound: Outbound) -> None:
         """An outbox is over its high mark: who fills it waits, or it is closed if it was waited for long enough."""
-        if not outbound.excused:
+        if not outbound.excused and outbound.size <= _HARD_LIMIT * outbound.limit:
             self.strained.add(outbound)
         elif outbound.size > outbound.limit:
             self.end_slow(outbound.session, f"more than {outbound.limit} octets (max_outbound) wait to be read")

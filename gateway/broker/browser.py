@@ -4,8 +4,8 @@ A browser has a list of what waited when it came, and goes through it as fast as
 meanwhile is passed over.  Then it says so by a MESSAGE with the header `browser:end`, or, if the client wishes
 (`browser-end:false`), goes on with each message that comes.
 
-The list keeps the messages in memory until the browser has passed them, but no longer than the queue's own backlog at
-that moment; what comes behind it is bounded by the session's `max_outbound`.
+What is consumed meanwhile is not kept for a browser that is slow; what comes behind the list is bounded by the
+session's `max_outbound`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Browser:
             if not self._has_room():
                 return
             message = self._waited.popleft()
-            if message.waits:
+            if message.waits and not self._queue.has_expired(message):
                 self._show(message)
             looks -= 1
             if not looks:
@@ -62,7 +62,13 @@ class Browser:
                 return
             message = self._new.popleft()
             self._behind -= message.size
-            self._show(message)
+            if not self._queue.has_expired(message):
+                self._show(message)
+
+    def tidy(self, most: int) -> None:
+        """Let go of what waits no longer, where the list is longer than that."""
+        if len(self._waited) > most:
+            self._waited = deque([message for message in self._waited if message.waits])
 
     def follow(self, message: Message) -> None:
         """A message has come into the queue."""

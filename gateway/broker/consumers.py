@@ -24,17 +24,19 @@ class Consumers:
         all: in order of arrival.
         interests: by priority, highest first; of equal ones the one whose turn it is.
         groups: None as long as there was no message of a group.
+        freed: groups that became nobody's by that.
         token_entered: the first message of a group came into the lanes: it is to be dispatched.
         changed: somebody left, so that others may go on who could not before.
     """
 
-    __slots__ = ("_exclusive", "all", "changed", "groups", "interests", "token_entered")
+    __slots__ = ("_exclusive", "all", "changed", "freed", "groups", "interests", "token_entered")
 
     def __init__(self) -> None:
         self.all: dict[Subscription, None] = {}
         self.interests: list[Interest] = []
         self.groups: Groups | None = None
         self.changed = False
+        self.freed: list[Group] = []
         self.token_entered = False
         self._exclusive: Subscription | None = None
 
@@ -174,13 +176,15 @@ class Consumers:
         self.changed = True
 
     def _free_groups(self, owner: Subscription) -> None:
-        """The groups of a consumer are nobody's; their tokens are to be placed again."""
-        if owner.parked is None or self.groups is None:
+        """The groups of a consumer are nobody's."""
+        if owner.groups is None or self.groups is None:
             return
-        owner.parked = None
+        freed = list(owner.groups)
+        owner.groups = owner.parked = None
         self.groups.touched.pop(owner, None)
-        for group in self.groups.of_owner(owner):
-            group.owner = group.token = None
+        for group in freed:
+            group.free()
+        self.freed += freed
         self.changed = True
 
     def leave(self, subscription: Subscription, lanes: list[Lane]) -> None:

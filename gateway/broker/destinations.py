@@ -19,7 +19,7 @@ it is a slip of the pen, and a queue of that name would swallow what is sent.
 from __future__ import annotations
 
 from .errors import NotAllowed
-from .words import check_words, has_wildcard
+from .words import check_pattern, check_words, has_wildcard
 
 QUEUE = "/queue/"
 TOPIC = "/topic/"
@@ -36,6 +36,8 @@ HIDDEN = (USER, HANDLERS)
 _AS_THEY_ARE = (QUEUE, TOPIC, DIRECT, APP, REPLY_QUEUE, REPLY_TOPIC)
 _ALIASES = {"/amq/queue/": QUEUE, "/exchange/amq.topic/": TOPIC}
 _TOPICS = (TOPIC, USER, DIRECT, REPLY_TOPIC)
+# ActiveMQ fills such queues with what is sent to a topic.
+_VIRTUAL = "/queue/Consumer."
 _OF_USERS = ("queue/", "topic/", "exchange/")
 
 # A user's name is one word of a canonical name, whatever it holds: else a user called `*` would get everybody's mail.
@@ -88,6 +90,7 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
             )
         name = _of_user(user, rest)
         check_type(destination, name, multicast)
+        check_pattern(name)
         return name
     if destination.startswith((REPLY_QUEUE, REPLY_TOPIC)):
         raise NotAllowed(
@@ -97,6 +100,11 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
     name = _canonical(destination, multicast)
     if has_wildcard(name) and not name.startswith(TOPIC):
         raise NotAllowed("wildcards are for topics", f"{destination[:80]!r} must name one destination")
+    check_pattern(name)
+    if name.startswith(_VIRTUAL) and ".VirtualTopic." in name:
+        raise NotAllowed(
+            "virtual topics are not supported", f"nothing that is sent to a topic comes to {destination[:80]!r}"
+        )
     return name
 
 

@@ -37,6 +37,7 @@ _EXPIRIES_PER_TURN = 500
 _SLACK = 8
 # A dead letter may meet a full queue, whose dead letters go to a full queue, and so on: round in a circle at worst.
 _LONGEST_CHAIN = 4
+_DEAD_LETTER = object()  # marks heads of dead letters
 _OF_EXPIRY = frozenset(["expires", "expiration", "ttl"])
 
 
@@ -119,6 +120,7 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
     history = message.history
     first_at = history.first_at if history is not None else broker.agenda.epoch()
     said = {"reason": history.reason} if history is not None and history.reason else {}
+    before = message.head.headers if message.head.derived is _DEAD_LETTER else None  # a client may forge the header
     # What it waits for now has no time limit.
     passed_on = {name: value for name, value in message.head.headers.items() if name not in _OF_EXPIRY}
     headers = {
@@ -128,12 +130,14 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
         "dlq-reason": why,
         "dlq-source": queue.name,
         "dlq-attempts": str(message.attempts),
-        "dlq-first-at": message.head.headers.get("dlq-first-at") or str(int(first_at * 1000)),
+        "dlq-first-at": (before and before["dlq-first-at"]) or str(int(first_at * 1000)),
         **said,
     }
     broker.dead_letters_under_way += 1
     try:
-        broker.deposit(target, Head.of("SEND", headers), message.body, message.properties.priority)
+        head = Head.of("SEND", headers)
+        head.derived = _DEAD_LETTER
+        broker.deposit(target, head, message.body, message.properties.priority)
     finally:
         broker.dead_letters_under_way -= 1
 

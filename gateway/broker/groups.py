@@ -46,6 +46,12 @@ class Group:
         self.owner: Subscription | None = None
         self._lane: Lane | None = None  # only while something waits: most groups are idle
 
+    def free(self) -> None:
+        """The group is nobody's; its token is to be placed again."""
+        if self.owner is not None and self.owner.groups is not None:
+            self.owner.groups.pop(self, None)
+        self.owner = self.token = None
+
     def add(self, message: Message) -> None:
         """A message of the group waits."""
         if self._lane is None:
@@ -121,6 +127,7 @@ class Groups:
         some = islice(self._groups.values(), _LOOKS)
         oldest = next((group for group in some if group.first() is None), None)
         if oldest is not None:
+            oldest.free()
             del self._groups[oldest.name]
 
     def taken(self, message: Message, consumer: Subscription) -> None:
@@ -129,19 +136,16 @@ class Groups:
         if group is None:
             return
         if message.properties.closes_group:
-            group.owner = group.token = None
+            group.free()
         elif group.owner is None:
             group.owner, group.token = consumer, None
-            if consumer.parked is None:
-                consumer.parked = Lane()
+            if consumer.groups is None or consumer.parked is None:
+                consumer.groups, consumer.parked = {}, Lane()
+            consumer.groups[group] = None
 
     def forget(self, group: Group) -> None:
         """Nobody owns a group, and nothing waits for it."""
         self._groups.pop(group.name, None)
-
-    def of_owner(self, consumer: Subscription) -> list[Group]:
-        """The groups that a consumer has."""
-        return [group for group in self._groups.values() if group.owner is consumer]
 
 
 def settle(queue: Queue, group: Group) -> None:
@@ -153,7 +157,7 @@ def settle(queue: Queue, group: Group) -> None:
             expired(queue, first)
             continue
         if group.owner is not None and not group.is_for_owner(first):
-            group.owner = group.token = None
+            group.free()
         if first is not group.token:
             group.token = first
             if group.owner is None:

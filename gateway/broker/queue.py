@@ -28,7 +28,7 @@ from .lane import Lane
 from .limits import Limits, conflate, forget_latest, limits_of, remember_latest
 from .message import Delivery, Message
 from .options import PLAIN
-from .policy import Policy
+from .policy import Hints, Policy
 from .subscription import Subscription
 
 if TYPE_CHECKING:
@@ -139,10 +139,14 @@ class Queue:
             fate.expired(self, message)
         elif self._conflates(message) and not conflate(self, message):
             pass  # a newer one waits
-        elif message.properties.group is not None:
+        elif self._is_grouped(message):
             self._serve(self._add_to_group(message))
         else:
             self._place_ungrouped(message)
+
+    def _is_grouped(self, message: Message) -> bool:
+        """Whether a message goes by its group; where there is but one consumer it need not."""
+        return message.properties.group is not None and not self.private
 
     def _add_to_group(self, message: Message) -> Group:
         group = self.consumers.group(message.properties.group or "")
@@ -210,6 +214,9 @@ class Queue:
             self.expiry.tidy(self.waiting)
         if self.ages is not None:
             self.ages.tidy(self.waiting)
+        if self.browsers:
+            for browser in self.browsers.values():
+                browser.tidy(2 * self.waiting + SLACK)
         if self.full and not self.limits.reached(self):
             self.full = False
             self.broker.on_room()
@@ -342,6 +349,13 @@ class Queue:
         self._reopen()
         self.enlist(subscription)
 
+    def declare(self, hints: Hints) -> None:
+        """A client's wishes for the queue: the first that has any is heard."""
+        self.policy = hints.applied_to(self.policy)
+        self.limits = limits_of(self.policy)
+        if not self.subscriptions:
+            fate.unused(self)
+
     def browse(self, subscription: Subscription) -> None:
         """A new browser: it reads what waits, and consumes nothing."""
         Browser(self, subscription).offer()
@@ -418,7 +432,8 @@ class Queue:
         home = self.broker.home_of(self)
         if home is None:
             for message in messages:
-                self.broker.release(message.size)
+                if not fate.was_last_attempt(self, message):
+                    self.broker.release(message.size)
             self.purge()
             self.broker.forget_if_idle(self)
             return
@@ -431,7 +446,7 @@ class Queue:
 
     def _restore(self, messages: list[Message]) -> None:
         """Messages come back, in order."""
-        if all(message.properties.group is None for message in messages):
+        if not any(self._is_grouped(message) for message in messages):
             for message in messages:
                 self._place(message)
             return
@@ -441,7 +456,7 @@ class Queue:
                 fate.expired(self, message)
             elif self._conflates(message) and not conflate(self, message):
                 continue  # a newer one waits
-            elif message.properties.group is not None:
+            elif self._is_grouped(message):
                 self._add_to_group(message)
             else:
                 self.enter(message)
@@ -456,7 +471,8 @@ class Queue:
         for subscription in self.subscriptions:
             if subscription.interest is not None and not subscription.listed and subscription.has_room():
                 subscription.interest.list(subscription)
-        for group in list(self.consumers.groups or ()):
+        freed, self.consumers.freed = self.consumers.freed, []
+        for group in freed:
             groups.settle(self, group)
         self._dispatch_all()
 

@@ -7,6 +7,7 @@ message besides.  Who subscribes gets the retained messages of all topics that t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,7 @@ from gateway.codec import Head
 from .agenda import Entry
 from .destinations import DIRECT, TOPIC
 from .errors import NotAllowed
+from .lane import READS_PER_TURN
 from .message import Message
 from .options import Retain
 from .trie import NameTree
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from .broker import Broker
     from .subscription import Subscription
     from .topic import Topic
+
+
+# Seconds until a subscriber that acknowledges is looked at again, while much waits for it.
+_PAUSE = 0.05
 
 
 class Kept(NamedTuple):
@@ -88,10 +94,43 @@ class Retained:
         self._broker.counters.expired += 1
 
     def show(self, name: str, subscription: Subscription, topic: Topic) -> None:
-        """Give a new subscriber what is kept for the name or pattern it subscribed to."""
-        if not len(self._kept):
-            return
+        """Give a new subscriber what is kept for the name or pattern it subscribed to, as fast as it reads."""
+        if len(self._kept):
+            kept = self._kept.matching(name)
+            if kept:
+                Reader(self._broker, subscription, topic, [message for message, _ in kept]).offer()
+
+
+class Reader:
+    """What is left of the retained messages that a new subscriber is to get.
+
+    What is published meanwhile may come before it.
+    """
+
+    __slots__ = ("_broker", "_messages", "_subscription", "_topic")
+
+    def __init__(self, broker: Broker, subscription: Subscription, topic: Topic, messages: list[Message]) -> None:
+        self._broker = broker
+        self._subscription = subscription
+        self._topic = topic
+        self._messages = deque(messages)
+
+    def offer(self) -> None:
+        """Go on: there may be room in the outbox."""
+        subscription = self._subscription
+        outbound = subscription.outbound
         now = self._broker.agenda.clock()
-        for message, _ in self._kept.matching(name):
+        for _ in range(READS_PER_TURN):
+            if not self._messages or subscription.topic is None or outbound.closed:
+                return
+            if outbound.size >= subscription.window:
+                outbound.starved[self] = None
+                return
+            if subscription.queue is not None and subscription.queue.waiting >= READS_PER_TURN:
+                self._broker.agenda.at(now + _PAUSE, self.offer)
+                return
+            message = self._messages.popleft()
             if not message.expires or message.expires > now:
-                topic.show(subscription, message)
+                self._topic.show(subscription, message)
+        if self._messages:
+            self._broker.agenda.later(self.offer)

@@ -11,6 +11,7 @@ A SEND that asks for nothing special to a destination that is there, which is ne
 from __future__ import annotations
 
 import secrets
+from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from .session import Session
     from .subscription import Subscription
 
+
+# Destinations of one SEND: each is a message of its own.
+_MOST_DESTINATIONS = 64
+# Queues whose declared arguments are remembered; the ones that were declared first go first.
+_MOST_DECLARED = 10_000
 
 INTERNAL = "internal"
 """The transport of sessions that are the server's own."""
@@ -65,7 +71,7 @@ class Sending:
         self.properties = properties
         self.sender = sender
         self.expires = expires
-        self.octets = targets[0][1].cost + len(body) + OVERHEAD * len(targets)
+        self.octets = sum([head.cost + len(body) + OVERHEAD for _, head in targets])
 
     @property
     def is_delayed(self) -> bool:
@@ -96,6 +102,7 @@ class Router:
         self._broker = broker
         self._policies = policies
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
+        self._declared: OrderedDict[str, Hints] = OrderedDict()
         self._number = 0
         self._has_patterns = False
 
@@ -144,6 +151,10 @@ class Router:
         broker = self._broker
         broker.check_memory()
         parts = names.split(destination)
+        if len(parts) > _MOST_DESTINATIONS:
+            raise NotAllowed(
+                "too many destinations in a SEND", f"{len(parts)} stand between commas; {_MOST_DESTINATIONS} may"
+            )
         targets = []
         for part in parts:
             name = self._name(part, properties.multicast, sender)
@@ -245,10 +256,12 @@ class Router:
             self.retained.keep(name, message)
         target = self._table(name).get(name)
         if target is None and not names.is_topic(name) and not self._is_gone(name):
-            target = self._create_queue(name, properties.hints)
+            target = self._create_queue(name)
+            self._declare(target, properties.hints)
             target.accept(message)
             self.forget_if_idle(target)  # a limit, or its time, may have been against it
         elif isinstance(target, Queue):
+            self._declare(target, properties.hints)
             target.accept(message)
         else:
             self._fan_out(target, name, message, sender)
@@ -342,8 +355,9 @@ class Router:
         found = self._table(name).get(name)
         if found is None:
             self._check_room(1)
-            found = self._create_queue(name, options.hints)
+            found = self._create_queue(name)
         assert isinstance(found, Queue)  # names of queues and topics differ
+        self._declare(found, options.hints)
         if options.browser:
             found.browse(subscription)
         else:
@@ -351,13 +365,21 @@ class Router:
 
     # destinations come and go
 
-    def _create_queue(self, name: str, hints: Hints | None) -> Queue:
-        policy = self._policies.find(name)
-        if hints is not None:
-            policy = hints.applied_to(policy)
-        queue = self._table(name)[name] = Queue(self._broker, name, policy)
+    def _create_queue(self, name: str) -> Queue:
+        queue = self._table(name)[name] = Queue(self._broker, name, self._policies.find(name))
+        if name in self._declared:
+            queue.declare(self._declared[name])
         unused(queue)
         return queue
+
+    def _declare(self, queue: Queue, hints: Hints | None) -> None:
+        """A client's wishes for a queue: the first that has any is heard, also when the queue went meanwhile."""
+        if hints is None or queue.name in self._declared or queue.name.startswith(names.HIDDEN):
+            return
+        self._declared[queue.name] = hints
+        if len(self._declared) > _MOST_DECLARED:
+            self._declared.popitem(last=False)
+        queue.declare(hints)
 
     def home_of(self, queue: Queue) -> Queue | None:
         """Where messages of a queue come back to: itself, also when it was forgotten meanwhile, or its successor.

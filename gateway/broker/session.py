@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, Frame, Head, ProtocolError, Version, encoder
 
+from .destinations import is_temporary
 from .dictionary import ack_mode
 from .errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
 from .message import Message
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     from .router import Sending
 
 _MODES = {mode.value: mode for mode in AckMode}
+
+
+# What others pay for: a browser is a list of all that waits; selectors are asked about each message.
+_MOST_BROWSERS = 16
+_MOST_SELECTORS = 64 * 1024
 
 
 class Session:
@@ -253,8 +259,7 @@ class Session:
         limit = self.broker.quotas.max_subscriptions
         if len(self.subscriptions) >= limit:
             raise NotAllowed("too many subscriptions", f"a session may have {limit} (max_subscriptions)")
-        if options.browser and mode is not AckMode.AUTO:
-            raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
+        self._check_options(options, mode)
         self._keys += 1
         subscription = Subscription(self, subscription_id, str(self._keys), destination, mode, options)
         self.broker.router.subscribe(subscription)
@@ -262,6 +267,19 @@ class Session:
         self.subscriptions[name] = subscription
         if subscription.ledger is not None:
             self.acknowledging[subscription.key] = subscription
+
+    def _check_options(self, options: Options, mode: AckMode) -> None:
+        """Refuse what would cost others more than one session may."""
+        if options.browser and mode is not AckMode.AUTO:
+            raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
+        others = [each.options for each in self.subscriptions.values()] if options is not NO_OPTIONS else []
+        if options.browser and sum(each.browser for each in others) >= _MOST_BROWSERS:
+            raise NotAllowed("too many browsers", f"a session may have {_MOST_BROWSERS} at the same time")
+        characters = sum(len(each.selector_text) for each in others)
+        if options.selector_text and characters + len(options.selector_text) > _MOST_SELECTORS:
+            raise NotAllowed(
+                "too many selectors", f"the selectors of a session may have {_MOST_SELECTORS} characters together"
+            )
 
     def _individual_if_known(self) -> str:
         return ", client-individual" if self.version.nack else ""
@@ -272,6 +290,8 @@ class Session:
         returned: dict[Queue, list[Message]] = {}
         self._leave(subscription, returned)
         _take_back(returned)
+        if is_temporary(subscription.destination):
+            self.temporaries.release(subscription.destination)
 
     def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]], *, lost: bool = False) -> None:
         """End a subscription; what its queue must take back goes into `returned`."""

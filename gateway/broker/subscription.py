@@ -21,6 +21,7 @@ from .message import Delivery, Message
 from .options import Options
 
 if TYPE_CHECKING:
+    from .groups import Group
     from .interest import Interest
     from .queue import Queue
     from .session import Session
@@ -56,6 +57,7 @@ class Subscription:
         window: octets in the outbox from which on a queue stops dispatching to it.
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
         interest: the consumers of its queue that want the same messages as it does.
+        groups: the message groups that are this consumer's; None: it has none.
         parked: the first message that waits of each group that is this consumer's; None: it has no group.
         listed: it stands in its queue's rotation.
         stands_by: another consumer of the queue is the exclusive one.
@@ -68,6 +70,7 @@ class Subscription:
         "_most_octets",
         "destination",
         "ended",
+        "groups",
         "held_octets",
         "id",
         "interest",
@@ -113,6 +116,7 @@ class Subscription:
         self.queue: Queue | None = None
         self.topic: Topic | None = None
         self.interest: Interest | None = None
+        self.groups: dict[Group, None] | None = None
         self.parked: Lane | None = None
         self.listed = False
         self.stands_by = False

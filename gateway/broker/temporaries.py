@@ -49,6 +49,14 @@ class Temporaries:
         self._session.broker.router.temporaries[name] = self._session
         return name
 
+    def release(self, destination: str) -> None:
+        """A subscription to one of them ends: with the last one it goes, and the next of that name is another."""
+        router = self._session.broker.router
+        name = self._names.get(destination)
+        if name is not None and (name not in router.destinations or not router.destinations[name].subscriptions):
+            del self._names[destination]
+            router.forget_temporary(name)
+
     def forget(self) -> None:
         """The session ends."""
         for name in self._names.values():

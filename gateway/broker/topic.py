@@ -106,7 +106,11 @@ class Topic:
         """A new subscriber."""
         subscription.topic = self
         options = subscription.options
-        holds_back = self.policy.slow_consumer is SlowConsumer.BLOCK and options.slow_messages is None
+        policy, asked = self.policy, options.slow_messages
+        if options.hints is not None:  # to RabbitMQ a topic's subscription is a queue
+            policy = options.hints.applied_to(policy)
+            asked = asked or options.hints.max_messages
+        holds_back = policy.slow_consumer is SlowConsumer.BLOCK and asked is None and policy == self.policy
         if subscription.ledger is None and holds_back:
             if options.selector is None and not options.no_local:
                 self._auto[subscription.version.index][subscription] = None
@@ -115,8 +119,9 @@ class Topic:
             return
         if not holds_back:
             subscription.window = min(subscription.window, _WINDOW_OF_NEWS)
-        limits = limits_of_subscriber(self.policy, options.slow_messages, subscription.outbound.limit)
-        queue = self._queued[subscription] = Queue(self._broker, self.name, self.policy, limits=limits)
+        most = subscription.outbound.limit
+        limits = limits_of_subscriber(policy, asked, min(policy.max_octets or most, most))
+        queue = self._queued[subscription] = Queue(self._broker, self.name, policy, limits=limits)
         queue.join(subscription)
 
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None:

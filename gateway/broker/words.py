@@ -25,6 +25,7 @@ _RESTS = frozenset({REST, ">", "**"})
 WILDCARDS = _RESTS | {ONE}
 
 MAX_WORDS = 64
+MAX_WILDCARDS = 6
 """Words that a client's topic or pattern may have.  RabbitMQ's routing keys, of 255 octets, have no more."""
 
 
@@ -61,6 +62,22 @@ def check_words(name: str) -> None:
         raise NotAllowed(
             "too many words in a destination",
             f"{name[:80]!r} goes on for {words} words between dots and slashes, and may have {MAX_WORDS}",
+        )
+
+
+def check_pattern(text: str) -> None:
+    """Refuse a pattern that would make the search for all names slow.
+
+    Raises:
+        NotAllowed: it has more than `MAX_WILDCARDS` wildcards, or more than one rest in front of other words.
+    """
+    if not has_wildcard(text):
+        return
+    words = pattern_words(text)
+    if sum(word in WILDCARDS for word in words) > MAX_WILDCARDS or words[:-1].count(REST) > 1:
+        raise NotAllowed(
+            "too many wildcards",
+            f"{text[:80]!r} may have {MAX_WILDCARDS} words that are wildcards, and one # that is not the last of them",
         )
 
 

@@ -119,8 +119,7 @@ class Connection:
             if self._ending is not None and self._failure is None:
                 self._end_now(self._ending)
             if self.session is not None:
-                self.session.depart(lost=not self.session.ended)
-                self._hub.broker.take_full()  # by what came back or became a dead letter
+                self.session.depart(lost=True)  # who said goodbye has departed already
                 await self._hub.flush()  # to others, who shall not wait for our farewell
             await self._farewell()
         except Exception:
@@ -298,7 +297,6 @@ class Connection:
             return
         self._closing = True
         session.close()
-        self._hub.broker.take_full()
         self._hub.connections.pop(session, None)
         assert self.outgoing is not None  # it came with the session
         self.outgoing.release_waiters()

@@ -66,6 +66,10 @@ def _flush(outbound: Outbound) -> None:
         outbound.carrier.flush()
 
 
+# Seconds after which the agenda is looked at, though its next date is later.
+_LONGEST_ALARM = 60.0
+
+
 class Publisher(Protocol):
     """What ends a turn: a connection, or the server's own functions."""
 
@@ -194,7 +198,8 @@ class Hub:
 
     def _wake_agenda(self, due: float) -> None:
         self._alarm = alarm = _Alarm(self)  # an earlier one counts no more
-        self.wheel.add(alarm, due)
+        # A far date may be called off many times; an alarm that finds nothing to do costs nothing.
+        self.wheel.add(alarm, min(due, trio.current_time() + _LONGEST_ALARM))
 
     def ring(self, alarm: _Alarm) -> None:
         """The broker's agenda is due."""

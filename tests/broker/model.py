@@ -95,7 +95,8 @@ class Model:
             store.abandoned = False
             return
         store.browsers.append(consumer)
-        shown = [copy for copy in store.waiting if consumer.wants(copy.sent)]
+        now = self.scene.now
+        shown = [copy for copy in store.waiting if consumer.wants(copy.sent) and not copy.has_expired(now)]
         consumer.due += [Due(copy.number, copy.name, copy.told, copy) for copy in shown]
 
     def _subscribe_topic(self, consumer: Consumer) -> None:

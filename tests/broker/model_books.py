@@ -288,6 +288,9 @@ class Due:
     told: Mapping[str, str] = field(default_factory=dict)
     copy: Copy | None = None
 
+    def is_due(self, now: float) -> bool:
+        return self.copy is None or (self.copy.waits and not self.copy.has_expired(now))
+
 
 @dataclass(eq=False)
 class Settlement:

@@ -111,7 +111,7 @@ def compare(model: Model) -> None:
     for store in model.stores:
         _compare_store(model, store)
     for consumer in model.consumers:
-        _compare_consumer(consumer)
+        _compare_consumer(consumer, model.scene.now)
     names = {name for name, store in model.queues.items() if store.is_used}
     topics = {each.destination for each in model.consumers if not each.destination.startswith("/queue/")}
     patterns = {name for name in topics if "*" in name or "#" in name}
@@ -156,10 +156,10 @@ def _compare_limit(model: Model, store: Store, queue: Queue | None) -> None:
         assert queue.full or not came or len(mine) - returned < store.limit
 
 
-def _compare_consumer(consumer: Consumer) -> None:
+def _compare_consumer(consumer: Consumer, now: float) -> None:
     outbound = consumer.client.session.outbound
     if consumer.browser != "ended" and (not consumer.browser or outbound.size < outbound.window):
-        left = [each for each in consumer.due if each.copy is None or each.copy.waits]
+        left = [each for each in consumer.due if each.is_due(now)]
         assert not left, f"{consumer.destination} did not tell everything"
         assert consumer.browser != "end", "the browser has no end"
     subscription = consumer.subscription

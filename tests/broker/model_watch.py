@@ -142,7 +142,7 @@ class Watch:
             consumer = self._consumer(client, frame.headers.get("subscription"))
             if frame.headers.get("browser") == "end":
                 assert consumer.browser == "end"
-                assert not [each for each in consumer.due if each.copy is None or each.copy.waits]
+                assert not any(each.is_due(self.scene.now) for each in consumer.due)
                 assert consumer.store is not None
                 consumer.store.browsers.remove(consumer)
                 consumer.browser, consumer.store = "ended", None
@@ -161,7 +161,9 @@ class Watch:
                 break
             skipped = consumer.due.pop(0)
             assert skipped.copy is not None, f"{frame} comes before {skipped.name}"
-            assert not skipped.copy.waits or skipped.copy.since == self.model.step, f"{skipped.name} was left out"
+            back = skipped.copy.since == self.model.step
+            assert back or not skipped.is_due(self.scene.now), f"{skipped.name} was left out"
+        assert found[0].copy is None or not found[0].copy.has_expired(self.scene.now)
         consumer.due.remove(found[0])
         assert not frame.redelivered
         self._check_headers(frame, found[0].told)
