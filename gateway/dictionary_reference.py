@@ -52,8 +52,9 @@ def page() -> str:
     parts.append(
         _section(
             "Queue arguments on SEND and SUBSCRIBE",
-            "They count where the frame creates the queue, in place of what its policy says. A queue that is there "
-            "already stays as it is, and nobody is refused because of a difference. Subscribers never see them.",
+            "They narrow what the queue's policy says, and never widen it. The first client that has any is heard, and "
+            "nobody is refused because of a difference. Of a topic's subscription they count for what waits for it "
+            "alone. Subscribers never see them.",
             [row for row in TABLE if row.argument],
         )
     )

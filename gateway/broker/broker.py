@@ -163,7 +163,9 @@ class Broker:
         """
         limit = self.quotas.memory_limit
         if self.stored_octets >= limit:
-            raise NotAllowed("memory limit reached", f"kept messages cost {limit} octets (memory_limit)")
+            raise NotAllowed(
+                "memory limit reached", f"kept messages cost {self.stored_octets} octets, {limit} may (memory_limit)"
+            )
 
     def take_strained(self) -> set[Outbound]:
         """The outboxes over their high mark that were filled in this turn."""

@@ -37,6 +37,11 @@ def delivery_named(frame: Frame, session: Session) -> tuple[Subscription | None,
     headers = frame.headers
     if session.version is V12:
         handle = headers.get("id")
+        if handle is None and "message-id" in headers:
+            raise NotAllowed(
+                f"{frame.command} needs the header id",
+                "in STOMP 1.2 `id` is the value of the `ack` header of the MESSAGE; message-id is no substitute",
+            )
         if handle is None:
             raise HeaderMissing(frame.command, "id")
         return session.acknowledging.get(handle.partition("-")[0]), handle

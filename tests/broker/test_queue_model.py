@@ -48,6 +48,9 @@ class Sent:
     deliveries: int = 0
     consumed: bool = False
 
+    def has_expired(self, now: float) -> bool:
+        return self.message is not None and 0 < self.message.expires <= now
+
     @property
     def order(self) -> tuple[int, int]:
         return -self.priority, self.number
@@ -76,7 +79,10 @@ class Taker:
 
     @property
     def has_room(self) -> bool:
-        if not self.held:
+        outbound = self.client.session.outbound
+        if outbound.size >= outbound.window:
+            return False
+        if not self.held or self.mode == "auto":
             return True
         if "consumer-window-size" in self.window:
             return sum(sent.message.size for sent in self.held if sent.message) < 1000
@@ -92,6 +98,8 @@ class Watch:
         self.owners: dict[str, Taker] = {}
         self.exclusive: Taker | None = None
         self.log: list[tuple[Taker, Sent]] = []
+        self.unwritten: dict[Client, list[Sent]] = {}
+        self.now = 0.0
 
     def has_turn(self, taker: Taker) -> bool:
         return self.exclusive in (None, taker)
@@ -120,7 +128,8 @@ class Watch:
         assert sent.at is None, f"{sent} is with {sent.at}"
         assert message.attempts == sent.deliveries, f"{sent} is not marked"
         assert taker.wants(sent)
-        assert taker.has_room or taker.mode == "auto"
+        assert taker.has_room
+        assert not sent.has_expired(self.now)
         assert self.has_turn(taker), f"{taker} stands by"
         if sent.group and not self.is_mixed(sent.group):
             assert self.owners.get(sent.group, taker) is taker, f"{sent} is for {self.owners[sent.group]}"
@@ -133,12 +142,21 @@ class Watch:
             if not sent.closes:
                 self.owners[sent.group] = taker
         sent.deliveries += 1
+        sent.at = taker
         self.log.append((taker, sent))
-        if taker.mode == "auto":
-            sent.consumed = True
-        else:
-            sent.at = taker
-            taker.held.append(sent)
+        (self.unwritten.setdefault(taker.client, []) if taker.mode == "auto" else taker.held).append(sent)
+
+    def written(self, client: Client) -> None:
+        """The client's outbox is empty: what was in it in mode auto is consumed."""
+        for sent in self.unwritten.pop(client, []):
+            sent.at, sent.consumed = None, True
+
+    def lost(self, client: Client, *, taken: bool) -> None:
+        """The connection is gone: what was in its outbox comes back, marked if the transport had `taken` it."""
+        for sent in self.unwritten.pop(client, []):
+            sent.at = None
+            if not taken:
+                sent.deliveries -= 1
 
     def leave(self, takers: list[Taker]) -> None:
         for taker in takers:
@@ -181,12 +199,12 @@ class Consumers(RuleBasedStateMachine):
 
         self.patch.setattr(Subscription, "deliver", watched)
         self.patch.setattr(lane, "READS_PER_TURN", 2)
-        self.scene = Scene({QUEUE: {"backoff": 0.0, "max_attempts": 0}})
+        self.scene = Scene()
         self.count = 0
 
     @initialize(data=st.data(), backoff=st.sampled_from([0.0, 0.0, 0.1]), selective=st.booleans())
     def start(self, data: st.DataObject, backoff: float, selective: bool) -> None:
-        self.scene = Scene({QUEUE: {"backoff": backoff, "max_attempts": 0}})
+        self.scene = Scene({QUEUE: {"backoff": backoff, "max_attempts": 0}}, max_outbound=16 * 1024)
         self.selectors = list(SELECTORS) if selective else [""]
         self.producers = [self.scene.connect() for _ in range(2)]
         self.clients = [self.scene.connect() for _ in range(3)]
@@ -206,6 +224,8 @@ class Consumers(RuleBasedStateMachine):
             self.subscribe: len(takers) < 6,
             self.unsubscribe: bool(takers),
             self.end: bool(takers),
+            self.stall: any(not client.stalled for client in self.clients),
+            self.resume: any(client.stalled for client in self.clients),
             self.wait: True,
             self.browse: True,
         }
@@ -225,9 +245,10 @@ class Consumers(RuleBasedStateMachine):
                 data.draw(st.sampled_from([4, 4, 4, 4, 9, 0])),
                 data.draw(st.sampled_from([False] * 5 + [True])),
             )
-            self._publish(client, sent)
+            large, expires = data.draw(st.booleans()), data.draw(st.integers(0, 5)) == 0
+            self._publish(client, sent, 700 if large else 0, expires)
 
-    def _publish(self, client: Client, sent: Sent) -> None:
+    def _publish(self, client: Client, sent: Sent, size: int, expires: bool) -> None:
         watch = self.watch
         watch.sent[sent.number] = sent
         ready = [each for each in watch.takers if each.has_room and watch.has_turn(each) and each.wants(sent)]
@@ -235,7 +256,7 @@ class Consumers(RuleBasedStateMachine):
         headers = {"color": sent.color, "priority": str(sent.priority)}
         if sent.group:
             headers |= {"JMSXGroupID": sent.group} | ({"JMSXGroupSeq": "-1"} if sent.closes else {})
-        client.publish(QUEUE, b"%d" % sent.number, **headers)
+        client.publish(QUEUE, b"%d%b" % (sent.number, b" " * size), **headers | {"ttl": "100"} if expires else headers)
         self._find()
         if ready and not (sent.group and (owner or watch.is_mixed(sent.group) or sent.waits)):
             assert sent.deliveries, f"{sent} waits in spite of {ready}"
@@ -286,12 +307,24 @@ class Consumers(RuleBasedStateMachine):
 
     def end(self, data: st.DataObject) -> None:
         client = data.draw(st.sampled_from(self.clients))
+        graceful = data.draw(st.booleans())
         self.watch.leave([taker for taker in self.watch.takers if taker.client is client])
-        data.draw(st.sampled_from([Client.drop, Client.disconnect]))(client)
+        self.watch.lost(client, taken=graceful)
+        (client.disconnect if graceful else client.drop)()
         self.clients[self.clients.index(client)] = self.scene.connect()
 
+    def stall(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from([client for client in self.clients if not client.stalled])).stalled = True
+
+    def resume(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from([client for client in self.clients if client.stalled]))
+        self.watch.written(client)
+        client.resume()
+
     def wait(self, data: st.DataObject) -> None:
-        self.scene.wait(data.draw(st.sampled_from([0.05, 20.0])))
+        for _ in range(data.draw(st.sampled_from([1, 10]))):
+            self.scene.wait(0.05)
+            self.watch.now = self.scene.now
 
     def browse(self, data: st.DataObject) -> None:
         client = self.producers[0]
@@ -318,11 +351,17 @@ class Consumers(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         assert not any(client.failures for client in self.scene.clients)
+        for client in self.clients:
+            if not client.stalled:
+                self.watch.written(client)
         queue, found = self._queue(), self._waiting()
-        there = {each.number for each in self.watch.sent.values() if not each.consumed and each.at is None}
-        delayed = there - {int(message.body) for message in found}
-        assert len(found) + len(delayed) == len(there)
-        assert len(delayed) == (queue.delayed if queue else 0)
+        there = [each for each in self.watch.sent.values() if not each.consumed and each.at is None]
+        missing = [each for each in there if not each.waits]
+        assert len(found) + len(missing) == len(there)
+        assert all(each.message is not None for each in there)
+        # What is put off may expire meanwhile.
+        expired = sum(each.has_expired(self.scene.now) for each in missing)
+        assert len(missing) - expired <= (queue.delayed if queue else 0) <= len(missing)
         for taker in self.watch.takers:
             assert taker.subscription is not None
             held = (taker.subscription.ledger or {}).values()
@@ -333,6 +372,7 @@ class Consumers(RuleBasedStateMachine):
         ready = [each for each in self.watch.takers if each.has_room and self.watch.has_turn(each)]
         for message in self._waiting():
             sent = self.watch.sent[int(message.body)]
+            assert not sent.has_expired(self.watch.now)
             assert not any(self.watch.may_have(taker, sent) for taker in ready), f"{sent} waits in spite of {ready}"
 
     @invariant()

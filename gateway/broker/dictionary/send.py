@@ -205,12 +205,13 @@ ARGUMENTS = (
     ),
     _argument(
         Fate.HONOURED,
-        "Messages that may wait in the queue. The oldest makes room for the newest.",
+        "Messages that may wait in the queue. The oldest makes room for the newest, unless the policy has a limit, "
+        "too: then what that says happens.",
         Spelling("x-max-length", MESSAGES, "max_messages", RABBITMQ),
     ),
     _argument(
         Fate.HONOURED,
-        "Octets that waiting messages may cost, headers included. The oldest makes room for the newest.",
+        "Octets that waiting messages may cost, headers included; else like x-max-length.",
         Spelling("x-max-length-bytes", OCTETS, "max_octets", RABBITMQ),
     ),
     _argument(

@@ -22,7 +22,6 @@ _FIELDS = {
     "JMSCorrelationID": "correlation-id",
     "JMSDestination": "destination",
     "JMSExpiration": "expires",
-    "JMSMessageID": "message-id",
     "JMSPriority": "priority",
     "JMSReplyTo": "reply-to",
     "JMSTimestamp": "timestamp",
@@ -30,18 +29,30 @@ _FIELDS = {
     "JMSXGroupID": "message_group",
     "JMSXUserID": "user-id",
 }
+# What a sender writes there steers its own session, or is the server's to say, and no subscriber sees it; and what the
+# server says of a delivery is not known before there is one.
+_NOT_OF_THE_MESSAGE = frozenset(
+    "JMSMessageID JMSRedelivered JMSXDeliveryCount "
+    "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
+)
 _DEFAULTS = {"JMSPriority": _DEFAULT_PRIORITY}
 _DELIVERY_MODE = "JMSDeliveryMode"
 
 
 def reader(name: str) -> Reader:
-    """What reads the header that an identifier means."""
+    """What reads the header that an identifier means; one that no message has is never there."""
+    if name in _NOT_OF_THE_MESSAGE:
+        return _nothing
     if name == _DELIVERY_MODE:
         return _delivery_mode
     if name in _FIELDS:
         return _field(name, _FIELDS[name], _DEFAULTS.get(name))
     # Half the price of a function of ours.
     return methodcaller("get", name)
+
+
+def _nothing(headers: Headers) -> None:
+    return None
 
 
 def _field(name: str, header: str, default: str | None) -> Reader:

@@ -13,7 +13,6 @@ from gateway.broker.selectors.identifiers import reader
     [
         ("JMSType", "type"),
         ("JMSCorrelationID", "correlation-id"),
-        ("JMSMessageID", "message-id"),
         ("JMSPriority", "priority"),
         ("JMSTimestamp", "timestamp"),
         ("JMSReplyTo", "reply-to"),
