@@ -72,9 +72,17 @@ class Consumers:
                     refusing.add(lane)
 
     def next_of(self, interest: Interest, message: Message) -> Subscription | None:
-        """The consumer of an interest whose turn it is to get a message of its lane; None: nobody has room."""
+        """The consumer who gets a message of an interest's lane; None: nobody has room."""
         avoid = message.history.avoid if message.history is not None else 0
-        return interest.next(avoid) or (interest.next() if avoid else None)
+        consumer = interest.next(avoid)
+        if consumer is not None or not avoid:
+            return consumer
+        headers = message.head.headers
+        for other in self.interests:
+            selector = other.lane.selector
+            if other.rotation and (selector is None or selector(headers)) and (consumer := other.next(avoid)):
+                return consumer
+        return interest.next()
 
     def first(self, lane: Lane) -> Message | None:
         """The first message of a lane that is nobody's."""
@@ -108,13 +116,14 @@ class Consumers:
         owner.parked.add(token)
         self.groups.touched[owner] = None
 
-    def touched(self) -> bool:
-        """Whether something was parked with consumers that have not been asked whether they have room."""
-        return self.groups is not None and bool(self.groups.touched)
-
-    def pop_touched(self) -> Subscription | None:
-        """One of these consumers."""
-        return self.groups.touched.popitem()[0] if self.groups is not None and self.groups.touched else None
+    def take_touched(self, interest: Interest) -> list[Subscription]:
+        """The consumers of an interest with whom something was parked just now, and who may have room for it."""
+        if self.groups is None or not self.groups.touched:
+            return []
+        found = [owner for owner in self.groups.touched if owner.interest is interest]
+        for owner in found:
+            del self.groups.touched[owner]
+        return found
 
     def forget_group(self, group: Group) -> None:
         """Nobody has a group, and nothing waits for it."""

@@ -110,9 +110,9 @@ class Groups:
         """The group of that name, which may be new."""
         group = self._groups.get(name)
         if group is None:
-            group = self._groups[name] = Group(name)
-            if len(self._groups) > MOST_GROUPS:
+            if len(self._groups) >= MOST_GROUPS:
                 self._forget_oldest()
+            group = self._groups[name] = Group(name)
         else:
             self._groups.move_to_end(name)
         return group
@@ -124,11 +124,12 @@ class Groups:
 
     def _forget_oldest(self) -> None:
         """Forget the first that nothing waits for; where all have messages, they are bounded by these."""
-        some = islice(self._groups.values(), _LOOKS)
-        oldest = next((group for group in some if group.first() is None), None)
-        if oldest is not None:
-            oldest.free()
-            del self._groups[oldest.name]
+        for group in list(islice(self._groups.values(), _LOOKS)):
+            if group.first() is None:
+                group.free()
+                del self._groups[group.name]
+                break
+            self._groups.move_to_end(group.name)
 
     def taken(self, message: Message, consumer: Subscription) -> None:
         """A consumer got a message: the group is its own, or, behind the last message, nobody's."""
@@ -145,7 +146,8 @@ class Groups:
 
     def forget(self, group: Group) -> None:
         """Nobody owns a group, and nothing waits for it."""
-        self._groups.pop(group.name, None)
+        if self._groups.get(group.name) is group:
+            del self._groups[group.name]
 
 
 def settle(queue: Queue, group: Group) -> None:

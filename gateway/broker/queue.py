@@ -275,9 +275,10 @@ class Queue:
                 message = self.consumers.first(lane)
                 if message is None or not self._hand_out(message, interest):
                     break
-            if lane.tired or not self.consumers.touched():
+            owners = [] if lane.tired else self.consumers.take_touched(interest)
+            if not owners:
                 break
-            while (owner := self.consumers.pop_touched()) is not None:
+            for owner in owners:
                 self._give_parked(owner)
         if lane.tired and interest.rotation and not interest.behind:
             interest.behind = True
@@ -287,7 +288,8 @@ class Queue:
 
     def _go_on(self) -> None:
         """Behind whatever may have freed a group: its token stands in the lanes now, where somebody may want it."""
-        if self.consumers.token_entered:
+        consumers = self.consumers
+        if consumers.token_entered or (consumers.groups is not None and consumers.groups.touched):
             self._dispatch_all()
 
     def _catch_up(self, interest: Interest) -> None:
@@ -353,6 +355,9 @@ class Queue:
         """A client's wishes for the queue: the first that has any is heard."""
         self.policy = hints.applied_to(self.policy)
         self.limits = limits_of(self.policy)
+        if self.limits.drops_oldest and self.ages is None:
+            for message in self.waiting_messages():
+                fate.remember_age(self, message)
         if not self.subscriptions:
             fate.unused(self)
 

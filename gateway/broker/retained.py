@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 
 # Seconds until a subscriber that acknowledges is looked at again, while much waits for it.
-_PAUSE = 0.05
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 
 
 class Kept(NamedTuple):
     """What a topic keeps, and the date of its end."""
 
+    name: str
     message: Message
     date: Entry | None
 
@@ -78,7 +79,7 @@ class Retained:
         copy = Message(message.number, head, message.body, message.properties)
         copy.expires = message.expires
         date = broker.agenda.at(copy.expires, partial(self._expire, name)) if copy.expires else None
-        self._kept.add(name, Kept(copy, date))
+        self._kept.add(name, Kept(name, copy, date))
         broker.keep(copy.size)
 
     def forget(self, name: str) -> None:
@@ -98,22 +99,27 @@ class Retained:
         if len(self._kept):
             kept = self._kept.matching(name)
             if kept:
-                Reader(self._broker, subscription, topic, [message for message, _ in kept]).offer()
+                Reader(self._broker, subscription, topic, kept).offer()
+
+    def is_kept(self, kept: Kept) -> bool:
+        """Whether a topic keeps that still."""
+        return self._kept.get(kept.name) is kept
 
 
 class Reader:
     """What is left of the retained messages that a new subscriber is to get.
 
-    What is published meanwhile may come before it.
+    What is published meanwhile comes before it.
     """
 
-    __slots__ = ("_broker", "_messages", "_subscription", "_topic")
+    __slots__ = ("_broker", "_kept", "_pause", "_subscription", "_topic")
 
-    def __init__(self, broker: Broker, subscription: Subscription, topic: Topic, messages: list[Message]) -> None:
+    def __init__(self, broker: Broker, subscription: Subscription, topic: Topic, kept: list[Kept]) -> None:
         self._broker = broker
         self._subscription = subscription
         self._topic = topic
-        self._messages = deque(messages)
+        self._kept = deque(kept)
+        self._pause = _SHORTEST_PAUSE
 
     def offer(self) -> None:
         """Go on: there may be room in the outbox."""
@@ -121,16 +127,18 @@ class Reader:
         outbound = subscription.outbound
         now = self._broker.agenda.clock()
         for _ in range(READS_PER_TURN):
-            if not self._messages or subscription.topic is None or outbound.closed:
+            if not self._kept or subscription.topic is None or outbound.closed:
                 return
             if outbound.size >= subscription.window:
                 outbound.starved[self] = None
                 return
             if subscription.queue is not None and subscription.queue.waiting >= READS_PER_TURN:
-                self._broker.agenda.at(now + _PAUSE, self.offer)
+                self._broker.agenda.at(now + self._pause, self.offer)
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
                 return
-            message = self._messages.popleft()
-            if not message.expires or message.expires > now:
-                self._topic.show(subscription, message)
-        if self._messages:
+            kept = self._kept.popleft()
+            # A newer value, if there is one, has come the other way.
+            if self._broker.router.retained.is_kept(kept) and not 0 < kept.message.expires <= now:
+                self._topic.show(subscription, kept.message)
+        if self._kept:
             self._broker.agenda.later(self.offer)

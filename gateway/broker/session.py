@@ -60,7 +60,9 @@ class Session:
     """
 
     __slots__ = (
+        "_browsers",
         "_keys",
+        "_selectors",
         "acknowledging",
         "broker",
         "connected_at",
@@ -109,6 +111,8 @@ class Session:
         self.outstanding = 0
         self.ended = False
         self._keys = 0
+        self._browsers = 0
+        self._selectors = 0  # characters
         self.acknowledging: dict[str, Subscription] = {}
 
     def handle(self, frame: Frame) -> None:
@@ -264,6 +268,8 @@ class Session:
         subscription = Subscription(self, subscription_id, str(self._keys), destination, mode, options)
         self.broker.router.subscribe(subscription)
         self.broker.subscriptions += 1
+        self._browsers += options.browser
+        self._selectors += len(options.selector_text)
         self.subscriptions[name] = subscription
         if subscription.ledger is not None:
             self.acknowledging[subscription.key] = subscription
@@ -272,11 +278,9 @@ class Session:
         """Refuse what would cost others more than one session may."""
         if options.browser and mode is not AckMode.AUTO:
             raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
-        others = [each.options for each in self.subscriptions.values()] if options is not NO_OPTIONS else []
-        if options.browser and sum(each.browser for each in others) >= _MOST_BROWSERS:
+        if self._browsers + options.browser > _MOST_BROWSERS:
             raise NotAllowed("too many browsers", f"a session may have {_MOST_BROWSERS} at the same time")
-        characters = sum(len(each.selector_text) for each in others)
-        if options.selector_text and characters + len(options.selector_text) > _MOST_SELECTORS:
+        if self._selectors + len(options.selector_text) > _MOST_SELECTORS:
             raise NotAllowed(
                 "too many selectors", f"the selectors of a session may have {_MOST_SELECTORS} characters together"
             )
@@ -296,6 +300,8 @@ class Session:
     def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]], *, lost: bool = False) -> None:
         """End a subscription; what its queue must take back goes into `returned`."""
         self.broker.subscriptions -= 1
+        self._browsers -= subscription.options.browser
+        self._selectors -= len(subscription.options.selector_text)
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)
         else:

@@ -16,7 +16,7 @@ Stage = Callable[..., Scene]
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """Makes scenes with quotas and policies of one's own: `stage({"/queue/a": {"backoff": 1.0}}, max_subscriptions=2)`."""
+    """Makes scenes with policies and quotas of one's own: `stage({"/queue/a": {"backoff": 1.0}}, max_outbound=9)`."""
     scenes: list[Scene] = []
 
     def make(policies: Mapping[str, Mapping[str, Any]] | None = None, **quotas: Any) -> Scene:

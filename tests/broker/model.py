@@ -23,7 +23,7 @@ from gateway.broker.message import Message
 from gateway.codec import V10, Head
 
 from .client import EPOCH, Client, Scene
-from .model_books import Consumer, Copy, Due, Rules, Sent, Settlement, Store, Transaction
+from .model_books import Consumer, Copy, Due, Name, Rules, Sent, Settlement, Store, Transaction
 from .patterns import is_match
 from .wire import build
 
@@ -111,9 +111,16 @@ class Model:
                 store.action = "drop-oldest" if rules.slow_consumer in ("block", "conflate") else rules.slow_consumer
                 store.conflate_by = rules.conflate_by if rules.slow_consumer == "conflate" else ""
         for name, (sent, number) in self.retained.items():
-            gone = 0 < sent.expires <= self.scene.now
-            if is_match(consumer.destination, name) and consumer.wants(sent) and not gone:
-                self._give(consumer, sent, name, number, {"retained": "true"})
+            if is_match(consumer.destination, name) and consumer.wants(sent):
+                consumer.retained.append((sent, name, number))
+
+    def show(self, consumer: Consumer, name: Name) -> None:
+        """A topic's subscriber comes to what was retained under that name."""
+        (found,) = [each for each in consumer.retained if (each[0].body, each[1], "") == name]
+        consumer.retained.remove(found)
+        sent, part, number = found
+        if consumer.store is not None and not 0 < sent.expires <= self.scene.now:
+            self._keep(consumer.store, sent, part, number, {"retained": "true"})
 
     def unsubscribe(self, consumer: Consumer, *, lost: bool = False) -> None:
         """A subscription ends; `lost`: its client did not say so, and failed at what it had longest."""
@@ -196,15 +203,12 @@ class Model:
             self.counts["unroutable"] += 1
         for consumer in found:
             if consumer.wants(sent) and not (consumer.no_local and consumer.client is sent.client):
-                self._give(consumer, sent, part, self._number)
+                if consumer.store is None:
+                    consumer.due.append(Due(self._number, (sent.body, part, "")))
+                else:
+                    self._keep(consumer.store, sent, part, self._number)
 
-    def _give(self, consumer: Consumer, sent: Sent, part: str, number: int, told: Mapping[str, str] = _NOTHING) -> None:
-        """To a topic's subscriber."""
-        store = consumer.store
-        if store is None:
-            # Retained messages come in any order.
-            consumer.due.append(Due(0 if told else number, (sent.body, part, ""), told))
-            return
+    def _keep(self, store: Store, sent: Sent, part: str, number: int, told: Mapping[str, str] = _NOTHING) -> None:
         copy = Copy(store, sent, part, number, self.step, "", told, self._expiry(store, sent), held=bool(told))
         store.copies.append(copy)
 

@@ -97,6 +97,7 @@ class Copy:
         since: the step in which it came, or came back.
         source: where it died; empty: it is no dead letter.
         told: headers that its MESSAGE has because of what happened to it.
+        given: the step in which somebody got it.
         at: who has it: it is in that consumer's ledger or, in mode auto, in its client's outbox.
         transaction: the open one that holds it.
         back: when it comes back after a failure.
@@ -113,6 +114,7 @@ class Copy:
     source: str = ""
     told: Mapping[str, str] = field(default_factory=dict)
     expires: float = 0.0
+    given: int = -1
     at: Consumer | None = None
     transaction: Transaction | None = None
     back: float | None = None
@@ -242,6 +244,7 @@ class Consumer:
         slow: messages that wait for it at most; None: as the rules say.
         store: where its messages come from; None for a topic in mode auto that holds publishers back.
         ledger: what it has not acknowledged, in order of delivery.
+        retained: what it is still to be shown of what was retained when it came, and the numbers.
         due: what it must have been told by now, in order of arrival: of a topic, or of a queue that it browses.
         latest: number of the latest message that it was the first to get, by priority.
         seen: the broker's name of it.
@@ -262,6 +265,7 @@ class Consumer:
     store: Store | None = None
     ended: bool = False
     ledger: list[Copy] = field(default_factory=list)
+    retained: list[tuple[Sent, str, int]] = field(default_factory=list)
     due: list[Due] = field(default_factory=list)
     latest: dict[int, int] = field(default_factory=dict)
 

@@ -45,7 +45,8 @@ def _queue_of(model: Model, store: Store) -> Queue | None:
     return found
 
 
-def _waiting(model: Model, store: Store) -> list[Name]:
+def waiting_in(model: Model, store: Store) -> list[Name]:
+    """What waits there, in the order in which it is due."""
     queue = _queue_of(model, store)
     return [] if queue is None else [name_of(each.body, each.head.headers) for each in waiting(queue)]
 
@@ -64,7 +65,7 @@ def find_given_up(model: Model, delivered: Delivered, *, last: bool = False) -> 
         closed = store.parted or (store.owner is not None and store.owner.client.closed)  # the model hears of it soon
         copies = [] if closed else [copy for copy in store.waiting if (store, copy.name) not in delivered]
         if copies and (store.limit or any(copy.expires or copy.key is not None for copy in copies)):
-            there = set(_waiting(model, store))
+            there = set(waiting_in(model, store))
             gone = [copy for copy in copies if copy.name not in there]
             left = [copy for copy in copies if copy.name in there]
             _expire(model, gone)
@@ -82,7 +83,7 @@ def _expire(model: Model, gone: list[Copy]) -> None:
 def _conflate(model: Model, gone: list[Copy]) -> None:
     for copy in sorted([copy for copy in gone if copy.key is not None], key=lambda copy: copy.number):
         news = [each for each in copy.store.copies if each.key == copy.key and each.number > copy.number]
-        news = [each for each in news if each.waits or each.since == model.step]
+        news = [each for each in news if each.waits or model.step in (each.since, each.given)]
         if news:
             model.conflated(copy, min(news, key=lambda each: each.number))
             gone.remove(copy)
@@ -126,7 +127,7 @@ def compare(model: Model) -> None:
 def _compare_store(model: Model, store: Store) -> None:
     queue = _queue_of(model, store)
     mine = store.waiting
-    theirs = _waiting(model, store)
+    theirs = waiting_in(model, store)
     assert sorted(theirs) == sorted(copy.name for copy in mine), f"{store.name} keeps others than {mine}"
     assert queue is None or queue.delayed == sum(copy.back is not None for copy in store.copies)
     places = {copy.name: copy.order for copy in mine if not copy.vague}
@@ -159,7 +160,9 @@ def _compare_limit(model: Model, store: Store, queue: Queue | None) -> None:
 def _compare_consumer(consumer: Consumer, now: float) -> None:
     outbound = consumer.client.session.outbound
     if consumer.browser != "ended" and (not consumer.browser or outbound.size < outbound.window):
-        left = [each for each in consumer.due if each.is_due(now)]
+        left: list[object] = [each for each in consumer.due if each.is_due(now)]
+        if outbound.size < outbound.window:
+            left += [each for each in consumer.retained if not 0 < each[0].expires <= now]
         assert not left, f"{consumer.destination} did not tell everything"
         assert consumer.browser != "end", "the browser has no end"
     subscription = consumer.subscription

@@ -31,8 +31,8 @@ from gateway.codec import ProtocolError
 
 from .client import Client
 from .model import Model
-from .model_books import Consumer, Copy, Name, Store
-from .model_compare import compare, find_given_up, has_room, may_have_more, name_of
+from .model_books import Consumer, Copy, Name, Sent, Store
+from .model_compare import compare, find_given_up, has_room, may_have_more, name_of, waiting_in
 from .wire import Received, parse
 
 # Of a SEND: what only steers the broker.
@@ -93,6 +93,8 @@ class Watch:
         model = self.model
         for client in self.scene.clients:
             self._read(client)
+        for consumer in model.consumers:
+            self._show_retained(consumer)
         find_given_up(model, {self._store_of(*each) for each in self._log if isinstance(each, Given)})
         for entry in self._log:
             if isinstance(entry, Given):
@@ -150,9 +152,22 @@ class Watch:
             self.model.counts["delivered"] += 1
             self._is_due(consumer, frame)
 
+    def _show_retained(self, consumer: Consumer) -> None:
+        """Who has a store comes to what was retained as long as there is room in the outbox."""
+        outbound = consumer.client.session.outbound
+        if consumer.retained and consumer.store is not None and not consumer.client.closed:
+            there = set(waiting_in(self.model, consumer.store))
+            for name in [_name(each) for each in consumer.retained]:
+                if name in there or outbound.size < outbound.window:
+                    self.model.show(consumer, name)
+
     def _is_due(self, consumer: Consumer, frame: Received) -> None:
         """A topic's message, or one that a browser is shown."""
         name = name_of(frame.body, frame.headers)
+        if "retained" in frame.headers:
+            self.model.show(consumer, name)
+            self._check_headers(frame, {"retained": "true"})
+            return
         while True:
             assert consumer.due, f"{frame} is nothing for {consumer.destination}"
             now = [each for each in consumer.due if each.number == consumer.due[0].number]
@@ -185,6 +200,8 @@ class Watch:
         client = self._client(subscription.session)
         consumer = self._consumer(client, subscription.id)
         store, name = self._store_of(subscription, message)
+        if "retained" in message.head.headers and any(name == _name(each) for each in consumer.retained):
+            self.model.show(consumer, name)
         found = [each for each in store.copies if each.name == name]
         assert found, f"{consumer.id} gets {name}, which {store.name} does not have"
         (copy,) = found
@@ -205,7 +222,7 @@ class Watch:
         self.model.counts["delivered"] += 1
         self.model.counts["redelivered"] += copy.attempts > 0
         copy.attempts += 1
-        copy.at = consumer
+        copy.at, copy.given = consumer, self.model.step
         if copy.fresh and not copy.held and copy.place == copy.number:
             priority = copy.sent.priority
             assert copy.place >= consumer.latest.get(priority, 0), f"{copy} comes too late"
@@ -266,3 +283,7 @@ class Watch:
             self.model.written(client)
         self.model.leave(client, taken=True, lost=True)
         self._unread = client.stalled and isinstance(error, SlowConsumer)
+
+
+def _name(retained: tuple[Sent, str, int]) -> Name:
+    return retained[0].body, retained[1], ""

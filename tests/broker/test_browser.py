@@ -35,9 +35,15 @@ def shown(client: Client) -> list[bytes]:
     return [message.body for message in messages]
 
 
-def bodies_of(queue: object) -> list[bytes]:
+def queue_of(scene: Scene) -> Queue:
+    queue = scene.broker.destinations[QUEUE]
     assert isinstance(queue, Queue)
-    return [message.body for message in waiting(queue)]
+    return queue
+
+
+def bodies_of(scene: Scene) -> list[bytes]:
+    """What waits."""
+    return [message.body for message in waiting(queue_of(scene))]
 
 
 class TestToTheEnd:
@@ -156,7 +162,7 @@ class TestNothingChanges:
         bodies = fill(client, 3)
         browse(client, **TAILING)
         client.unsubscribe("b")
-        assert bodies_of(scene.broker.destinations.get(QUEUE)) == bodies
+        assert bodies_of(scene) == bodies
 
     def test_for_the_counts(self, scene: Scene) -> None:
         client = scene.connect()

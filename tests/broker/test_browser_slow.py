@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from .client import Client, Step
+from gateway.broker import browser
+
+from .client import Client, Scene, Step
 from .conftest import Stage
-from .test_browser import QUEUE, TAILING, bodies_of, browse, fill, shown
+from .test_browser import QUEUE, TAILING, bodies_of, browse, fill, queue_of, shown
 
 KIB = 1024
 
@@ -144,7 +146,7 @@ def test_it_may_leave_in_the_middle(pair: tuple[Client, Client], headers: dict[s
         assert 0 < len(client.messages()) < 10
     scene = producer.scene
     assert scene.broker.subscriptions == 0
-    assert bodies_of(scene.broker.destinations[QUEUE]) == bodies
+    assert bodies_of(scene) == bodies
 
 
 def test_beside_a_starved_consumer(pair: tuple[Client, Client]) -> None:
@@ -171,3 +173,75 @@ def test_with_the_connection_broken_it_shows_nothing(pair: tuple[Client, Client]
     browse(client, "2")
     client.drop()
     assert client.written.count(b"MESSAGE") == 2
+
+
+def test_one_that_has_left_is_forgotten(pair: tuple[Client, Client]) -> None:
+    """Also by an outbox that never empties."""
+    client, producer = pair
+    fill(producer, 10, size=300)
+    client.stalled = True
+    browse(client, "0")
+    for headers in ({}, TAILING) * 10:
+        browse(client, "1", **headers)
+        client.unsubscribe("1")
+    assert len(client.session.outbound.starved) == 1
+
+
+def test_a_long_queue_is_shown_in_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A selector that takes little must not stop everything else."""
+    monkeypatch.setattr(browser, "READS_PER_TURN", 3)
+    scene = stage()
+    client, producer = scene.connect(), scene.connect()
+    for number in range(20):
+        producer.publish(QUEUE, b"%d" % number, n=str(number))
+    monkeypatch.setattr(scene, "settle", scene.audit)
+    browse(client, selector="n = 7 OR n > 17", **TAILING)
+    turns = 1
+    while scene.broker.agenda.proceed():
+        turns += 1
+    assert turns == 20 // 3
+    producer.publish(QUEUE, b"20", n="20")
+    Scene.settle(scene)
+    assert client.bodies() == [b"7", b"18", b"19", b"20"]
+
+
+def test_it_may_leave_between_two_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browser, "READS_PER_TURN", 3)
+    scene = stage()
+    client, producer = scene.connect(), scene.connect()
+    fill(producer, 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(scene, "settle", scene.audit)
+        browse(client)
+        client.unsubscribe("b")
+    scene.settle()
+    assert client.bodies() == [b"1", b"2", b"3"]
+
+
+def test_what_expires_meanwhile_is_not_shown(pair: tuple[Client, Client]) -> None:
+    """Neither of what waited nor of what came."""
+    client, producer = pair
+    fill(producer, 10, size=300)
+    producer.publish(QUEUE, b"old", ttl="1000")
+    client.stalled = True
+    browse(client, **TAILING)
+    producer.publish(QUEUE, b"new", ttl="1000")
+    producer.publish(QUEUE, b"last")
+    producer.scene.now += 2.0  # nobody has looked at the agenda yet
+    client.resume()
+    bodies = client.bodies()
+    assert len(bodies) == 11
+    assert bodies[-1] == b"last"
+
+
+def test_its_list_does_not_keep_what_has_gone(pair: tuple[Client, Client]) -> None:
+    client, producer = pair
+    fill(producer, 300, size=300)
+    client.stalled = True
+    browse(client)
+    queue = queue_of(producer.scene)
+    consumer = producer.scene.connect()
+    consumer.subscribe(QUEUE)
+    assert len(consumer.messages()) == 300
+    (found,) = queue.browsers.values()
+    assert len(found._waited) <= 64

@@ -132,6 +132,11 @@ class TestCanonical:
                 canonical_for("ada", destination)
         assert canonical(f"/queue/{LONG}") == f"/queue/{LONG}"
 
+    def test_nothing_comes_to_the_queues_of_activemqs_virtual_topics(self) -> None:
+        with pytest.raises(NotAllowed, match="virtual topics"):
+            canonical_for("ada", "/queue/Consumer.A.VirtualTopic.B")
+        assert canonical_for("ada", "/queue/Consumer.A") == "/queue/Consumer.A"
+
     def test_a_subscribe_names_one_destination(self) -> None:
         for destination in ("/queue/a,/queue/b", "/topic/a,/topic/b", "a,b"):
             with pytest.raises(NotAllowed, match="comma"):

@@ -46,35 +46,6 @@ class TestSettledTwice:
         assert (error.command, error.headers["receipt-id"]) == ("ERROR", "second")
 
 
-class TestPriority:
-    def test_the_higher_first_and_equal_ones_in_order(self, scene: Scene, version: Version) -> None:
-        producer, consumer = scene.connect(version), scene.connect(version)
-        for number in range(40):
-            producer.publish(QUEUE, b"%d" % number, priority=str(number * 7 % 10))
-        consumer.subscribe(QUEUE)
-        expected = sorted(range(40), key=lambda number: (-(number * 7 % 10), number))
-        assert consumer.bodies() == [b"%d" % number for number in expected]
-
-    def test_without_the_header_it_is_4(self, scene: Scene, version: Version) -> None:
-        producer, consumer = scene.connect(version), scene.connect(version)
-        for body, headers in ((b"3", {"priority": "3"}), (b"none", {}), (b"4", {"priority": "4"})):
-            producer.publish(QUEUE, body, **headers)
-        consumer.subscribe(QUEUE)
-        assert consumer.bodies() == [b"none", b"4", b"3"]
-
-    def test_it_overtakes_what_waits_for_room(self, scene: Scene, version: Version) -> None:
-        producer, consumer = scene.connect(version), scene.connect(version)
-        consumer.subscribe(QUEUE, ack="client", **{"prefetch-count": "1"})
-        for body, priority in ((b"under way", "0"), (b"usual", "4"), (b"urgent", "9")):
-            producer.publish(QUEUE, body, priority=priority)
-        found = []
-        while messages := consumer.messages():
-            (message,) = messages
-            found.append(message.body)
-            consumer.ack(message)
-        assert found == [b"under way", b"urgent", b"usual"]
-
-
 class TestNamesWithDotsAndSlashes:
     NAMES = ("a.b", "a/b", "a.b/c", "a/b.c", "a..b", "a//b", "a.b.", "a/b/")
 
@@ -113,6 +84,28 @@ class TestDelaysSwitchedOff:
         client.subscribe(QUEUE)
         client.publish(QUEUE, b"m", **{"x-delay": "0"})
         assert client.bodies() == [b"m"]
+
+
+class TestQueueArguments:
+    @pytest.mark.parametrize("limit", [{"x-max-length": "2"}, {"x-max-length-bytes": "1500"}], ids="".join)
+    @pytest.mark.parametrize("target", ["", "/queue/later"])
+    def test_for_a_queue_where_messages_wait(
+        self, scene: Scene, version: Version, limit: dict[str, str], target: str
+    ) -> None:
+        """They hold from then on; nobody is closed, and the oldest go, or are dead letters."""
+        client, other = scene.connect(version), scene.connect(version)
+        for body in (b"1", b"2", b"3"):
+            client.publish(QUEUE, body.ljust(200))
+        letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "later"} if target else {}
+        other.publish(QUEUE, b"4".ljust(200), **limit, **letters)
+        client.publish(QUEUE, b"5".ljust(200))
+        assert not client.closed
+        assert not other.closed
+        client.subscribe(QUEUE)
+        assert [body.strip() for body in client.bodies()] == [b"4", b"5"]
+        if target:
+            other.subscribe(target)
+            assert [body.strip() for body in other.bodies()] == [b"1", b"2", b"3"]
 
 
 class TestReceiptsOfATransaction:

@@ -348,10 +348,17 @@ class TestBound:
         assert go_on(owner) == ["g1", "g2", "g3"]
 
     def test_more_than_that_may_wait(self, scene: Scene) -> None:
+        """Where all of them have messages, the messages are the bound."""
         producer = scene.connect()
-        send(producer, *(f"{name}{number}" for number in range(2) for name in "abcdef"))
-        client = consumer(scene, 1)
-        assert go_on(client) == [f"{name}{number}" for number in range(2) for name in "abcdef"]
+        send(producer, *(f"{name}{number}" for number in range(3) for name in "abcdef"))
+        assert len(known(scene)) == 6
+        clients = [consumer(scene, 1) for _ in range(4)]
+        shares: list[list[str]] = [[] for _ in clients]
+        while any(found := [go_on(client) for client in clients]):
+            for share, more in zip(shares, found, strict=True):
+                share += more
+        for name in "abcdef":
+            assert [[each for each in share if name in each] for share in shares].count(numbered(name, 0, 1, 2)) == 1
 
 
 def test_who_leaves_is_forgotten(scene: Scene) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.broker import router
 from gateway.broker.policy import (
     DEFAULT,
     Hints,
@@ -197,6 +198,34 @@ class TestHintsInFrames:
         assert not scene.broker.destinations
         client.commit()
         assert policy_of(scene, "/queue/a") == EXPECTED
+
+    def test_the_first_who_has_any_is_heard_though_the_queue_is_there(self, scene: Scene, version: Version) -> None:
+        """In RabbitMQ it is the consumer who declares a queue; its publishers may come first."""
+        client = scene.connect(version)
+        for body in (b"1", b"2", b"3", b"4"):
+            client.publish("/queue/a", body)
+        client.publish("/queue/a", b"5", **{"x-max-length": "2"})
+        client.publish("/queue/a", b"6", **{"x-max-length": "4"})
+        assert policy_of(scene, "/queue/a").max_messages == 2
+        client.subscribe("/queue/a")
+        assert client.bodies() == [b"5", b"6"]
+
+    def test_and_also_if_the_queue_was_forgotten_meanwhile(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("/queue/a", **HEADERS)
+        client.unsubscribe()
+        assert not scene.broker.destinations
+        client.publish("/queue/a", b"m")
+        assert policy_of(scene, "/queue/a") == EXPECTED
+
+    def test_only_so_many_are_remembered(self, scene: Scene, version: Version, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(router, "_MOST_DECLARED", 2)
+        client = scene.connect(version)
+        for name in "abc":
+            client.subscribe(name, **{"x-max-length": "5"})
+            client.unsubscribe()
+        client.publish("a,b,c", b"m")
+        assert [policy_of(scene, f"/queue/{name}").max_messages for name in "abc"] == [0, 5, 5]
 
     def test_a_queue_that_is_there_does_not_change_and_nobody_is_refused(self, scene: Scene, version: Version) -> None:
         """RabbitMQ closes whoever comes with other arguments (PRECONDITION_FAILED)."""

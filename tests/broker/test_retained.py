@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker import retained
 from gateway.codec import Version
 
-from .client import Client, Scene
+from .client import Client, Scene, Step
 from .conftest import Stage
 
 TOPIC = "/topic/a"
@@ -261,3 +262,89 @@ class TestLimits:
         client.publish(TOPIC, b"", retain="remove")
         assert not scene.broker.pressed
         assert scene.broker.stored_octets == 0
+
+
+class TestMany:
+    """A new subscriber gets them as fast as it reads, and holds up nobody."""
+
+    @pytest.fixture
+    def names(self, scene: Scene) -> list[str]:
+        names = [f"/topic/{number}" for number in range(25)]
+        for name in names:
+            scene.connect().publish(name, name.rjust(1_000).encode(), retain="set")
+        return names
+
+    @staticmethod
+    def shown(client: Client) -> list[str]:
+        return [body.decode().strip() for body in client.bodies()]
+
+    @pytest.fixture
+    def scene(self, stage: Stage) -> Scene:
+        return stage(max_outbound=32 * 1024)
+
+    def test_no_more_than_fit_into_its_window(self, scene: Scene, version: Version, names: list[str]) -> None:
+        client = scene.connect(version)
+        client.stalled = True
+        client.subscribe("/topic/#")
+        assert client.session.outbound.size < client.session.outbound.window + 1_200
+        client.resume()
+        assert self.shown(client) == names
+
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    @pytest.mark.parametrize("reads", [5, 10])
+    def test_in_turns(
+        self, scene: Scene, version: Version, names: list[str], ack: str, reads: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(retained, "READS_PER_TURN", reads)
+        client = scene.connect(version)
+        client.subscribe("/topic/#", ack=ack)
+        assert self.shown(client) == names
+
+    def test_who_acknowledges_one_by_one(
+        self, scene: Scene, version: Version, names: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Not all of them are put into its queue."""
+        monkeypatch.setattr(retained, "READS_PER_TURN", 10)
+        client = scene.connect(version)
+        client.subscribe("/topic/#", ack="client", **{"prefetch-count": "1"})
+        found = []
+        for _ in names:
+            assert scene.broker.waiting <= 10
+            message = client.message()
+            found.append(message.body.decode().strip())
+            client.ack(message)
+            scene.wait(0.1)
+        assert found == names
+
+    @pytest.mark.parametrize("leave", [Client.drop, Client.unsubscribe])
+    def test_who_leaves_meanwhile(self, scene: Scene, version: Version, names: list[str], leave: Step) -> None:
+        client = scene.connect(version)
+        client.stalled = True
+        client.subscribe("/topic/#")
+        leave(client)
+        if not client.closed:
+            client.resume()
+            assert 0 < len(self.shown(client)) < len(names)
+
+    def test_those_that_expire_meanwhile(self, scene: Scene, version: Version, names: list[str]) -> None:
+        client = scene.connect(version)
+        scene.connect().publish(names[-1], b"m", retain="set", ttl="1000")
+        client.stalled = True
+        client.subscribe("/topic/#")
+        scene.wait(1.1)
+        client.resume()
+        assert self.shown(client) == names[:-1]
+
+    @pytest.mark.parametrize("retain", ["set", "remove"])
+    def test_an_old_value_does_not_come_behind_a_newer_one(
+        self, scene: Scene, version: Version, names: list[str], retain: str
+    ) -> None:
+        """Else the client would take the old one for the last."""
+        client = scene.connect(version)
+        client.stalled = True
+        client.subscribe("/topic/#")
+        scene.connect().publish(names[-1], b"new", retain=retain)
+        client.resume()
+        found = self.shown(client)
+        assert "new" in found
+        assert names[-1] not in found[found.index("new") :]

@@ -57,6 +57,14 @@ class TestSeveralDestinations:
         assert list(scene.broker.destinations) == ["/topic/a"]
         assert scene.broker.stored_octets == 0
 
+    def test_only_so_many(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish(",".join(["a"] * 64), b"m")
+        assert scene.broker.waiting == 64
+        client.publish(",".join(["a"] * 65), b"m")
+        assert client.error().headers["message"] == "too many destinations in a SEND"
+        assert scene.broker.waiting == 64
+
     def test_in_a_transaction(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
         client.begin()

@@ -189,6 +189,15 @@ class TestBySubscribe:
         worker.publish(clients, b"for the client")
         assert client.bodies() == [b"for the client"]
 
+    @both
+    def test_it_stays_as_long_as_one_subscription_is_left(self, client: Client, worker: Client, kind: str) -> None:
+        for id in "01":
+            client.subscribe(f"/temp-{kind}/x", id)
+        name = address(client, worker, f"/temp-{kind}/x")
+        client.unsubscribe("0")
+        worker.publish(name, b"m")
+        assert client.bodies() == [b"m"]
+
     def test_its_owner_may_browse_and_select(self, client: Client) -> None:
         client.publish("/temp-queue/x", b"1", color="blue")
         client.publish("/temp-queue/x", b"2", color="red")
