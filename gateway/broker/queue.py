@@ -388,7 +388,9 @@ class Queue:
         subscription.ended = True
         subscription.outbound.starved.pop(subscription, None)
         if subscription not in self.subscriptions:
-            self.browsers.pop(subscription, None)
+            browser = self.browsers.pop(subscription, None)
+            if browser is not None:
+                subscription.outbound.starved.pop(browser, None)
             return []
         self.consumers.leave(subscription, self.lanes)
         if not self.subscriptions and not self.private:

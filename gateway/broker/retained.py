@@ -99,7 +99,9 @@ class Retained:
         if len(self._kept):
             kept = self._kept.matching(name)
             if kept:
-                Reader(self._broker, subscription, topic, kept).offer()
+                reader = Reader(self._broker, subscription, topic, kept)
+                subscription.reader = reader
+                reader.offer()
 
     def is_kept(self, kept: Kept) -> bool:
         """Whether a topic keeps that still."""

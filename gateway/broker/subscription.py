@@ -23,6 +23,7 @@ from .options import Options
 if TYPE_CHECKING:
     from .groups import Group
     from .interest import Interest
+    from .outbound import Starved
     from .queue import Queue
     from .session import Session
     from .topic import Topic
@@ -60,6 +61,7 @@ class Subscription:
         groups: the message groups that are this consumer's; None: it has none.
         parked: the first message that waits of each group that is this consumer's; None: it has no group.
         listed: it stands in its queue's rotation.
+        reader: gives it what its topic retained; None: there was nothing.
         stands_by: another consumer of the queue is the exclusive one.
         ended: it left its queue; `queue` still tells where a transaction's deliveries go back to.
     """
@@ -83,6 +85,7 @@ class Subscription:
         "parked",
         "prefix",
         "queue",
+        "reader",
         "serial",
         "session",
         "stands_by",
@@ -115,6 +118,7 @@ class Subscription:
         self.window = session.outbound.window
         self.queue: Queue | None = None
         self.topic: Topic | None = None
+        self.reader: Starved | None = None
         self.interest: Interest | None = None
         self.groups: dict[Group, None] | None = None
         self.parked: Lane | None = None

@@ -127,6 +127,9 @@ class Topic:
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
         """A subscriber goes; the last one takes the topic with it."""
         subscription.topic = None
+        if subscription.reader is not None:
+            subscription.outbound.starved.pop(subscription.reader, None)
+            subscription.reader = None
         queue = self._queued.pop(subscription, None)
         if queue is not None:
             queue.take_back(queue.drop(subscription, lost=lost))

@@ -117,6 +117,7 @@ WRONG: dict[str, list[str]] = {
     "no-local": ["", "1", "yes"],
     "activemq.noLocal": ["1"],
     "durable": ["", "1"],
+    "persistent": ["", "1"],
     "exclusive": ["", "yes"],
     "activemq.exclusive": ["1"],
     "x-priority": ["", "high", "2147483648"],

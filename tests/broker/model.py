@@ -97,7 +97,7 @@ class Model:
         store.browsers.append(consumer)
         now = self.scene.now
         shown = [copy for copy in store.waiting if consumer.wants(copy.sent) and not copy.has_expired(now)]
-        consumer.due += [Due(copy.number, copy.name, copy.told, copy) for copy in shown]
+        consumer.due += [Due(copy.number, copy.name, copy.told, copy, copy.expires) for copy in shown]
 
     def _subscribe_topic(self, consumer: Consumer) -> None:
         rules = self.rules_of(consumer.destination)
@@ -191,7 +191,7 @@ class Model:
             return
         for browser in store.browsers:
             if browser.browser == "on" and browser.wants(sent):
-                browser.due.append(Due(number, copy.name, told))
+                browser.due.append(Due(number, copy.name, told, None, copy.expires))
 
     def _to_topic(self, sent: Sent, part: str) -> None:
         if sent.retain:

@@ -291,9 +291,10 @@ class Due:
     name: Name
     told: Mapping[str, str] = field(default_factory=dict)
     copy: Copy | None = None
+    expires: float = 0.0
 
     def is_due(self, now: float) -> bool:
-        return self.copy is None or (self.copy.waits and not self.copy.has_expired(now))
+        return (self.copy is None or self.copy.waits) and not 0 < self.expires <= now
 
 
 @dataclass(eq=False)

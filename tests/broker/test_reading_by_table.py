@@ -177,14 +177,11 @@ class TestRefused:
     @pytest.mark.parametrize(
         "headers",
         [
-            {"durable": "true", "auto-delete": "false"},
-            {"persistent": "true"},
             {"activemq.subscriptionName": "mine"},
             {"durable-subscription-name": "mine"},
             {"durable-subscriber-name": "mine"},
             {"from-seq": "-1", "include-seq": "seq", "browser": "true"},
             {"x-stream-offset": "next"},
-            {"activemq.retroactive": "true"},
         ],
     )
     def test_durability_and_replay_are_named(self, headers: dict[str, str]) -> None:
@@ -194,8 +191,8 @@ class TestRefused:
 
     def test_even_when_the_canonical_name_asks_for_nothing(self) -> None:
         """The first counts among names that are read; of what is refused, nothing passes by."""
-        with pytest.raises(NotAllowed, match="persistent is not supported"):
-            options_of({"durable": "false", "persistent": "true"})
+        with pytest.raises(NotAllowed, match="durable-subscriber-name is not supported"):
+            options_of({"durable-subscription-name": "", "durable-subscriber-name": "mine"})
 
     def test_of_several_mistakes_the_first_of_the_table_is_named(self) -> None:
         headers = {"AMQ_SCHEDULED_CRON": "*", "x-delay": "soon", "priority": "high"}

@@ -263,3 +263,21 @@ class TestKinds:
         client.subscribe("/queue/a", **{header: "true"})
         client.publish("/queue/a", b"m")
         assert client.bodies() == [b"m"]
+
+
+class TestDurable:
+    @pytest.mark.parametrize("name", ["durable", "persistent"])
+    @pytest.mark.parametrize("destination", ["/topic/a", "/topic/a.*", "/user/queue/a"])
+    def test_refused_where_messages_end_with_the_subscription(self, scene: Scene, destination: str, name: str) -> None:
+        client = scene.connect()
+        client.subscribe(destination, **{name: "true"})
+        assert client.error().headers["message"] == "durable subscriptions are not supported"
+
+    @pytest.mark.parametrize("name", ["durable", "persistent"])
+    def test_a_queue_outlives_its_consumers_anyway(self, scene: Scene, name: str) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", **{name: "true"})
+        client.unsubscribe()
+        client.publish("/queue/a", b"m")
+        client.subscribe("/queue/a")
+        assert client.bodies() == [b"m"]
