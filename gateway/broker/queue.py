@@ -15,15 +15,13 @@ What becomes of messages that are not consumed (limits, expiry, failures) is in 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
-from . import fate, groups
+from . import dispatch, fate, groups
 from .agenda import Entry
 from .browser import Browser
 from .consumers import Consumers
 from .groups import Group
-from .interest import Interest
 from .lane import Lane
 from .limits import Limits, conflate, forget_latest, limits_of, remember_latest
 from .message import Delivery, Message
@@ -158,8 +156,8 @@ class Queue:
     def _serve(self, group: Group) -> None:
         """Whoever has room, and may have the first message of a group, gets it."""
         if group.owner is not None:
-            self._give_parked(group.owner)
-        self._go_on()
+            dispatch.give_parked(self, group.owner)
+        dispatch.go_on(self)
 
     def _place_ungrouped(self, message: Message) -> None:
         refusing: set[Lane] = set()
@@ -257,89 +255,6 @@ class Queue:
             self.consumers.groups.taken(message, consumer)
         self._deliver(message, consumer)
 
-    def _dispatch_all(self) -> None:
-        """Give everybody what waits, also of groups that come free by it."""
-        consumers = self.consumers
-        while True:
-            consumers.token_entered = False
-            for interest in list(consumers.interests):
-                self._dispatch(interest)
-            if not consumers.token_entered:
-                break
-
-    def _dispatch(self, interest: Interest) -> None:
-        """Give the consumers of an interest what waits for them."""
-        lane = interest.lane
-        while True:
-            while interest.rotation:
-                message = self.consumers.first(lane)
-                if message is None or not self._hand_out(message, interest):
-                    break
-            owners = [] if lane.tired else self.consumers.take_touched(interest)
-            if not owners:
-                break
-            for owner in owners:
-                self._give_parked(owner)
-        if lane.tired and interest.rotation and not interest.behind:
-            interest.behind = True
-            self.broker.agenda.later(partial(self._catch_up, interest))
-        if len(self.lanes) > 1:
-            self.tidy()
-
-    def _go_on(self) -> None:
-        """Behind whatever may have freed a group: its token stands in the lanes now, where somebody may want it."""
-        consumers = self.consumers
-        if consumers.token_entered or (consumers.groups is not None and consumers.groups.touched):
-            self._dispatch_all()
-
-    def _catch_up(self, interest: Interest) -> None:
-        interest.behind = False
-        self._dispatch(interest)
-        if not interest.behind and self.consumers.groups is not None:
-            for consumer in list(interest.rotation):
-                self._give_parked(consumer)
-        self._go_on()
-
-    def _give_parked(self, consumer: Subscription) -> None:
-        """Give a consumer what is parked with it, unless something older waits for it."""
-        interest = consumer.interest
-        assert interest is not None  # it has joined
-        while (found := groups.next_parked(self, consumer)) is not None and consumer.is_ready():
-            earlier = self.consumers.first(interest.lane)
-            if interest.lane.tired:
-                self._dispatch(interest)  # in turns
-                return
-            if earlier is not None and earlier.order < found[1].order:
-                return
-            groups.give_parked(self, consumer, *found)
-
-    def _hand_out(self, message: Message, interest: Interest) -> bool:
-        """Give the first message of a lane to whose turn it is, or what is parked there and older; False: nobody has
-        room."""
-        if self.has_expired(message):
-            interest.lane.pop()
-            self.remove(message)
-            fate.expired(self, message)
-            group = self.consumers.group_of(message)
-            if group is not None:
-                groups.settle(self, group)
-            return True
-        consumer = self.consumers.next_of(interest, message)
-        if consumer is None:
-            return False
-        parked = groups.next_parked(self, consumer)
-        if parked is not None and parked[1].order < message.order:
-            groups.give_parked(self, consumer, *parked)
-            return True
-        interest.lane.pop()
-        group = self.consumers.group_of(message)
-        if group is not None:
-            group.pop()  # the token is its first
-        self.take(message, consumer)
-        if group is not None:
-            groups.settle(self, group)
-        return True
-
     # consumers
 
     def join(self, subscription: Subscription) -> None:
@@ -370,10 +285,10 @@ class Queue:
         interest = subscription.interest
         assert interest is not None  # it has joined
         interest.list(subscription)
-        self._dispatch(interest)
+        dispatch.dispatch(self, interest)
         if subscription.parked is not None:
-            self._give_parked(subscription)
-        self._go_on()
+            dispatch.give_parked(self, subscription)
+        dispatch.go_on(self)
 
     def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
         """A consumer goes.
@@ -468,7 +383,7 @@ class Queue:
             else:
                 self.enter(message)
                 self._wait(message)
-        self._dispatch_all()
+        dispatch.dispatch_all(self)
 
     def _reopen(self) -> None:
         """Let the others go on after a consumer left: the exclusive one, or the owner of groups."""
@@ -481,7 +396,7 @@ class Queue:
         freed, self.consumers.freed = self.consumers.freed, []
         for group in freed:
             groups.settle(self, group)
-        self._dispatch_all()
+        dispatch.dispatch_all(self)
 
     def purge(self) -> None:
         """Throw away what waits."""

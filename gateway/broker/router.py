@@ -22,11 +22,12 @@ from . import destinations as names
 from .dedup import DedupIds
 from .errors import NotAllowed
 from .fate import forgotten, unused
-from .message import OVERHEAD, Message, Wire
+from .message import Message, Wire
 from .options import PLAIN, Properties
 from .policy import Hints, Policies
 from .queue import Queue
 from .retained import Retained
+from .sending import Sending
 from .topic import Topic
 from .trie import PatternTrie
 from .words import has_wildcard
@@ -44,39 +45,6 @@ _MOST_DECLARED = 10_000
 
 INTERNAL = "internal"
 """The transport of sessions that are the server's own."""
-
-
-class Sending:
-    """A SEND that was checked and can be carried out.
-
-    Attributes:
-        targets: canonical name and head, for each destination.
-        sender: id of the session that sent it; empty: the server itself.
-        expires: on the broker's clock; 0: never, as far as the sender is concerned.
-        octets: what keeping it costs.
-    """
-
-    __slots__ = ("body", "expires", "octets", "properties", "sender", "targets")
-
-    def __init__(
-        self,
-        targets: list[tuple[str, Head]],
-        body: bytes,
-        properties: Properties,
-        sender: str,
-        expires: float,
-    ) -> None:
-        self.targets = targets
-        self.body = body
-        self.properties = properties
-        self.sender = sender
-        self.expires = expires
-        self.octets = sum([head.cost + len(body) + OVERHEAD for _, head in targets])
-
-    @property
-    def is_delayed(self) -> bool:
-        """It is to wait for its time."""
-        return self.properties.delay > 0 or self.properties.deliver_at is not None
 
 
 class Router:

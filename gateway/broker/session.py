@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, Frame, Head, ProtocolError, Version, encoder
 
+from .allowance import Allowance
 from .destinations import is_temporary
 from .dictionary import ack_mode
 from .errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
@@ -32,14 +33,9 @@ if TYPE_CHECKING:
     from .broker import Broker
     from .ports import Carrier
     from .queue import Queue
-    from .router import Sending
+    from .sending import Sending
 
 _MODES = {mode.value: mode for mode in AckMode}
-
-
-# What others pay for: a browser is a list of all that waits; selectors are asked about each message.
-_MOST_BROWSERS = 16
-_MOST_SELECTORS = 64 * 1024
 
 
 class Session:
@@ -60,9 +56,8 @@ class Session:
     """
 
     __slots__ = (
-        "_browsers",
+        "_allowance",
         "_keys",
-        "_selectors",
         "acknowledging",
         "broker",
         "connected_at",
@@ -111,8 +106,7 @@ class Session:
         self.outstanding = 0
         self.ended = False
         self._keys = 0
-        self._browsers = 0
-        self._selectors = 0  # characters
+        self._allowance = Allowance()
         self.acknowledging: dict[str, Subscription] = {}
 
     def handle(self, frame: Frame) -> None:
@@ -263,27 +257,17 @@ class Session:
         limit = self.broker.quotas.max_subscriptions
         if len(self.subscriptions) >= limit:
             raise NotAllowed("too many subscriptions", f"a session may have {limit} (max_subscriptions)")
-        self._check_options(options, mode)
+        if options.browser and mode is not AckMode.AUTO:
+            raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
+        self._allowance.check(options)
         self._keys += 1
         subscription = Subscription(self, subscription_id, str(self._keys), destination, mode, options)
         self.broker.router.subscribe(subscription)
         self.broker.subscriptions += 1
-        self._browsers += options.browser
-        self._selectors += len(options.selector_text)
+        self._allowance.use(options)
         self.subscriptions[name] = subscription
         if subscription.ledger is not None:
             self.acknowledging[subscription.key] = subscription
-
-    def _check_options(self, options: Options, mode: AckMode) -> None:
-        """Refuse what would cost others more than one session may."""
-        if options.browser and mode is not AckMode.AUTO:
-            raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
-        if self._browsers + options.browser > _MOST_BROWSERS:
-            raise NotAllowed("too many browsers", f"a session may have {_MOST_BROWSERS} at the same time")
-        if self._selectors + len(options.selector_text) > _MOST_SELECTORS:
-            raise NotAllowed(
-                "too many selectors", f"the selectors of a session may have {_MOST_SELECTORS} characters together"
-            )
 
     def _individual_if_known(self) -> str:
         return ", client-individual" if self.version.nack else ""
@@ -300,8 +284,7 @@ class Session:
     def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]], *, lost: bool = False) -> None:
         """End a subscription; what its queue must take back goes into `returned`."""
         self.broker.subscriptions -= 1
-        self._browsers -= subscription.options.browser
-        self._selectors -= len(subscription.options.selector_text)
+        self._allowance.give_back(subscription.options)
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)
         else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .message import Delivery
 
 if TYPE_CHECKING:
-    from .router import Sending
+    from .sending import Sending
 
 
 class Settlement(NamedTuple):

@@ -20,7 +20,7 @@ import trio
 from gateway.broker import Broker, destinations
 from gateway.broker.errors import NotAllowed
 from gateway.broker.reading import properties_of
-from gateway.broker.router import Sending
+from gateway.broker.sending import Sending
 from gateway.codec import Frame, Head
 
 Body = bytes | bytearray | memoryview | str

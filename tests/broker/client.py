@@ -22,7 +22,7 @@ from gateway.broker.message import Message
 from gateway.broker.negotiate import read_opening
 from gateway.broker.policy import Policies
 from gateway.broker.queue import Queue
-from gateway.broker.router import Sending
+from gateway.broker.sending import Sending
 from gateway.broker.words import Pattern
 from gateway.codec import V10, V11, V12, Decoder, Frame, Limits, ProtocolError, Version
 

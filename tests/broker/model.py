@@ -316,12 +316,16 @@ class Model:
         else:
             self._end(copy, "dropped")
 
-    def conflated(self, copy: Copy, newer: Copy) -> None:
-        """A newer one stands for it: in its place, unless that one waited before."""
+    def conflated(self, copy: Copy, newer: Copy, *, surely: bool) -> None:
+        """A newer one stands for it: in its place, unless that one waited before.
+
+        Args:
+            surely: it cannot have been given up because of a limit, before the newer one came.
+        """
         self._end(copy, "conflated")
         if newer.since == self.step and newer.sent.priority == copy.sent.priority:
             newer.place = copy.place
-            newer.vague = copy.vague or (copy.since == self.step and copy.is_back)
+            newer.vague = copy.vague or not surely or (copy.since == self.step and copy.is_back)
 
     def _end(self, copy: Copy, how: str) -> None:
         copy.store.copies.remove(copy)

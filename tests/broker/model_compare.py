@@ -81,11 +81,13 @@ def _expire(model: Model, gone: list[Copy]) -> None:
 
 
 def _conflate(model: Model, gone: list[Copy]) -> None:
+    single = len(gone) == 1
     for copy in sorted([copy for copy in gone if copy.key is not None], key=lambda copy: copy.number):
         news = [each for each in copy.store.copies if each.key == copy.key and each.number > copy.number]
         news = [each for each in news if each.waits or model.step in (each.since, each.given)]
         if news:
-            model.conflated(copy, min(news, key=lambda each: each.number))
+            newer = min(news, key=lambda each: each.number)
+            model.conflated(copy, newer, surely=single or not copy.store.limit)
             gone.remove(copy)
 
 

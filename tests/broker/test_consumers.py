@@ -154,6 +154,16 @@ class TestAvoid:
         two.ack(two.message())
         assert two.bodies() == [b"4"]
 
+    @pytest.mark.parametrize("priority", [-1, 0, 5])
+    def test_also_where_messages_of_groups_come_back_with_it(self, scene: Scene, priority: int) -> None:
+        one = scene.connect()
+        one.subscribe(QUEUE, ack="client")
+        fill(one, 1)
+        fill(one, 1, start=2, JMSXGroupID="g")
+        two = consumer(scene, priority=priority)
+        one.nack(one.messages()[1])
+        assert (one.bodies(), two.bodies()) == ([b"2"], [b"1"])
+
     def test_only_the_last_one_is_avoided(self, scene: Scene) -> None:
         one, two = consumer(scene, priority=1), consumer(scene)
         one.publish(QUEUE, b"m")

@@ -116,6 +116,16 @@ class TestHandOver:
         owner.drop()
         assert go_on(other) == ["1", "g1", "g2", "2", "g3", "3"]
 
+    def test_also_of_several_groups_of_which_one_only_waits(self, scene: Scene) -> None:
+        owner = consumer(scene, 2)
+        send(owner, "g1", "h1")
+        owner.ack(owner.messages()[1])
+        send(owner, "1")
+        other = consumer(scene)
+        send(owner, "h2", "g2", "2")
+        owner.drop()
+        assert names(other) == ["2", "g1", "1", "h2", "g2"]
+
     def test_nobody_there(self, scene: Scene) -> None:
         owner = consumer(scene, 1)
         send(owner, *numbered("g", *range(4)))

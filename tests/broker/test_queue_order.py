@@ -132,6 +132,72 @@ class TestPlaces:
         assert [message.body for message in queue_of(scene).waiting_messages()] == [b"2", b"5", b"3", b"6", b"4"]
 
 
+class TestMeanwhile:
+    """What becomes of messages in a queue before anybody had room for them."""
+
+    def test_the_time_to_live_of_the_queue(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"time_to_live": 1.0}})
+        client = scene.connect()
+        fill(client, 2)
+        client.publish("/queue/a", b"own", ttl="5000")
+        scene.wait(1.1)
+        client.subscribe("/queue/a")
+        assert client.bodies() == [b"own"]
+
+    @pytest.mark.parametrize("group", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
+    @pytest.mark.parametrize("selector", ["", "n > 0"])
+    def test_what_has_expired_does_not_come_even_if_nobody_swept_it(
+        self, scene: Scene, selector: str, group: dict[str, str]
+    ) -> None:
+        client = scene.connect()
+        for number in range(1, 5):
+            lifetime = {"ttl": "1000"} if number != 3 else {}
+            client.publish("/queue/a", b"%d" % number, n=str(number), **lifetime, **group)
+        scene.now += 1.0
+        client.subscribe("/queue/a", selector=selector)
+        assert client.bodies() == [b"3"]
+        assert scene.broker.counters.expired == 3
+
+    @pytest.mark.parametrize("group", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
+    def test_what_has_expired_does_not_come_back(self, scene: Scene, group: dict[str, str]) -> None:
+        client, other = scene.connect(), scene.connect()
+        client.subscribe("/queue/a", ack="client")
+        for number in range(1, 5):
+            lifetime = {"ttl": "1000"} if number != 3 else {}
+            client.publish("/queue/a", b"%d" % number, **lifetime, **(group if number < 4 else {}))
+        scene.now += 1.0
+        client.drop()
+        other.subscribe("/queue/a")
+        assert other.bodies() == [b"3"]
+        assert scene.broker.counters.expired == 3
+
+    @pytest.mark.parametrize("group", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
+    def test_a_newer_one_takes_the_place_of_an_older_one(self, stage: Stage, group: dict[str, str]) -> None:
+        scene = stage({"/queue/a": {"conflate_by": "symbol"}})
+        client, other = scene.connect(), scene.connect()
+        for number, symbol in enumerate("ABACB"):
+            client.publish("/queue/a", b"%d" % number, symbol=symbol, **group)
+        client.subscribe("/queue/a", ack="client", **{"prefetch-count": "2"})
+        assert client.bodies() == [b"2", b"4"]
+        client.publish("/queue/a", b"5", symbol="A", **group)
+        client.drop()
+        other.subscribe("/queue/a")
+        # 2 came back behind a newer one of its symbol.
+        assert sorted(other.bodies()) == [b"3", b"4", b"5"]
+        assert scene.broker.counters.conflated == 3
+
+    def test_those_dropped_are_the_oldest_whatever_their_group(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"max_messages": 3, "when_full": "drop-oldest"}}, max_unacknowledged=1)
+        (client,) = consumers(scene, ALL[-1], 1)
+        for number in range(20):
+            group = {"JMSXGroupID": "gh"[number % 2]} if number % 3 else {}
+            client.publish("/queue/a", b"%d" % number, **group)
+        found = client.messages()
+        while found[-1] is not None and (client.ack(found[-1]) or (more := client.messages())):
+            found += more
+        assert [message.body for message in found] == [b"0", b"17", b"18", b"19"]
+
+
 STEPS: list[Step] = [
     lambda client: client.subscribe("/queue/a", "0", ack="client-individual", **{"prefetch-count": "3"}),
     lambda client: client.subscribe("/queue/a", "1", ack="client", selector="n > 4"),

@@ -1,0 +1,110 @@
+"""Dispatch: what waits in a queue goes to the consumers that have room.
+
+    an interest gets room, or messages  ->  its lane, first come first served, as far as anybody has room
+    a group's token comes into lanes    ->  everybody, for any of them may want it
+    a token is parked with its owner    ->  to the owner, when nothing older waits for it
+
+A lane that a selector has to read for long is read in turns (`catch_up`); nobody gets anything past it meanwhile.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from . import fate, groups
+from .interest import Interest
+from .message import Message
+
+if TYPE_CHECKING:
+    from .queue import Queue
+    from .subscription import Subscription
+
+
+def dispatch_all(queue: Queue) -> None:
+    """Give everybody what waits, also of groups that come free by it."""
+    consumers = queue.consumers
+    while True:
+        consumers.token_entered = False
+        for interest in list(consumers.interests):
+            dispatch(queue, interest)
+        if not consumers.token_entered:
+            break
+
+
+def dispatch(queue: Queue, interest: Interest) -> None:
+    """Give the consumers of an interest what waits for them."""
+    lane = interest.lane
+    while True:
+        while interest.rotation:
+            message = queue.consumers.first(lane)
+            if message is None or not hand_out(queue, message, interest):
+                break
+        owners = [] if lane.tired else queue.consumers.take_touched(interest)
+        if not owners:
+            break
+        for owner in owners:
+            give_parked(queue, owner)
+    if lane.tired and interest.rotation and not interest.behind:
+        interest.behind = True
+        queue.broker.agenda.later(partial(catch_up, queue, interest))
+    if len(queue.lanes) > 1:
+        queue.tidy()
+
+
+def go_on(queue: Queue) -> None:
+    """Behind whatever may have freed a group: its token stands in the lanes now, where somebody may want it."""
+    consumers = queue.consumers
+    if consumers.token_entered or (consumers.groups is not None and consumers.groups.touched):
+        dispatch_all(queue)
+
+
+def catch_up(queue: Queue, interest: Interest) -> None:
+    interest.behind = False
+    dispatch(queue, interest)
+    if not interest.behind and queue.consumers.groups is not None:
+        for consumer in list(interest.rotation):
+            give_parked(queue, consumer)
+    go_on(queue)
+
+
+def give_parked(queue: Queue, consumer: Subscription) -> None:
+    """Give a consumer what is parked with it, unless something older waits for it."""
+    interest = consumer.interest
+    assert interest is not None  # it has joined
+    while (found := groups.next_parked(queue, consumer)) is not None and consumer.is_ready():
+        earlier = queue.consumers.first(interest.lane)
+        if interest.lane.tired:
+            dispatch(queue, interest)  # in turns
+            return
+        if earlier is not None and earlier.order < found[1].order:
+            return
+        groups.give_parked(queue, consumer, *found)
+
+
+def hand_out(queue: Queue, message: Message, interest: Interest) -> bool:
+    """Give the first message of a lane to whose turn it is, or what is parked there and older; False: nobody has
+    room."""
+    if queue.has_expired(message):
+        interest.lane.pop()
+        queue.remove(message)
+        fate.expired(queue, message)
+        group = queue.consumers.group_of(message)
+        if group is not None:
+            groups.settle(queue, group)
+        return True
+    consumer = queue.consumers.next_of(interest, message)
+    if consumer is None:
+        return False
+    parked = groups.next_parked(queue, consumer)
+    if parked is not None and parked[1].order < message.order:
+        groups.give_parked(queue, consumer, *parked)
+        return True
+    interest.lane.pop()
+    group = queue.consumers.group_of(message)
+    if group is not None:
+        group.pop()  # the token is its first
+    queue.take(message, consumer)
+    if group is not None:
+        groups.settle(queue, group)
+    return True
