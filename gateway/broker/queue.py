@@ -359,12 +359,19 @@ class Queue:
             self.purge()
             self.broker.forget_if_idle(self)
             return
+        home._place_freed()
         again = [message for message in messages if not fate.was_last_attempt(home, message)]
         home._restore(sorted(again, key=lambda message: message.order))
         home._reopen()
         if home.abandoned and not home.subscriptions:
             home.purge()
         self.broker.forget_if_idle(home)
+
+    def _place_freed(self) -> None:
+        """The tokens of groups that came free stand in the lanes again, before anybody gets what is behind them."""
+        freed, self.consumers.freed = self.consumers.freed, []
+        for group in freed:
+            groups.settle(self, group)
 
     def _restore(self, messages: list[Message]) -> None:
         """Messages come back, in order."""
@@ -393,9 +400,7 @@ class Queue:
         for subscription in self.subscriptions:
             if subscription.interest is not None and not subscription.listed and subscription.has_room():
                 subscription.interest.list(subscription)
-        freed, self.consumers.freed = self.consumers.freed, []
-        for group in freed:
-            groups.settle(self, group)
+        self._place_freed()
         dispatch.dispatch_all(self)
 
     def purge(self) -> None:

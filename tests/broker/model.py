@@ -196,6 +196,8 @@ class Model:
     def _to_topic(self, sent: Sent, part: str) -> None:
         if sent.retain:
             self.retained.pop(part, None)
+            for consumer in self.consumers:
+                consumer.retained = [each for each in consumer.retained if each[1] != part]
         if sent.retain == "set":
             self.retained[part] = (sent, self._number)
         found = [each for each in self.consumers if is_match(each.destination, part)]

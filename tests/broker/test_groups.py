@@ -227,6 +227,18 @@ class TestBusyOwner:
         assert subscription.parked is None or len(subscription.parked) <= 100
         assert sum(map(len, queue_of(scene).lanes)) <= 100
 
+    def test_also_behind_one_that_stays(self, scene: Scene) -> None:
+        owner = consumer(scene, 1)
+        send(owner, "g1", "g2")
+        (group,) = known(scene)
+        for number in range(300):
+            send(owner, f"g{number}", ttl="100")
+            scene.wait(0.2)
+            assert group._lane is not None
+            assert len(group._lane) <= 100
+        send(owner, "g3")
+        assert go_on(owner) == ["g1", "g2", "g3"]
+
     def test_a_browser_sees_what_is_parked(self, scene: Scene) -> None:
         owner, client = consumer(scene, 1), scene.connect()
         consumer(scene)

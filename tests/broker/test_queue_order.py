@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker.policy import WhenFull
 from gateway.broker.queue import Queue
 from gateway.codec import Version
 
@@ -187,15 +188,16 @@ class TestMeanwhile:
         assert scene.broker.counters.conflated == 3
 
     def test_those_dropped_are_the_oldest_whatever_their_group(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"max_messages": 3, "when_full": "drop-oldest"}}, max_unacknowledged=1)
+        scene = stage({"/queue/a": {"max_messages": 3, "when_full": WhenFull.DROP_OLDEST}}, max_unacknowledged=1)
         (client,) = consumers(scene, ALL[-1], 1)
         for number in range(20):
             group = {"JMSXGroupID": "gh"[number % 2]} if number % 3 else {}
             client.publish("/queue/a", b"%d" % number, **group)
-        found = client.messages()
-        while found[-1] is not None and (client.ack(found[-1]) or (more := client.messages())):
-            found += more
-        assert [message.body for message in found] == [b"0", b"17", b"18", b"19"]
+        found = []
+        while messages := client.messages():
+            found += [message.body for message in messages]
+            client.ack(messages[-1])
+        assert found == [b"0", b"17", b"18", b"19"]
 
 
 STEPS: list[Step] = [

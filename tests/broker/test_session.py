@@ -143,29 +143,6 @@ class TestSubscribe:
             client.subscribe(f"/topic/{id}", id)
         assert b"(max_subscriptions)" in client.error().body
 
-    def test_browsers_are_counted_apart(self, client: Client) -> None:
-        """Each is a list of all that waits."""
-        headers = {"browser": "true", "browser-end": "false"}
-        for id in range(16):
-            client.subscribe("/queue/a", str(id), **headers)
-        client.unsubscribe("0")
-        client.subscribe("/queue/a", "0", **headers)
-        client.subscribe("/queue/a", "x")
-        client.subscribe("/queue/a", "16", **headers)
-        assert client.error().headers["message"] == "too many browsers"
-
-    def test_selectors_are_bounded_together(self, client: Client) -> None:
-        """They are asked about each message that others send."""
-        selector = " OR ".join(["color = 'red'"] * 200)
-        most = 64 * 1024 // len(selector)
-        for id in range(most):
-            client.subscribe("/topic/a", str(id), selector=selector)
-        client.unsubscribe("0")
-        client.subscribe("/topic/a", "0", selector=selector)
-        client.subscribe("/topic/a", "x")
-        client.subscribe("/topic/a", "y", selector=selector)
-        assert client.error().headers["message"] == "too many selectors"
-
     def test_the_server_tells_none_of_a_failed_one(self, scene: Scene, client: Client) -> None:
         client.subscribe("/queue/a", "0", browser="true", ack="client")
         assert client.error()
