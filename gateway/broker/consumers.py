@@ -63,13 +63,11 @@ class Consumers:
             lane = interest.lane
             if not interest.rotation or interest.behind or lane in refusing:
                 continue
-            if lane.selector is None:
+            # Nothing older waits for it in the lane: it has room and is not behind.
+            if lane.selector is None or lane.selector(message.head.headers):
                 yield interest
-            elif self.first(lane) is None and not lane.tired:
-                if lane.selector(message.head.headers):
-                    yield interest
-                else:
-                    refusing.add(lane)
+            else:
+                refusing.add(lane)
 
     def next_of(self, interest: Interest, message: Message) -> Subscription | None:
         """The consumer who gets a message of an interest's lane; None: nobody has room."""
@@ -127,8 +125,8 @@ class Consumers:
 
     def forget_group(self, group: Group) -> None:
         """Nobody has a group, and nothing waits for it."""
-        if self.groups is not None:
-            self.groups.forget(group)
+        assert self.groups is not None  # it came from there
+        self.groups.forget(group)
 
     # consumers
 

@@ -2,84 +2,39 @@
 
 It does not decide who gets a message.  It is told what clients did and how time passes (here), and `model_watch` then
 reads what the broker put into their outboxes; whatever could not have happened is a failure there.  What is kept stands
-in `model_books`.
-
-Each message that was accepted is one of these in each of its stores, at any time:
-
-    delayed           `Model.delayed`                        consumed       out of the books, and counted
-    waiting           `Copy.waits`                           dead           out of this store, a new copy in another
-    coming back       `Copy.back`                            expired, dropped, conflated, or gone with its store:
-    outstanding       `Copy.at`                              out of the books, and counted
-    held              `Copy.transaction`, `Transaction.sends`
+in `model_books`, and what becomes of it in `model_fates`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from gateway.broker.message import Message
 from gateway.codec import V10, Head
 
-from .client import EPOCH, Client, Scene
+from .client import Client, Scene
 from .model_books import Consumer, Copy, Due, Name, Rules, Sent, Settlement, Store, Transaction
+from .model_fates import Fates
 from .patterns import is_match
 from .wire import build
 
-# Of dead letters themselves: they may fail for ever.
-_OF_DEAD_LETTERS = Rules(max_attempts=0)
 DEDUP_WINDOW = 2.0
-_NOTHING: Mapping[str, str] = {}
 
 
-class Model:
+class Model(Fates):
     """What the broker of a scene must have and do.
 
     Attributes:
-        rules: destination or pattern -> what holds there, where that is not the default.
         delayed: due, what, and to which destinations.
         retained: topic -> what it keeps, and the number under which that came.
-        parted: private stores whose subscription is gone, for what is still under way to them.
-        counts: what became of messages, by the names of the broker's counters; `parted`: gone with their store.
-        step: how often the watch has looked.
     """
 
     def __init__(self, scene: Scene, rules: Mapping[str, Rules]) -> None:
-        self.scene = scene
-        self.rules = rules
-        self.queues: dict[str, Store] = {}
-        self.consumers: list[Consumer] = []
+        super().__init__(scene, rules)
         self.transactions: list[Transaction] = []
         self.delayed: list[tuple[float, Sent, list[str]]] = []
         self.retained: dict[str, tuple[Sent, int]] = {}
-        self.parted: list[Store] = []
-        self.counts: Counter[str] = Counter()
-        self.step = 0
         self._seen: dict[tuple[str, str], float] = {}
-        self._number = 0
-        self._deaths = (-1, 0)  # the last step with a dead letter, and the number that it gave them
-
-    @property
-    def stores(self) -> list[Store]:
-        """All that there are."""
-        private = [each.store for each in self.consumers if each.store is not None and each.store.owner is each]
-        return [*self.queues.values(), *private, *self.parted]
-
-    def rules_of(self, name: str) -> Rules:
-        if name.startswith("/queue/dlq."):
-            return _OF_DEAD_LETTERS
-        return next((rules for pattern, rules in self.rules.items() if is_match(pattern, name)), Rules())
-
-    def tidy(self) -> None:
-        """Forget stores that nobody uses, and that nothing comes back to."""
-        self.queues = {name: store for name, store in self.queues.items() if store.copies or store.is_used}
-        self.parted = [store for store in self.parted if store.copies]
-
-    def queue(self, name: str) -> Store:
-        rules = self.rules_of(name)
-        fresh = Store(name, rules, None, rules.max_messages, rules.when_full, rules.conflate_by)
-        return self.queues.setdefault(name, fresh)
 
     # SUBSCRIBE, UNSUBSCRIBE
 
@@ -120,7 +75,7 @@ class Model:
         consumer.retained.remove(found)
         sent, part, number = found
         if consumer.store is not None and not 0 < sent.expires <= self.scene.now:
-            self._keep(consumer.store, sent, part, number, {"retained": "true"})
+            self.to_subscriber(consumer.store, sent, part, number, {"retained": "true"})
 
     def unsubscribe(self, consumer: Consumer, *, lost: bool = False) -> None:
         """A subscription ends; `lost`: its client did not say so, and failed at what it had longest."""
@@ -136,17 +91,17 @@ class Model:
         store.groups = {group: owner for group, owner in store.groups.items() if owner is not consumer}
         free = [copy for copy in consumer.ledger if copy.transaction is None]
         if lost and free:
-            self._fail(free[0])
+            self.fail(free[0])
         for copy in free:
             if not copy.gone:
-                self._give_back(copy)
+                self.give_back(copy)
             consumer.ledger.remove(copy)
         store.abandoned = store.rules.auto_delete and not store.consumers
         if store.parted:
             self.parted.append(store)
         if store.parted or store.abandoned:
             for copy in store.waiting:
-                self._end(copy, "dropped")
+                self.end(copy, "dropped")
 
     # SEND
 
@@ -170,28 +125,14 @@ class Model:
 
     def _arrive(self, sent: Sent, parts: Iterable[str]) -> None:
         for part in parts:
-            self._number += 1
+            self.number += 1
             self.counts["published"] += 1
             if part.startswith("/queue/"):
-                self._to_queue(sent, part, self._number)
+                self.to_queue(sent, part, self.number)
             elif sent.expires and sent.expires <= self.scene.now:
                 self.counts["expired"] += 1
             else:
                 self._to_topic(sent, part)
-
-    def _to_queue(
-        self, sent: Sent, part: str, number: int, source: str = "", told: Mapping[str, str] = _NOTHING
-    ) -> None:
-        store = self.queue(part)
-        store.abandoned = store.abandoned and bool(store.consumers)
-        copy = Copy(store, sent, part, number, self.step, source, told, self._expiry(store, sent))
-        store.copies.append(copy)
-        if copy.has_expired(self.scene.now):
-            self.expire(copy)
-            return
-        for browser in store.browsers:
-            if browser.browser == "on" and browser.wants(sent):
-                browser.due.append(Due(number, copy.name, told, None, copy.expires))
 
     def _to_topic(self, sent: Sent, part: str) -> None:
         if sent.retain:
@@ -199,24 +140,16 @@ class Model:
             for consumer in self.consumers:
                 consumer.retained = [each for each in consumer.retained if each[1] != part]
         if sent.retain == "set":
-            self.retained[part] = (sent, self._number)
+            self.retained[part] = (sent, self.number)
         found = [each for each in self.consumers if is_match(each.destination, part)]
         if not found:
             self.counts["unroutable"] += 1
         for consumer in found:
             if consumer.wants(sent) and not (consumer.no_local and consumer.client is sent.client):
                 if consumer.store is None:
-                    consumer.due.append(Due(self._number, (sent.body, part, "")))
+                    consumer.due.append(Due(self.number, (sent.body, part, "")))
                 else:
-                    self._keep(consumer.store, sent, part, self._number)
-
-    def _keep(self, store: Store, sent: Sent, part: str, number: int, told: Mapping[str, str] = _NOTHING) -> None:
-        copy = Copy(store, sent, part, number, self.step, "", told, self._expiry(store, sent), held=bool(told))
-        store.copies.append(copy)
-
-    def _expiry(self, store: Store, sent: Sent) -> float:
-        life = store.rules.time_to_live
-        return sent.expires or (self.scene.now + life if life else 0.0)
+                    self.to_subscriber(consumer.store, sent, part, self.number)
 
     # ACK, NACK
 
@@ -246,94 +179,9 @@ class Model:
                 assert copy.at is not None
                 copy.at.ledger.remove(copy)
                 if settlement.acknowledged:
-                    self._end(copy, "acknowledged")
+                    self.end(copy, "acknowledged")
                 else:
-                    self._reject(copy, settlement)
-
-    def _reject(self, copy: Copy, settlement: Settlement) -> None:
-        self.counts["rejected"] += 1
-        copy.reason, copy.avoid = settlement.reason, copy.at
-        rules = copy.store.rules
-        self._fail(copy, dies=settlement.requeue and rules.on_nack == "redeliver")
-        if not settlement.requeue or rules.on_nack == "dead-letter":
-            self._die(copy, "rejected")
-        elif rules.on_nack == "drop":
-            self._end(copy, "dropped")
-        elif not copy.gone and rules.backoff:
-            copy.at = None
-            wait = rules.backoff * rules.backoff_factor ** (copy.failures - 1)
-            copy.back = self.scene.now + min(wait, rules.backoff_max)
-        elif not copy.gone:
-            self._give_back(copy)
-
-    def _fail(self, copy: Copy, *, dies: bool = True) -> None:
-        """An attempt failed; the last one ends it, unless it ends otherwise."""
-        copy.failures += 1
-        copy.failed_at = self.scene.now if copy.failed_at is None else copy.failed_at
-        if dies and copy.store.rules.max_attempts and copy.failures >= copy.store.rules.max_attempts:
-            self._die(copy, "max-attempts")
-
-    def _give_back(self, copy: Copy) -> None:
-        copy.at = copy.back = None
-        copy.since = self.step
-        if copy.store.parted:
-            self._end(copy, "parted")
-        elif copy.has_expired(self.scene.now):
-            self.expire(copy)
-        elif copy.store.abandoned:
-            self._end(copy, "dropped")
-
-    def expire(self, copy: Copy) -> None:
-        self.counts["expired"] += 1
-        if copy.store.rules.dead_letter_expired:
-            self._die(copy, "expired")
-        else:
-            self._end(copy, "")
-
-    def _die(self, copy: Copy, why: str) -> None:
-        """It becomes a dead letter."""
-        store = copy.store
-        if store.owner is not None or store.name.startswith("/queue/dlq."):
-            self._end(copy, "dropped")
-            return
-        self._end(copy, "dead_lettered")
-        first = EPOCH + (self.scene.now if copy.failed_at is None else copy.failed_at)
-        told = {
-            "dlq-reason": why,
-            "dlq-source": store.name,
-            "dlq-attempts": str(copy.attempts),
-            "dlq-first-at": str(int(first * 1000)),
-        }
-        told |= {"reason": copy.reason} if copy.reason else {}
-        if self._deaths[0] != self.step:
-            self._number += 1
-            self._deaths = (self.step, self._number)
-        letter = replace(copy.sent, group=None, closes_group=False, key=None, expires=0.0)
-        self._to_queue(letter, store.name.replace("/queue/", "/queue/dlq."), self._deaths[1], store.name, told)
-
-    def queue_is_full(self, copy: Copy) -> None:
-        """The broker gave it up because of a limit."""
-        if copy.store.action == "dead-letter":
-            self._die(copy, "queue-full")
-        else:
-            self._end(copy, "dropped")
-
-    def conflated(self, copy: Copy, newer: Copy, *, surely: bool) -> None:
-        """A newer one stands for it: in its place, unless that one waited before.
-
-        Args:
-            surely: it cannot have been given up because of a limit, before the newer one came.
-        """
-        self._end(copy, "conflated")
-        if newer.since == self.step and newer.sent.priority == copy.sent.priority:
-            newer.place = copy.place
-            newer.vague = copy.vague or not surely or (copy.since == self.step and copy.is_back)
-
-    def _end(self, copy: Copy, how: str) -> None:
-        copy.store.copies.remove(copy)
-        copy.gone = True
-        if how:
-            self.counts[how] += 1
+                    self.reject(copy, settlement)
 
     # transactions
 
@@ -350,7 +198,7 @@ class Model:
             copy.transaction = None
             if copy.at is not None and copy.at.ended:
                 copy.at.ledger.remove(copy)
-                self._give_back(copy)
+                self.give_back(copy)
 
     # the connection
 
@@ -368,12 +216,12 @@ class Model:
         for copy in self._unwritten(client):
             if not taken:
                 copy.attempts -= 1
-            self._give_back(copy)
+            self.give_back(copy)
 
     def written(self, client: Client) -> None:
         """The client's outbox was written; what was in there in mode auto is consumed."""
         for copy in self._unwritten(client):
-            self._end(copy, "")
+            self.end(copy, "")
 
     def _unwritten(self, client: Client) -> list[Copy]:
         copies = [copy for store in self.stores for copy in store.copies if copy.at is not None]
@@ -403,7 +251,7 @@ class Model:
         copies = [copy for store in self.stores for copy in store.copies]
         for copy in copies:
             if copy.back is not None and copy.back <= now:
-                self._give_back(copy)
+                self.give_back(copy)
             elif copy.waits and copy.has_expired(now):
                 self.expire(copy)
         for _, sent, parts in due:

@@ -103,7 +103,7 @@ class Copy:
         back: when it comes back after a failure.
         avoid: who rejected it last.
         fresh: nobody ever got it.
-        held: it waited for the owner of its group, or was retained, so that later ones may have overtaken it.
+        held: it waited with its group, or was retained, so that later ones may have overtaken it.
     """
 
     store: Store

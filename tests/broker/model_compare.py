@@ -140,7 +140,8 @@ def _compare_store(model: Model, store: Store) -> None:
     assert len(keys) == len(set(keys)), "a newer one did not replace an older one"
     store.free_groups()
     for copy in mine:
-        copy.held = copy.held or store.owner_of(copy) is not None
+        # What waits for an owner, or behind others of its group, may be overtaken.
+        copy.held = copy.held or copy.sent.group is not None
         for consumer in store.consumers:
             free = has_room(model, consumer) and store.is_for(copy, consumer, model.step + 1)
             assert not free or copy.has_expired(model.scene.now), f"{copy} waits, and {consumer.id} has room"

@@ -26,6 +26,14 @@ class House:
     def _on_busy(self) -> None:
         self.busy += 1
 
+    def gives(self, due: float, action: Callable[[], None]) -> Callable[[], None]:
+        """An action that puts another one on the agenda."""
+
+        def give() -> None:
+            self.agenda.at(due, action)
+
+        return give
+
     def does(self, what: object) -> Callable[[], None]:
         """An action that leaves a mark."""
         return partial(self.done.append, what)
@@ -40,6 +48,10 @@ class House:
             while self.agenda.proceed():
                 pass
         self.now = end
+
+
+def fault() -> None:
+    raise ZeroDivisionError
 
 
 @pytest.fixture
@@ -78,8 +90,8 @@ class TestAt:
         assert house.done == ["a"]
 
     def test_an_action_may_give_another(self, house: House) -> None:
-        house.agenda.at(101.0, lambda: house.agenda.at(101.0, house.does("at once")))
-        house.agenda.at(101.0, lambda: house.agenda.at(102.0, house.does("later")))
+        house.agenda.at(101.0, house.gives(101.0, house.does("at once")))
+        house.agenda.at(101.0, house.gives(102.0, house.does("later")))
         house.run(1.0)
         assert house.done == ["at once"]
         house.run(1.0)
@@ -114,14 +126,14 @@ class TestWake:
         assert house.woken == []
 
     def test_once_for_what_an_action_gave(self, house: House) -> None:
-        house.agenda.at(105.0, lambda: house.agenda.at(110.0, house.does("a")))
+        house.agenda.at(105.0, house.gives(110.0, house.does("a")))
         house.now = 105.0
         house.woken.clear()
         house.agenda.tick()
         assert house.woken == [110.0]
 
     def test_for_what_an_action_gave_and_what_is_earlier(self, house: House) -> None:
-        house.agenda.at(105.0, lambda: house.agenda.at(120.0, house.does("b")))
+        house.agenda.at(105.0, house.gives(120.0, house.does("b")))
         house.agenda.at(110.0, house.does("a"))
         house.run(100.0)
         assert house.done == ["a", "b"]
@@ -190,7 +202,7 @@ class TestFaults:
     """A fault in one action, whoever sees to it, must not stop the others."""
 
     def test_what_is_due_at_the_same_time_follows(self, house: House) -> None:
-        house.agenda.at(101.0, lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        house.agenda.at(101.0, fault)
         house.agenda.at(101.0, house.does("a"))
         house.agenda.at(102.0, house.does("b"))
         house.now = 101.0
@@ -201,7 +213,7 @@ class TestFaults:
         assert house.done == ["a", "b"]
 
     def test_and_what_was_put_off(self, house: House) -> None:
-        house.agenda.later(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        house.agenda.later(fault)
         house.agenda.later(house.does("a"))
         with pytest.raises(ZeroDivisionError):
             house.agenda.proceed()
@@ -249,7 +261,7 @@ class TestTurns:
 
     def test_none_is_lost_where_the_rest_comes_with_new_ones(self, house: House) -> None:
         for number in range(5):
-            house.agenda.at(101.0, partial(house.agenda.at, 101.0 + number, house.does(number)))
+            house.agenda.at(101.0, house.gives(101.0 + number, house.does(number)))
         house.run(100.0)
         assert sorted(house.done, key=str) == [*range(5)]
 

@@ -25,10 +25,7 @@ from .model_books import SELECTORS, Consumer, Copy, Rules, Sent, Settlement, Tra
 from .model_watch import Watch
 
 QUEUES = ["/queue/plain", "/queue/few", "/queue/retry", "/queue/last", "/queue/brief"]
-TOPICS = ["/topic/a.b", "/topic/a.c", "/topic/slow.a", "/topic/slow.b"]
-SEVERAL = ["/queue/plain,/topic/a.b", "/queue/few,/queue/last", "/topic/slow.a, /topic/slow.b,/topic/a.b"]
-PATTERNS = ["/topic/a.*", "/topic/#", "/topic/slow.*"]
-LETTERS = ["/queue/dlq.retry", "/queue/dlq.few"]
+TOPICS = ["/topic/a.b", "/topic/a.c", "/topic/a.*"], ["/topic/slow.a", "/topic/slow.b", "/topic/slow.*"]
 MODES = ["client", "auto", "client-individual"]
 # Three of these fill the window of an outbox.
 LARGE = 3_000
@@ -55,6 +52,10 @@ DEMANDS = [
 ]
 TWO_WISHES = st.lists(st.sampled_from(WISHES), min_size=2, max_size=2, unique=True)
 TWO_DEMANDS = st.lists(st.sampled_from(DEMANDS), min_size=2, max_size=2, unique=True)
+
+
+def dead_letters_of(queue: str) -> str:
+    return queue.replace("/queue/", "/queue/dlq.")
 
 
 class Clients(RuleBasedStateMachine):
@@ -94,6 +95,8 @@ class Clients(RuleBasedStateMachine):
         self.scene = Scene(policies, max_unacknowledged=3, max_outbound=64 * 1024, dedup_window=DEDUP_WINDOW)
         self.model = Model(self.scene, rules)
         self.watch = Watch(self.model, self.patch)
+        self.queues = data.draw(st.lists(st.sampled_from(QUEUES), min_size=1, max_size=2, unique=True))
+        self.topics = data.draw(st.sampled_from(TOPICS))
         for _ in range(3):
             self.connect(data)
         for _ in range(data.draw(st.integers(1, 5))):
@@ -117,7 +120,7 @@ class Clients(RuleBasedStateMachine):
             self.wait: True,
             self.trespass: bool(self.watch.names) and len(clients) > 1,
         }
-        often = [self.publish, self.settle] * 3
+        often = [*[self.publish] * 4, *[self.settle] * 8]
         data.draw(st.sampled_from([each for each in [*often, *possible] if possible[each]]))(data)
 
     @invariant()
@@ -206,7 +209,8 @@ class Clients(RuleBasedStateMachine):
 
     def subscribe(self, data: st.DataObject) -> None:
         client = data.draw(st.sampled_from(self.clients))
-        destination = data.draw(st.sampled_from([*QUEUES, *QUEUES, *TOPICS, *PATTERNS, *LETTERS]))
+        letters = [name for name in map(dead_letters_of, self.queues) if name in self.scene.broker.destinations]
+        destination = data.draw(st.sampled_from([*self.queues * 4, *letters, *self.topics, "/topic/#"]))
         mode = data.draw(st.sampled_from(MODES if client.version.nack else MODES[:2]))
         consumer = Consumer(client, str(self.next()), destination, mode)
         headers: dict[str, str] = {}
@@ -249,7 +253,8 @@ class Clients(RuleBasedStateMachine):
 
     def publish(self, data: st.DataObject) -> None:
         client = data.draw(st.sampled_from(self.clients))
-        destination = data.draw(st.sampled_from([*QUEUES, *QUEUES, *TOPICS, *SEVERAL]))
+        several = ",".join([*self.queues, self.topics[0]]), ", ".join(self.topics[:2])
+        destination = data.draw(st.sampled_from([*self.queues * 3, *self.topics[:2], *several]))
         transaction = self.transaction(data, client)
         wishes = data.draw(TWO_WISHES)
         what: dict[str, object] = {}

@@ -4,10 +4,13 @@ The model does not decide who gets a message.  It watches each delivery (`Watch`
 message that somebody has, an unmarked second delivery, a consumer that does not want it, has no room or stands by, a
 group that changes hands, a message past an older one that the consumer could have had.  After each step it looks for a
 consumer with room while a message waits that it wants, for messages that are lost, and for places that pile up.
+
+The number of examples is small enough for every run of the tests; to search longer, set MODEL_EXAMPLES.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -388,7 +391,7 @@ def test_whoever_comes_and_goes() -> None:
     run_state_machine_as_test(
         Consumers,
         settings=settings(
-            max_examples=300,
+            max_examples=int(os.environ.get("MODEL_EXAMPLES", "200")),
             stateful_step_count=40,
             deadline=None,
             database=None,
