@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from gateway.broker import groups, lane
@@ -321,10 +319,9 @@ class TestSelectors:
 
 
 @pytest.fixture
-def three_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def three_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue remembers three groups."""
     monkeypatch.setattr(groups, "MOST_GROUPS", 3)
-    return iter(())
 
 
 @pytest.mark.usefixtures("three_groups")
@@ -358,6 +355,20 @@ class TestBound:
         send(owner, *(f"{name}1" for name in "abcdef"), "g3")
         assert len(names(other)) == 6
         assert go_on(owner) == ["g1", "g2", "g3"]
+
+    @pytest.mark.parametrize("settled", range(4))
+    def test_a_forgotten_one_comes_back_with_its_messages(self, scene: Scene, settled: int) -> None:
+        """And another, which the leaving owner had, is forgotten in its place."""
+        owner = consumer(scene)
+        send(owner, "a1", "b1", "c1", "d1")
+        owner.ack(owner.messages()[settled])
+        owner.drop()
+        client = consumer(scene)
+        send(client, "a2", "b2")
+        expected = ["a1", "b1", "c1", "d1", "a2", "b2"]
+        del expected[settled]
+        assert names(client) == expected
+        assert len(known(scene)) <= 3
 
     def test_more_than_that_may_wait(self, scene: Scene) -> None:
         """Where all of them have messages, the messages are the bound."""

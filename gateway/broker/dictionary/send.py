@@ -96,7 +96,8 @@ SEND = (
     ),
     honoured(
         _FRAMES,
-        "The topic keeps the message for later subscribers in place of the one before it, or keeps none any more.",
+        "The topic keeps the message for later subscribers in place of the one before it, or keeps none any more. For "
+        "queues, temporary and user destinations it is an ERROR.",
         Spelling("retain", _RETAIN, "retain", APOLLO),
         Spelling("ActiveMQ.Retain", _RETAIN_FLAG, "retain", ACTIVEMQ),
         visible=False,

@@ -75,7 +75,7 @@ SUBSCRIBE = (
     ),
     honoured(
         _FRAMES,
-        "Without the messages that the session itself sends.",
+        "Without the messages that the session itself sends. On a queue true is an ERROR.",
         Spelling("no-local", BOOLEAN, "no_local", ARTEMIS),
         Spelling("activemq.noLocal", BOOLEAN, "no_local", ACTIVEMQ),
     ),
@@ -95,7 +95,8 @@ SUBSCRIBE = (
     ),
     honoured(
         _FRAMES,
-        "Reads what waits in the queue without consuming it; a MESSAGE with browser:end comes last.",
+        "Reads what waits in the queue without consuming it; a MESSAGE with browser:end comes last. The ack mode must "
+        "be auto. On a topic it is an ERROR.",
         Spelling("browser", BOOLEAN, "browser", ACTIVEMQ),
     ),
     honoured(
