@@ -29,6 +29,7 @@ class Sent:
     closes: bool
     message: Message | None = None
     at: Taker | None = None
+    rejected_by: Taker | None = None
     deliveries: int = 0
     consumed: bool = False
 
@@ -57,6 +58,12 @@ class Taker:
     window: dict[str, str]
     subscription: Subscription | None = None
     held: list[Sent] = field(default_factory=list)
+
+    @property
+    def is_reading(self) -> bool:
+        """Its lane is long, and read in turns."""
+        interest = self.subscription.interest if self.subscription is not None else None
+        return interest is not None and interest.behind
 
     def wants(self, sent: Sent) -> bool:
         return SELECTORS[self.selector](sent.color)
@@ -117,6 +124,7 @@ class Watch:
         assert self.has_turn(taker), f"{taker} stands by"
         if sent.group and not self.is_mixed(sent.group):
             assert self.owners.get(sent.group, taker) is taker, f"{sent} is for {self.owners[sent.group]}"
+        self._priority(taker, sent)
         if not sent.deliveries:
             older = [each for each in self.sent.values() if each.waits and each is not sent and each.order < sent.order]
             past = [each for each in older if self.may_have(taker, each)]
@@ -129,6 +137,15 @@ class Watch:
         sent.at = taker
         self.log.append((taker, sent))
         (self.unwritten.setdefault(taker.client, []) if taker.mode == "auto" else taker.held).append(sent)
+
+    def _priority(self, taker: Taker, sent: Sent) -> None:
+        """Nobody of higher priority has room for it, but who gave it back, and those whose lane is being read."""
+        others = [each for each in self.takers if each.priority > taker.priority and each is not sent.rejected_by]
+        # Of one session, who was left out when its outbox was full goes on first, whatever its priority.
+        others = [each for each in others if each.client is not taker.client and each.subscription is not None]
+        ready = [each for each in others if each.has_room and self.has_turn(each) and each.wants(sent)]
+        if not self.is_mixed(sent.group) and self.owners.get(sent.group) is None:
+            assert all(each.is_reading for each in ready), f"{sent} goes to {taker} and not to {ready}"
 
     def written(self, client: Client) -> None:
         """The client's outbox is empty: what was in it in mode auto is consumed."""

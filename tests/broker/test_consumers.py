@@ -250,6 +250,18 @@ class TestExclusive:
         leave(one)
         assert (low.bodies(), high.bodies()) == ([], bodies)
 
+    @leaving
+    def test_also_where_the_higher_one_stood_by_for_long_and_the_lower_one_just_came(
+        self, scene: Scene, leave: Step
+    ) -> None:
+        high, one = consumer(scene, priority=5), consumer(scene, exclusive=True)
+        fill(one, 1)
+        one.ack(one.message())
+        low = consumer(scene)
+        bodies = fill(one, 2)
+        leave(one)
+        assert (low.bodies(), high.bodies()) == ([], bodies)
+
     def test_several_subscriptions_of_one_session(self, scene: Scene) -> None:
         client = scene.connect()
         for id in ("0", "1", "2"):

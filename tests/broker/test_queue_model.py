@@ -121,6 +121,7 @@ class Consumers(RuleBasedStateMachine):
             taker.held.remove(each)
             each.at = None
             each.consumed = acknowledged
+            each.rejected_by = taker
         rivals = [
             each for each in self.watch.takers if each.has_room and self.watch.has_turn(each) and each.wants(sent)
         ]

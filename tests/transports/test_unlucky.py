@@ -330,7 +330,8 @@ class TestNeverConnects:
     )
     async def test_five_hundred(self, street: OpenStreet, kind: str, octets: bytes, many_files: None) -> None:
         """All are closed by the connect timeout, and those who do connect are served meanwhile."""
-        async with street(connect_timeout=1.0) as here:
+        # On a busy machine 500 upgrades take longer than a second, and who is cut in his upgrade gets no ERROR.
+        async with street(connect_timeout=5.0 if octets == UPGRADE else 1.0) as here:
             streams = []
             for _ in range(500):
                 streams.append(await here.dial_stream(kind))
