@@ -175,6 +175,7 @@ class Store:
         copies: all that is not done with, in order of arrival.
         consumers: in the order in which they came.
         most: that may wait now, after all that was given back.
+        lost: the last step in which it gave up a message, so that the next of a group came to its turn.
         abandoned: its last consumer left, and so it goes with all that is still under way to it.
     """
 
@@ -189,6 +190,7 @@ class Store:
     browsers: list[Consumer] = field(default_factory=list)
     groups: dict[str, Consumer] = field(default_factory=dict)
     most: int = 0
+    lost: int = -1
     abandoned: bool = False
 
     @property

@@ -184,5 +184,7 @@ class Fates:
     def end(self, copy: Copy, how: str) -> None:
         copy.store.copies.remove(copy)
         copy.gone = True
+        if copy.at is None:
+            copy.store.lost = self.step
         if how:
             self.counts[how] += 1
