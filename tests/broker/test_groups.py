@@ -252,46 +252,6 @@ class TestBusyOwner:
         assert go_on(owner) == ["g1", "g5", "g4", "g3", "g2"]
 
 
-class TestClosing:
-    def test_behind_the_last_one_the_group_chooses_again(self, scene: Scene, version: Version) -> None:
-        one, two = scene.connect(version), scene.connect(version)
-        for client in (one, two):
-            client.subscribe(QUEUE, ack="client")
-        send(one, "g1")
-        send(one, "g2", **CLOSE)
-        send(one, "g3", "g4")
-        assert (names(one), names(two)) == (["g1", "g2"], ["g3", "g4"])
-
-    @pytest.mark.parametrize("sequence", ["1", "0", "-2"])
-    def test_other_numbers_say_nothing(self, scene: Scene, sequence: str) -> None:
-        one, two = consumer(scene), consumer(scene)
-        for number in range(3):
-            send(one, f"g{number}", JMSXGroupSeq=sequence)
-        assert (len(names(one)), names(two)) == (3, [])
-
-    def test_without_a_group_there_is_nothing_to_close(self, scene: Scene) -> None:
-        one, two = consumer(scene), consumer(scene)
-        send(one, "1", "2", **CLOSE)
-        assert (names(one), names(two)) == (["1"], ["2"])
-
-    def test_what_waits_behind_it_is_free(self, scene: Scene) -> None:
-        """Whether others came upon it before or not; and what comes then is behind it."""
-        owner, other = consumer(scene, 1), consumer(scene)
-        send(owner, "g1")
-        send(owner, "g2", **CLOSE)
-        send(owner, "g3")
-        owner.ack(owner.message())
-        send(owner, "g4")
-        assert (names(owner), names(other)) == (["g2"], ["g3", "g4"])
-
-    def test_a_group_of_one(self, scene: Scene) -> None:
-        one, two = consumer(scene), consumer(scene)
-        for number in range(4):
-            send(one, f"g{number}", **CLOSE)
-        assert (names(one), names(two)) == (["g0", "g2"], ["g1", "g3"])
-        assert len(known(scene)) == 0
-
-
 class TestSelectors:
     def test_the_owner_of_a_group_may_be_selective(self, scene: Scene) -> None:
         one, two = consumer(scene, selector="name LIKE 'g%'"), consumer(scene)
