@@ -51,7 +51,7 @@ class Consumers:
         willing = list(self._willing(message, refusing))
         avoid = message.history.avoid if message.history is not None else 0
         for interest in willing:
-            consumer = interest.next(avoid)
+            consumer = interest.next_but(avoid) if avoid else interest.next()
             if consumer is not None:
                 self._move_behind(interest)
                 return consumer
@@ -72,13 +72,15 @@ class Consumers:
     def next_of(self, interest: Interest, message: Message) -> Subscription | None:
         """The consumer who gets a message of an interest's lane; None: nobody has room."""
         avoid = message.history.avoid if message.history is not None else 0
-        consumer = interest.next(avoid)
-        if consumer is not None or not avoid:
+        if not avoid:
+            return interest.next()
+        consumer = interest.next_but(avoid)
+        if consumer is not None:
             return consumer
         headers = message.head.headers
         for other in self.interests:
             selector = other.lane.selector
-            if other.rotation and (selector is None or selector(headers)) and (consumer := other.next(avoid)):
+            if other.rotation and (selector is None or selector(headers)) and (consumer := other.next_but(avoid)):
                 return consumer
         return interest.next()
 
@@ -112,6 +114,11 @@ class Consumers:
         assert self.groups is not None
         assert owner.parked is not None  # it came with the group
         owner.parked.add(token)
+        self.touch(owner)
+
+    def touch(self, owner: Subscription) -> None:
+        """What is parked with a consumer is to be dispatched."""
+        assert self.groups is not None
         self.groups.touched[owner] = None
 
     def take_touched(self, interest: Interest) -> list[Subscription]:
@@ -172,6 +179,12 @@ class Consumers:
         if len(self.interests) > 1:
             self.interests.remove(interest)
             self._insert(interest)
+
+    def list_ready(self) -> None:
+        """All that have room, once it was another's turn alone."""
+        for subscription in self.all:
+            if subscription.interest is not None and not subscription.listed and subscription.has_room():
+                subscription.interest.list(subscription)
 
     def _make_exclusive(self, subscription: Subscription | None) -> None:
         """One consumer gets everything, the others stand by; None: all are equal again."""

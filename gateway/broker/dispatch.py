@@ -22,26 +22,31 @@ if TYPE_CHECKING:
 
 
 def dispatch_all(queue: Queue) -> None:
-    """Give everybody what waits, also of groups that come free by it."""
+    """Give everybody what waits, also of groups that come free by it; those of higher priority first."""
     consumers = queue.consumers
     while True:
         consumers.token_entered = False
         for interest in list(consumers.interests):
             dispatch(queue, interest)
-        if not consumers.token_entered:
-            break
+            if consumers.token_entered:
+                break
+        else:
+            if consumers.groups is None or not consumers.groups.touched:
+                return
 
 
 def dispatch(queue: Queue, interest: Interest) -> None:
-    """Give the consumers of an interest what waits for them."""
+    """Give the consumers of an interest what waits for them, until a group comes free: then it is everybody's turn
+    (`go_on`)."""
     lane = interest.lane
+    consumers = queue.consumers
     while True:
-        while interest.rotation:
-            message = queue.consumers.first(lane)
+        while interest.has_room() and not consumers.token_entered:
+            message = consumers.first(lane)
             if message is None or not hand_out(queue, message, interest):
                 break
-        owners = [] if lane.tired else queue.consumers.take_touched(interest)
-        if not owners:
+        owners = [] if consumers.token_entered else consumers.take_touched(interest)
+        if lane.tired or not owners:
             break
         for owner in owners:
             give_parked(queue, owner)
@@ -78,6 +83,7 @@ def give_parked(queue: Queue, consumer: Subscription) -> None:
             dispatch(queue, interest)  # in turns
             return
         if earlier is not None and earlier.order < found[1].order:
+            queue.consumers.touch(consumer)  # behind that one it is its turn
             return
         groups.give_parked(queue, consumer, *found)
 
@@ -85,15 +91,22 @@ def give_parked(queue: Queue, consumer: Subscription) -> None:
 def hand_out(queue: Queue, message: Message, interest: Interest) -> bool:
     """Give the first message of a lane to whose turn it is, or what is parked there and older; False: nobody has
     room."""
+    consumers = queue.consumers
+    if consumers.groups is None and not message.expires:
+        consumer = consumers.next_of(interest, message)
+        if consumer is not None:
+            interest.lane.pop()
+            queue.take(message, consumer)
+        return consumer is not None
     if queue.has_expired(message):
         interest.lane.pop()
         queue.remove(message)
         fate.expired(queue, message)
-        group = queue.consumers.group_of(message)
+        group = consumers.group_of(message)
         if group is not None:
             groups.settle(queue, group)
         return True
-    consumer = queue.consumers.next_of(interest, message)
+    consumer = consumers.next_of(interest, message)
     if consumer is None:
         return False
     parked = groups.next_parked(queue, consumer)
@@ -101,7 +114,7 @@ def hand_out(queue: Queue, message: Message, interest: Interest) -> bool:
         groups.give_parked(queue, consumer, *parked)
         return True
     interest.lane.pop()
-    group = queue.consumers.group_of(message)
+    group = consumers.group_of(message)
     if group is not None:
         group.pop()  # the token is its first
     queue.take(message, consumer)

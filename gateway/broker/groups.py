@@ -52,6 +52,10 @@ class Group:
             self.owner.groups.pop(self, None)
         self.owner = self.token = None
 
+    def is_empty(self) -> bool:
+        """Nothing of it waits."""
+        return self._lane is None or self.first() is None
+
     def add(self, message: Message) -> None:
         """A message of the group waits."""
         if self._lane is None:
@@ -148,6 +152,38 @@ class Groups:
         """Nobody owns a group, and nothing waits for it."""
         if self._groups.get(group.name) is group:
             del self._groups[group.name]
+
+
+def is_ready(group: Group, message: Message) -> bool:
+    """Whether a new message can go straight to the owner of its group: the usual case, nothing waits."""
+    owner = group.owner
+    return (
+        owner is not None
+        and group.is_empty()
+        and owner.is_ready()
+        and owner.interest is not None
+        and not owner.interest.behind
+        and (owner.parked is None or owner.parked.first() is None)
+        and group.is_for_owner(message)
+    )
+
+
+def pass_on(queue: Queue, group: Group, message: Message) -> None:
+    """Give a message to the owner of its group, for whom nothing waits."""
+    owner = group.owner
+    assert owner is not None  # it is ready
+    assert queue.consumers.groups is not None  # this is one of them
+    queue.consumers.groups.taken(message, owner)
+    queue.hand(message, owner)
+    if group.owner is None:
+        queue.consumers.forget_group(group)
+
+
+def add(queue: Queue, group: Group, message: Message) -> None:
+    """A message of a group waits."""
+    group.add(message)
+    queue.wait(message)
+    settle(queue, group)
 
 
 def settle(queue: Queue, group: Group) -> None:

@@ -38,19 +38,34 @@ class Interest:
         self.rotation: deque[Subscription] = deque()
         self.behind = False
 
-    def next(self, avoid: int = 0) -> Subscription | None:
-        """The consumer whose turn it is, but not the one with the serial `avoid`."""
+    def next(self) -> Subscription | None:
+        """The consumer whose turn it is; None: nobody has room."""
         rotation = self.rotation
-        for _ in range(len(rotation)):
+        while rotation:
             consumer = rotation[0]
-            if not consumer.has_room():
-                rotation.popleft()
-                consumer.listed = False
-                continue
-            rotation.rotate(-1)
-            if consumer.serial != avoid:
+            if consumer.has_room():
+                rotation.rotate(-1)
+                return consumer
+            rotation.popleft()
+            consumer.listed = False
+        return None
+
+    def next_but(self, avoid: int) -> Subscription | None:
+        """The consumer whose turn it is, but not the one with the serial `avoid`."""
+        for _ in range(len(self.rotation)):
+            consumer = self.next()
+            if consumer is None or consumer.serial != avoid:
                 return consumer
         return None
+
+    def has_room(self) -> bool:
+        """Whether any of them has; who turns out to have none leaves the rotation."""
+        rotation = self.rotation
+        while rotation:
+            if rotation[0].has_room():
+                return True
+            rotation.popleft().listed = False
+        return False
 
     def list(self, consumer: Subscription) -> None:
         """A consumer may have room."""

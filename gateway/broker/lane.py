@@ -58,7 +58,8 @@ class Lane:
     def add(self, message: Message) -> None:
         """A message that waits now.  One that the selector does not want may be added, too."""
         tail = self._tail
-        if not tail or (tail[-1].rank, tail[-1].place) < (message.rank, message.place):
+        last = tail[-1] if tail else None
+        if last is None or last.rank < message.rank or (last.rank == message.rank and last.place < message.place):
             tail.append(message)
         else:
             heapq.heappush(self._others, (message.rank, message.place, message))
@@ -70,6 +71,8 @@ class Lane:
         tail, others = self._tail, self._others
         while tail and not tail[0].waits:
             tail.popleft()
+        if not others:
+            return tail[0] if tail else None
         while others and not others[0][2].waits:
             heapq.heappop(others)
         return self._earlier()
@@ -117,7 +120,7 @@ class Lane:
     def pop(self) -> None:
         """Remove what `first` just gave."""
         tail, others = self._tail, self._others
-        if others and (not tail or (others[0][0], others[0][1]) <= (tail[0].rank, tail[0].place)):
+        if others and self._earlier() is others[0][2]:
             heapq.heappop(others)
             self._wanted_other = None
         else:

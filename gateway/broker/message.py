@@ -25,7 +25,8 @@ _RUN = secrets.token_hex(4).encode()
 # What a kept message costs beside its octets, measured: the objects, and their places in queue and ledger.
 OVERHEAD = 300
 
-_LOWEST_PRIORITY_FIRST = 9
+_LOWEST_PRIORITY = 9
+_PLAIN_RANK = _LOWEST_PRIORITY - PLAIN.priority
 
 
 class History:
@@ -85,7 +86,7 @@ class Message:
         self.head = head
         self.body = body
         self.properties = properties
-        self.rank = _LOWEST_PRIORITY_FIRST - properties.priority
+        self.rank = _PLAIN_RANK if properties is PLAIN else _LOWEST_PRIORITY - properties.priority
         self.expires = 0.0
         self.attempts = 0
         self.waits = False

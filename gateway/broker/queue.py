@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
-from . import dispatch, fate, groups
+from . import dispatch, fate, groups, returns
 from .agenda import Entry
 from .browser import Browser
 from .consumers import Consumers
@@ -118,13 +118,16 @@ class Queue:
         if message.properties is not PLAIN or message.expires or self.limits.conflate_by:
             broker.keep(message.size)
             self._place(message)
-        elif len(interests) == 1 and interests[0].lane.selector is None and (consumer := interests[0].next()):
+        elif len(interests) != 1 or interests[0].lane.selector is not None:
+            broker.keep(message.size)
+            self.offer(message)
+        elif (consumer := interests[0].next()) is not None:
             if consumer.ledger is not None:
                 broker.keep(message.size)
             self._deliver(message, consumer)
         else:
             broker.keep(message.size)
-            self._place_ungrouped(message)
+            self.stand(message)
         if message.waits and self.limits.any:
             self.limits.apply(self, message)
         if self.browsers and not self.has_expired(message):
@@ -133,25 +136,28 @@ class Queue:
 
     def _place(self, message: Message) -> None:
         """Take a message that is kept already: to a consumer with room, else to its place."""
+        if not self.is_due(message):
+            return
+        if not self.is_grouped(message):
+            self.offer(message)
+            return
+        group = self.consumers.group(message.properties.group or "")
+        if groups.is_ready(group, message):
+            groups.pass_on(self, group, message)
+        else:
+            groups.add(self, group, message)
+            self._serve(group)
+
+    def is_due(self, message: Message) -> bool:
+        """Whether a message that is kept has a place here: it has not expired, and no newer one of its key waits."""
         if self.has_expired(message):
             fate.expired(self, message)
-        elif self._conflates(message) and not conflate(self, message):
-            pass  # a newer one waits
-        elif self._is_grouped(message):
-            self._serve(self._add_to_group(message))
-        else:
-            self._place_ungrouped(message)
+            return False
+        return not self._conflates(message) or conflate(self, message)
 
-    def _is_grouped(self, message: Message) -> bool:
+    def is_grouped(self, message: Message) -> bool:
         """Whether a message goes by its group; where there is but one consumer it need not."""
         return message.properties.group is not None and not self.private
-
-    def _add_to_group(self, message: Message) -> Group:
-        group = self.consumers.group(message.properties.group or "")
-        group.add(message)
-        self._wait(message)
-        groups.settle(self, group)
-        return group
 
     def _serve(self, group: Group) -> None:
         """Whoever has room, and may have the first message of a group, gets it."""
@@ -159,16 +165,19 @@ class Queue:
             dispatch.give_parked(self, group.owner)
         dispatch.go_on(self)
 
-    def _place_ungrouped(self, message: Message) -> None:
+    def offer(self, message: Message) -> None:
+        """A message without a group: to a consumer with room, else to its place."""
         refusing: set[Lane] = set()
         consumer = self.consumers.choose(message, refusing) if self.consumers.interests else None
         if consumer is not None:
-            if consumer.ledger is None:
-                self.broker.release(message.size)
-            self._deliver(message, consumer)
+            self.hand(message, consumer)
         else:
-            self.enter(message, refusing)
-            self._wait(message)
+            self.stand(message, refusing)
+
+    def stand(self, message: Message, refusing: Container[Lane] = ()) -> None:
+        """A message waits, in the lanes of all that may want it."""
+        self.enter(message, refusing)
+        self.wait(message)
 
     def enter(self, message: Message, refusing: Container[Lane] = ()) -> None:
         """Into the lanes of all that may want it."""
@@ -176,7 +185,8 @@ class Queue:
             if lane not in refusing:
                 lane.add(message)
 
-    def _wait(self, message: Message) -> None:
+    def wait(self, message: Message) -> None:
+        """A message waits; where, the caller sees to."""
         message.waits = True
         self.octets += message.size
         self.waiting += 1
@@ -246,14 +256,18 @@ class Queue:
             counters.redelivered += 1
         consumer.deliver(message)
 
+    def hand(self, message: Message, consumer: Subscription) -> None:
+        """Give a message that is kept, and did not wait, to a consumer."""
+        if consumer.ledger is None:
+            self.broker.release(message.size)
+        self._deliver(message, consumer)
+
     def take(self, message: Message, consumer: Subscription) -> None:
         """Give a message that waits to a consumer."""
         self.remove(message)
-        if consumer.ledger is None:
-            self.broker.release(message.size)
         if self.consumers.groups is not None:
             self.consumers.groups.taken(message, consumer)
-        self._deliver(message, consumer)
+        self.hand(message, consumer)
 
     # consumers
 
@@ -263,7 +277,7 @@ class Queue:
         self.abandoned = False
         fate.used(self)
         self.consumers.join(subscription, "" if self.private else subscription.options.selector_text, self.lanes)
-        self._reopen()
+        returns.restore(self)
         self.enlist(subscription)
 
     def declare(self, hints: Hints) -> None:
@@ -326,82 +340,16 @@ class Queue:
 
     def acknowledge(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries, all of one subscription, are settled for good."""
-        subscription = _settle(deliveries)
+        subscription = returns.settle(deliveries)
         broker = self.broker
         for delivery in deliveries:
             broker.counters.acknowledged += 1
             broker.release(delivery.size)
         subscription.offer()
 
-    def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
-        """Deliveries come back by NACK: to another consumer if there is one, else to the same.
-
-        Args:
-            requeue: False: they are dead letters.
-            reason: the client's.
-        """
-        subscription = _settle(deliveries)
-        again = []
-        for delivery in deliveries:
-            self.broker.counters.rejected += 1
-            if fate.rejected(self, delivery.message, subscription.serial, requeue=requeue, reason=reason):
-                again.append(delivery.message)
-        self.take_back(again)
-        subscription.offer()
-
     def take_back(self, messages: Iterable[Message]) -> None:
-        """Messages come back, to the front, in order of arrival; a queue forgotten meanwhile returns with them."""
-        home = self.broker.home_of(self)
-        if home is None:
-            for message in messages:
-                if not fate.was_last_attempt(self, message):
-                    self.broker.release(message.size)
-            self.purge()
-            self.broker.forget_if_idle(self)
-            return
-        home._place_freed()
-        again = [message for message in messages if not fate.was_last_attempt(home, message)]
-        home._restore(sorted(again, key=lambda message: message.order))
-        home._reopen()
-        if home.abandoned and not home.subscriptions:
-            home.purge()
-        self.broker.forget_if_idle(home)
-
-    def _place_freed(self) -> None:
-        """The tokens of groups that came free stand in the lanes again, before anybody gets what is behind them."""
-        freed, self.consumers.freed = self.consumers.freed, []
-        for group in freed:
-            groups.settle(self, group)
-
-    def _restore(self, messages: list[Message]) -> None:
-        """Messages come back, in order."""
-        if not any(self._is_grouped(message) for message in messages):
-            for message in messages:
-                self._place(message)
-            return
-        # With groups among them all take their places first, so that none goes past an older one.
-        for message in messages:
-            if self.has_expired(message):
-                fate.expired(self, message)
-            elif self._conflates(message) and not conflate(self, message):
-                continue  # a newer one waits
-            elif self._is_grouped(message):
-                self._add_to_group(message)
-            else:
-                self.enter(message)
-                self._wait(message)
-        dispatch.dispatch_all(self)
-
-    def _reopen(self) -> None:
-        """Let the others go on after a consumer left: the exclusive one, or the owner of groups."""
-        if not self.consumers.changed:
-            return
-        self.consumers.changed = False
-        for subscription in self.subscriptions:
-            if subscription.interest is not None and not subscription.listed and subscription.has_room():
-                subscription.interest.list(subscription)
-        self._place_freed()
-        dispatch.dispatch_all(self)
+        """Messages come back, to their places; a queue forgotten meanwhile returns with them."""
+        returns.take_back(self, messages)
 
     def purge(self) -> None:
         """Throw away what waits."""
@@ -412,10 +360,3 @@ class Queue:
         for group in list(self.consumers.groups or ()):
             groups.settle(self, group)
         self.tidy()
-
-
-def _settle(deliveries: Iterable[Delivery]) -> Subscription:
-    for delivery in deliveries:
-        subscription = delivery.subscription
-        subscription.remove(delivery)
-    return subscription

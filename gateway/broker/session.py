@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, Frame, Head, ProtocolError, Version, encoder
 
+from . import returns
 from .allowance import Allowance
 from .destinations import is_temporary
 from .dictionary import ack_mode
@@ -314,12 +315,15 @@ class Session:
                 f"{handle[:80]!r} was acknowledged or rejected in a transaction that is still open",
             )
         deliveries = subscription.covered(delivery)
-        if acknowledged:
-            settlement = Settlement(deliveries, True)
-        else:
-            headers = frame.headers
-            settlement = Settlement(deliveries, False, requeue_of(headers), headers.get("reason", ""))
-        if "transaction" in frame.headers:
+        headers = frame.headers
+        if acknowledged and "transaction" not in headers:  # the usual case
+            queue = subscription.queue
+            assert queue is not None  # a ledger never stands without a queue
+            queue.acknowledge(deliveries)
+            return
+        requeue = acknowledged or requeue_of(headers)
+        settlement = Settlement(deliveries, acknowledged, requeue, headers.get("reason", ""))
+        if "transaction" in headers:
             self._transaction(frame).add_settlement(settlement)
         else:
             _carry_out(settlement)
@@ -393,7 +397,7 @@ def _carry_out(settlement: Settlement) -> None:
     if acknowledged:
         queue.acknowledge(deliveries)
     else:
-        queue.reject(deliveries, requeue=requeue, reason=reason)
+        returns.reject(queue, deliveries, requeue=requeue, reason=reason)
 
 
 def _take_back(returned: dict[Queue, list[Message]]) -> None:

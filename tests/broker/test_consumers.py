@@ -251,14 +251,16 @@ class TestExclusive:
         assert (low.bodies(), high.bodies()) == ([], bodies)
 
     @leaving
+    @pytest.mark.parametrize("count", [1, 2])
+    @pytest.mark.parametrize("headers", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
     def test_also_where_the_higher_one_stood_by_for_long_and_the_lower_one_just_came(
-        self, scene: Scene, leave: Step
+        self, scene: Scene, leave: Step, count: int, headers: dict[str, str]
     ) -> None:
         high, one = consumer(scene, priority=5), consumer(scene, exclusive=True)
         fill(one, 1)
         one.ack(one.message())
         low = consumer(scene)
-        bodies = fill(one, 2)
+        bodies = fill(one, count, 1, **headers)
         leave(one)
         assert (low.bodies(), high.bodies()) == ([], bodies)
 

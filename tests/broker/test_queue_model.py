@@ -11,8 +11,6 @@ The number of examples is small enough for every run of the tests; to search lon
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,166 +23,11 @@ from gateway.broker.queue import Queue
 from gateway.broker.subscription import Subscription
 
 from .client import Client, Scene, waiting
+from .queue_watch import SELECTORS, Sent, Taker, Watch
 
 QUEUE = "/queue/a"
-SELECTORS: dict[str, Callable[[str], bool]] = {
-    "": lambda color: True,
-    "color = 'red'": lambda color: color == "red",
-    "color <> 'red'": lambda color: color != "red",
-    "color IN ('red', 'blue')": lambda color: color in ("red", "blue"),
-}
 WINDOWS = [{"prefetch-count": "1"}, {"prefetch-count": "2"}, {"consumer-window-size": "1000"}, {"prefetch-count": "0"}]
 SLACK = 200
-
-
-@dataclass(eq=False)
-class Sent:
-    """A message of the model."""
-
-    number: int
-    color: str
-    group: str
-    priority: int
-    closes: bool
-    message: Message | None = None
-    at: Taker | None = None
-    deliveries: int = 0
-    consumed: bool = False
-
-    def has_expired(self, now: float) -> bool:
-        return self.message is not None and 0 < self.message.expires <= now
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return -self.priority, self.number
-
-    @property
-    def waits(self) -> bool:
-        return self.message is not None and self.message.waits
-
-
-@dataclass(eq=False)
-class Taker:
-    """A consumer of the model."""
-
-    client: Client
-    id: str
-    mode: str
-    selector: str
-    priority: int
-    exclusive: bool
-    window: dict[str, str]
-    subscription: Subscription | None = None
-    held: list[Sent] = field(default_factory=list)
-
-    def wants(self, sent: Sent) -> bool:
-        return SELECTORS[self.selector](sent.color)
-
-    @property
-    def has_room(self) -> bool:
-        outbound = self.client.session.outbound
-        if outbound.size >= outbound.window:
-            return False
-        if not self.held or self.mode == "auto":
-            return True
-        if "consumer-window-size" in self.window:
-            return sum(sent.message.size for sent in self.held if sent.message) < 1000
-        return len(self.held) < (int(self.window["prefetch-count"]) or 10**9)
-
-
-class Watch:
-    """What must hold of each delivery."""
-
-    def __init__(self) -> None:
-        self.takers: list[Taker] = []
-        self.sent: dict[int, Sent] = {}
-        self.owners: dict[str, Taker] = {}
-        self.exclusive: Taker | None = None
-        self.log: list[tuple[Taker, Sent]] = []
-        self.unwritten: dict[Client, list[Sent]] = {}
-        self.now = 0.0
-
-    def has_turn(self, taker: Taker) -> bool:
-        return self.exclusive in (None, taker)
-
-    def may_have(self, taker: Taker, sent: Sent) -> bool:
-        """Whether a message that waits is for that consumer, as far as groups are concerned."""
-        if not taker.wants(sent) or self.is_mixed(sent.group):
-            return False
-        rivals = [each for each in self.sent.values() if each.waits and each.group == sent.group]
-        if sent.group and min(rivals, key=lambda each: each.order) is not sent:
-            return False
-        return self.owners.get(sent.group, taker) is taker
-
-    def is_mixed(self, group: str) -> bool:
-        """Whether somebody may not want some message of a group: who gets what of it then, is another matter."""
-        return bool(group) and any(taker.selector for taker in self.takers)
-
-    def delivered(self, subscription: Subscription, message: Message) -> None:
-        """A queue gives a message to a subscription; called before the message knows."""
-        taker = next(each for each in self.takers if each.subscription in (None, subscription))
-        taker = next((each for each in self.takers if each.subscription is subscription), taker)
-        taker.subscription = subscription
-        sent = self.sent[int(message.body)]
-        sent.message = message
-        assert not sent.consumed, f"{sent} was consumed"
-        assert sent.at is None, f"{sent} is with {sent.at}"
-        assert message.attempts == sent.deliveries, f"{sent} is not marked"
-        assert taker.wants(sent)
-        assert taker.has_room
-        assert not sent.has_expired(self.now)
-        assert self.has_turn(taker), f"{taker} stands by"
-        if sent.group and not self.is_mixed(sent.group):
-            assert self.owners.get(sent.group, taker) is taker, f"{sent} is for {self.owners[sent.group]}"
-        if not sent.deliveries:
-            older = [each for each in self.sent.values() if each.waits and each is not sent and each.order < sent.order]
-            past = [each for each in older if self.may_have(taker, each)]
-            assert not past, f"{sent} goes to {taker} past {past}"
-        if sent.group:
-            self.owners.pop(sent.group, None)
-            if not sent.closes:
-                self.owners[sent.group] = taker
-        sent.deliveries += 1
-        sent.at = taker
-        self.log.append((taker, sent))
-        (self.unwritten.setdefault(taker.client, []) if taker.mode == "auto" else taker.held).append(sent)
-
-    def written(self, client: Client) -> None:
-        """The client's outbox is empty: what was in it in mode auto is consumed."""
-        for sent in self.unwritten.pop(client, []):
-            sent.at, sent.consumed = None, True
-
-    def lost(self, client: Client, *, taken: bool) -> None:
-        """The connection is gone: what was in its outbox comes back, marked if the transport had `taken` it."""
-        for sent in self.unwritten.pop(client, []):
-            sent.at = None
-            if not taken:
-                sent.deliveries -= 1
-
-    def leave(self, takers: list[Taker]) -> None:
-        for taker in takers:
-            self.takers.remove(taker)
-            for sent in taker.held:
-                sent.at = None
-            self.free(taker)
-        if self.exclusive in takers:
-            self.exclusive = next((each for each in self.takers if each.exclusive), None)
-            self.stand_by()
-
-    def join(self, taker: Taker) -> None:
-        self.takers.append(taker)
-        if self.exclusive is None and taker.exclusive:
-            self.exclusive = taker
-            self.stand_by()
-
-    def stand_by(self) -> None:
-        """All but the exclusive one lose their groups."""
-        for taker in self.takers:
-            if not self.has_turn(taker):
-                self.free(taker)
-
-    def free(self, taker: Taker) -> None:
-        self.owners = {group: owner for group, owner in self.owners.items() if owner is not taker}
 
 
 class Consumers(RuleBasedStateMachine):
@@ -278,6 +121,7 @@ class Consumers(RuleBasedStateMachine):
             taker.held.remove(each)
             each.at = None
             each.consumed = acknowledged
+            each.rejected_by = taker
         rivals = [
             each for each in self.watch.takers if each.has_room and self.watch.has_turn(each) and each.wants(sent)
         ]
@@ -392,9 +236,9 @@ def test_whoever_comes_and_goes() -> None:
         Consumers,
         settings=settings(
             max_examples=int(os.environ.get("MODEL_EXAMPLES", "100")),
-            stateful_step_count=40,
             # The same examples each time: a failure is of the change at hand.  MODEL_EXAMPLES=2000 looks for others.
             derandomize="MODEL_EXAMPLES" not in os.environ,
+            stateful_step_count=40,
             deadline=None,
             database=None,
             print_blob=True,

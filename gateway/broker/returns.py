@@ -1,0 +1,88 @@
+"""What comes back to a queue: after NACK, with a consumer that leaves, from a socket that broke.
+
+Each message returns to its old place, so that it goes before all that arrived after it.  Two cases:
+
+nothing else changed   one after the other is given to a consumer with room, or waits: nobody with room misses anything
+                       older, for that holds between any two calls
+a consumer has left    others may go on who could not before, with what waited all the while: so all that comes back
+                       takes its place first, and then everything is dispatched in order.  Groups do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from . import dispatch, fate, groups
+from .message import Delivery, Message
+
+if TYPE_CHECKING:
+    from .queue import Queue
+    from .subscription import Subscription
+
+
+def reject(queue: Queue, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
+    """Deliveries, all of one subscription, come back by NACK: to another consumer if there is one, else to the same.
+
+    Args:
+        requeue: False: they are dead letters.
+        reason: the client's.
+    """
+    subscription = settle(deliveries)
+    again = []
+    for delivery in deliveries:
+        queue.broker.counters.rejected += 1
+        if fate.rejected(queue, delivery.message, subscription.serial, requeue=requeue, reason=reason):
+            again.append(delivery.message)
+    take_back(queue, again)
+    subscription.offer()
+
+
+def settle(deliveries: Iterable[Delivery]) -> Subscription:
+    """Deliveries leave the ledger of their subscription."""
+    for delivery in deliveries:
+        subscription = delivery.subscription
+        subscription.remove(delivery)
+    return subscription
+
+
+def take_back(queue: Queue, messages: Iterable[Message]) -> None:
+    """Messages come back, to their places; a queue forgotten meanwhile returns with them."""
+    broker = queue.broker
+    home = broker.home_of(queue)
+    if home is None:
+        for message in messages:
+            if not fate.was_last_attempt(queue, message):
+                broker.release(message.size)
+        queue.purge()
+        broker.forget_if_idle(queue)
+        return
+    again = [message for message in messages if not fate.was_last_attempt(home, message)]
+    restore(home, sorted(again, key=lambda message: message.order))
+    if home.abandoned and not home.subscriptions:
+        home.purge()
+    broker.forget_if_idle(home)
+
+
+def restore(queue: Queue, messages: Sequence[Message] = ()) -> None:
+    """Messages come back, in order, and those go on who can since a consumer left."""
+    consumers = queue.consumers
+    changed, consumers.changed = consumers.changed, False
+    if not changed and not any(queue.is_grouped(message) for message in messages):
+        for message in messages:
+            if queue.is_due(message):
+                queue.offer(message)
+        return
+    if changed:
+        consumers.list_ready()
+        freed, consumers.freed = consumers.freed, []
+        for group in freed:
+            groups.settle(queue, group)
+    for message in messages:
+        if not queue.is_due(message):
+            continue
+        if queue.is_grouped(message):
+            groups.add(queue, consumers.group(message.properties.group or ""), message)
+        else:
+            queue.stand(message)
+    dispatch.dispatch_all(queue)
