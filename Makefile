@@ -15,8 +15,7 @@ help:
 # make run          start the gateway: TCP 61613, WebSocket 15674, HTTP 8000, all on loopback
 run: .venv/runtime
 	@tests/install-tools page || echo "The gateway runs without it; only the demo page needs it." >&2
-	@$(BIN)/gateway check-config --bind > /dev/null
-	@exec $(BIN)/hypercorn gateway.app:app
+	@options="$$($(BIN)/gateway check-config --bind --hypercorn)" && eval "exec $(BIN)/hypercorn $$options gateway.app:app"
 
 # make test         install all that the tests need, and run them all; ARGS="-k name" picks some
 test: .venv/dev

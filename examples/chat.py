@@ -10,14 +10,18 @@ of bob's devices; any other goes to the room.  End with Ctrl-D or Ctrl-C.
 
 The room is a topic.  Private messages go to /user/WHO/queue/chat, and everybody subscribes to /user/queue/chat, which
 is another destination for each user.  Who wrote a message stands in `user-id`, and the gateway refuses a wrong one.
+
+STOMP_HOST and STOMP_PORT say where the gateway is, if not at 127.0.0.1:61613.
 """
 
 import getpass
 import os
 import sys
+import threading
 
 import stomp
 
+BROKER = (os.environ.get("STOMP_HOST", "127.0.0.1"), int(os.environ.get("STOMP_PORT", "61613")))
 ROOM, MAILBOX = "/topic/chat.room", "/user/queue/chat"
 
 
@@ -33,6 +37,11 @@ class Screen(stomp.ConnectionListener):
     def on_error(self, error):
         print(f"ERROR: {error.headers['message']}: {error.body}", flush=True)
 
+    def on_disconnected(self):
+        if not leaving.is_set():
+            print("The connection is lost.", flush=True)
+            os._exit(1)  # the main thread waits for a line, and would not hear of it
+
 
 def say(line):
     signed = {"user-id": me}
@@ -46,12 +55,13 @@ def say(line):
 if len(sys.argv) != 2:
     sys.exit(__doc__)
 me = sys.argv[1]
-connection = stomp.Connection12([("127.0.0.1", 61613)], heartbeats=(10_000, 10_000))
+leaving = threading.Event()
+connection = stomp.Connection12([BROKER], heartbeats=(10_000, 10_000))
 connection.set_listener("screen", Screen())
 try:
     connection.connect(me, os.environ.get("PASSCODE") or getpass.getpass(), wait=True)
 except stomp.exception.ConnectFailedException:
-    sys.exit(1)  # on_error has said why
+    sys.exit(1)  # on_error or stomp.py has said why
 connection.subscribe(MAILBOX, id="mailbox")
 connection.subscribe(ROOM, id="room", headers={"no-local": "true"}, receipt="joined")
 try:
@@ -60,4 +70,5 @@ try:
             say(line.strip())
 except KeyboardInterrupt:
     pass
+leaving.set()
 connection.disconnect()

@@ -1,15 +1,39 @@
+import logging
+import os
+import queue
+import signal
+import sys
+
 import stomp
 
 
-class Worker(stomp.ConnectionListener):
+class Inbox(stomp.ConnectionListener):
     def on_message(self, frame):
+        frames.put(frame)
+
+    def on_error(self, frame):
+        print(f"ERROR: {frame.headers['message']}: {frame.body}", file=sys.stderr)
+
+    def on_disconnected(self):
+        frames.put(None)
+
+
+frames = queue.SimpleQueue()
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda *_: frames.put(None))
+broker = (os.environ.get("STOMP_HOST", "127.0.0.1"), int(os.environ.get("STOMP_PORT", "61613")))
+connection = stomp.Connection12([broker], heartbeats=(10_000, 10_000))
+connection.set_listener("inbox", Inbox())
+connection.connect(wait=True)
+connection.subscribe("/queue/work", id="1", ack="client-individual", headers={"prefetch-count": "10"})
+print("Working; press Ctrl-C to stop.", flush=True)
+while frame := frames.get():
+    try:
         connection.send("/topic/done", f"{frame.body}: done")
         connection.ack(frame.headers["ack"])
-
-
-connection = stomp.Connection12([("127.0.0.1", 61613)], heartbeats=(10_000, 10_000))
-connection.set_listener("worker", Worker())
-connection.connect(wait=True)
-connection.subscribe("/queue/work", id="1", ack="client-individual")
-input("Working; press Enter to stop.\n")
+    except Exception:
+        logging.exception("%r failed", frame.body)
+        connection.nack(frame.headers["ack"])  # it comes again; after ten failures it is a dead letter
+if not connection.is_connected():
+    sys.exit("The connection is lost.")
 connection.disconnect()

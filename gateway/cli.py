@@ -6,6 +6,7 @@ standard error and status 1, never a traceback; statuses of `serve` stand in `ga
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -45,7 +46,8 @@ def serve() -> None:
 @main.command("check-config")
 @click.option("--bind", is_flag=True, help="Try also whether every port can be had.")
 @click.option("--list", "list_names", is_flag=True, help="List every setting: name, variable, default.")
-def check_config(bind: bool, list_names: bool) -> None:
+@click.option("--hypercorn", is_flag=True, help="Print instead how hypercorn is told to listen where `http` says.")
+def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
     """Print the settings in force, as lines of gateway.toml, each with its source.
 
     Exit status 1 and one sentence when a setting is wrong.
@@ -59,20 +61,29 @@ def check_config(bind: bool, list_names: bool) -> None:
     settings = _load()
     _check_users(settings)
     _check_handlers(settings)
-    for line in settings_reference.in_force(settings):
+    for line in [_hypercorn_options(settings)] if hypercorn else settings_reference.in_force(settings):
         click.echo(line)
     if bind:
         _check_ports(settings)
 
 
+def _hypercorn_options(settings: Settings) -> str:
+    """Options of hypercorn's command, quoted for a shell."""
+    from gateway.settings import Address
+
+    # Written out in full: hypercorn takes `:8000` for every address of the machine.
+    return shlex.join([word for text in settings.http for word in ("--bind", str(Address.parse(text)))])
+
+
 def _check_handlers(settings: Settings) -> None:
     from gateway.handlers import HandlersError, load
+    from gateway.settings import wrong
 
     try:
         if settings.handlers:
             load(settings.handlers)
     except HandlersError as error:
-        raise click.ClickException(f"handlers (GATEWAY_HANDLERS) is wrong: {error}") from None
+        raise click.ClickException(wrong("handlers", error)) from None
 
 
 def _load() -> Settings:
@@ -88,11 +99,12 @@ def _check_users(settings: Settings) -> None:
     if settings.users_file is None:
         return
     from gateway.auth import passwords
+    from gateway.settings import wrong
 
     try:
         passwords.read_users(settings.users_file)
     except passwords.UsersFileError as error:
-        raise click.ClickException(f"users_file (GATEWAY_USERS_FILE) is wrong: {error}") from None
+        raise click.ClickException(wrong("users_file", error)) from None
 
 
 def _check_ports(settings: Settings) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 
 from gateway.broker.dictionary import TABLE, Fate, Row, Spelling
+from gateway.broker.dictionary.slips import OTHER_WORDS
 
 HEAD = """\
 # Headers
@@ -32,9 +33,17 @@ What becomes of a header:
 | without effect | It asks for something that makes no difference here, on purpose; the table says why. |
 
 A header that is not on this page is the user's own: subscribers get that of a SEND as it is, and on other frames it
-means nothing. Letter case counts in names; 1.0 reads the standard headers of STOMP in any case. Numbers are written in
-the digits 0 to 9, without spaces, points or a plus. `true`, `false`, `set` and `remove` may have capital letters.
+means nothing. **Letter case counts in names**, and so does every hyphen: a SEND's `X-Delay`, `Priority` or `Expires` is
+the user's own header, which delays and orders nothing, and so is `delay` or `x-ttl`. Only 1.0 reads STOMP's standard
+headers in any case. Numbers are written in the digits 0 to 9, without spaces, points or a plus. `true`, `false`, `set`
+and `remove` may have capital letters.
 """
+
+_SLIPS = (
+    "Nobody would see other headers of a SUBSCRIBE. So a name that would be one of these but for capitals, `-` or `_` "
+    f"is an ERROR that tells the right one, and so is {' or '.join(f'`{word}`' for word in OTHER_WORDS)}; unless the "
+    "frame has the right one, too."
+)
 
 _COLUMNS = ("Header", "Values", "Also read", "Fate", "Meaning")
 _OF_SEND = ("Header", "Values", "Also read", "Fate", "Subscribers see it", "Meaning")
@@ -46,15 +55,15 @@ def page() -> str:
     for title, command, remark in (
         ("CONNECT and STOMP", "CONNECT", ""),
         ("SEND", "SEND", "A SEND may have queue arguments, too: see below."),
-        ("SUBSCRIBE", "SUBSCRIBE", "A SUBSCRIBE may have queue arguments, too: see below."),
+        ("SUBSCRIBE", "SUBSCRIBE", f"A SUBSCRIBE may have queue arguments, too: see below. {_SLIPS}"),
     ):
         parts.append(_section(title, remark, _rows(command), command == "SEND"))
     parts.append(
         _section(
             "Queue arguments on SEND and SUBSCRIBE",
             "They narrow what the queue's policy says, and never widen it. The first client that has any is heard, and "
-            "nobody is refused because of a difference. Of a topic's subscription they count for what waits for it "
-            "alone. Subscribers never see them.",
+            "nobody is refused because of a difference, unless the setting `client_queue_arguments` says so. Of a topic's "
+            "subscription they count for what waits for it alone. Subscribers never see them.",
             [row for row in TABLE if row.argument],
         )
     )

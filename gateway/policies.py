@@ -8,10 +8,8 @@
 a table says is checked against itself alone, never against what other tables say of the same destination: whoever reads
 one table sees all that makes it right or wrong.
 
-Lines.  tomllib does not tell where a value stood.  `line_of` therefore cuts the text into statements (a header, or a
-key with its value) by counting brackets outside strings and comments, and lets tomllib read each one alone.  It trusts
-that the whole file is TOML, and it does not look into values: of tables in an inline array (`policy = [{...}]`) it
-knows the line of `policy` only.
+`line_of` finds the line that is wrong; of tables in an inline array (`policy = [{...}]`) it knows the line of `policy`
+only.
 """
 
 from __future__ import annotations
@@ -19,13 +17,12 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any, TypeGuard
 
+from gateway import octets
 from gateway.broker.destinations import (
     DIRECT,
     HANDLERS,
@@ -40,12 +37,22 @@ from gateway.broker.destinations import (
 from gateway.broker.errors import NotAllowed
 from gateway.broker.policy import DEFAULT, OnNack, SlowConsumer, WhenFull
 from gateway.broker.words import WILDCARDS, split
+from gateway.settings_file import SettingsFile, statements
 
 TEN_YEARS = 315_360_000
 """In seconds.  Longer is a mistake of units, most likely."""
 
 KINDS = (QUEUE, TOPIC, DIRECT, USER, REPLY_QUEUE, REPLY_TOPIC, HANDLERS)
 """What a pattern starts with: the kinds of names under which the broker keeps messages or subscribers."""
+
+_MEANT = {
+    "/temp-queue/": REPLY_QUEUE,
+    "/temp-topic/": REPLY_TOPIC,
+    "/amq/queue/": QUEUE,
+    "/exchange/amq.topic/": TOPIC,
+    "/app/": f"{HANDLERS}send/",
+}
+"""What clients write instead of a kind, and which one that is; what has no kind at all is a queue."""
 
 FOR_QUEUES = frozenset({"max_messages", "max_octets", "when_full", "auto_delete", "idle_timeout"})
 FOR_TOPICS = frozenset({"slow_consumer", "slow_messages"})
@@ -122,6 +129,8 @@ def _one_of(kind: type[Enum]) -> Rule:
 
 
 def _read_octets(value: object) -> int:
+    if isinstance(value, str):
+        value = octets.parse(value)
     if not _is_whole(value) or value < 0 or 0 < value < 1024:
         raise ValueError
     return value
@@ -154,7 +163,7 @@ _SWITCH = Rule("true or false", _read_switch)
 
 RULES: Mapping[str, Rule] = {
     "max_messages": _whole("a whole number, 0 or more", 0),
-    "max_octets": Rule("a whole number, 0 or at least 1,024 (octets)", _read_octets),
+    "max_octets": Rule('0, or at least 1,024 (octets; "64KiB" and the like are read, too)', _read_octets),
     "when_full": _one_of(WhenFull),
     "max_attempts": _whole("a whole number between 0 and 1,000,000", 0, 1_000_000),
     "backoff": _SECONDS,
@@ -182,6 +191,8 @@ def read_tables(value: object, settings: Collection[str] = ()) -> tuple[Table, .
     Raises:
         PolicyError: the first fault of the first table that has one.
     """
+    if isinstance(value, Mapping):
+        raise PolicyError("each policy is a table in double brackets: write [[policy]]")
     if not isinstance(value, (list, tuple)):
         raise PolicyError(f"policies are [[policy]] tables of the settings file, not {_shown(value)}")
     tables: list[Table] = []
@@ -227,11 +238,21 @@ def _refuse_pattern(pattern: object) -> str:
     if not isinstance(pattern, str):
         return "is not a pattern, which is a string"
     if not any(pattern.startswith(kind) and len(pattern) > len(kind) for kind in KINDS):
-        return f"does not start like the destinations that policies are for: {', '.join(KINDS)}, and a name behind"
+        return _refuse_kind(pattern)
     for word in split(pattern):
         if "*" in word and word not in WILDCARDS:
             return f"has a wildcard inside of the word {_shown(word)}; it must be a whole word between dots or slashes"
     return ""
+
+
+def _refuse_kind(pattern: str) -> str:
+    kind = next((kind for kind in _MEANT if pattern.startswith(kind)), "")
+    meant, name = _MEANT.get(kind, QUEUE), pattern.removeprefix(kind)
+    if meant in (REPLY_QUEUE, REPLY_TOPIC):
+        name = "#"
+    if name and not name.startswith("/"):
+        return f"is what clients write; policies go by the server's name for it: write {_shown(meant + name)}"
+    return f"does not start like the destinations that policies are for: {', '.join(KINDS)}, and a name behind"
 
 
 def _read_value(key: str, value: object, settings: Collection[str]) -> object:
@@ -290,36 +311,32 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def sentence(error: PolicyError, path: Path | None) -> str:
+def sentence(error: PolicyError, file: SettingsFile | None) -> str:
     """What is wrong, and where.
 
     Args:
-        path: the file that the tables were read from; None: they come from elsewhere.
+        file: where the tables were read from; None: they come from elsewhere.
     """
-    line = line_of(path, error) if path else 0
-    place = f"{path} line {line}: " if line else f"{path}: " if path else ""
+    place = f"{file.path} line {line_of(file, error)}: " if file else ""
     if not error.number:
         return f"{place}{error}"
     # The number is for whoever has no line to go by, or no pattern.
-    number = "" if line and error.match else f" {error.number}"
+    number = "" if file and error.match else f" {error.number}"
     more = f" and {len(error.match) - 3} more" if len(error.match) > 3 else ""
     patterns = f" for {', '.join(map(_shown, error.match[:3]))}{more}" if error.match else ""
     return f"{place}policy{number}{patterns}: {error}"
 
 
-def line_of(path: Path, error: PolicyError) -> int:
-    """The line of the key that is wrong, else of its table, else of `policy`; 0 where the file does not show it."""
-    try:
-        return _search(path.read_text(encoding="utf-8"), error.number, error.key)
-    except (OSError, ValueError):  # it has changed since it was read
-        return 0
+def line_of(file: SettingsFile, error: PolicyError) -> int:
+    """The line of the key that is wrong, else of its table, else of `policy`."""
+    return _search(file.text, error.number, error.key)
 
 
 def _search(text: str, number: int, key: str) -> int:
     found = tables = 0
     top = True
     direct = False  # whether what follows are keys of the table itself, and not of one within it
-    for line, is_header, content in _statements(text):
+    for line, is_header, content in statements(text):
         policy = content.get("policy")
         if not is_header:
             if direct and key in content:
@@ -335,32 +352,3 @@ def _search(text: str, number: int, key: str) -> int:
         elif tables == number and isinstance(policy, dict) and (key in policy or not found):
             return line  # [policy.KEY] behind the table's own header, or [policy] where it should be [[policy]]
     return found
-
-
-_TOKEN = re.compile(
-    r"""
-      (?P<blank> [ \t\r]+ | \#[^\n]* )
-    | (?P<end> \n )
-    | (?P<open> [\[{] )
-    | (?P<close> [\]}] )
-    | \"{3} (?: \\. | [^\\] )*? \"{3,5} | '{3} .*? '{3,5} | " (?: \\. | [^"\\] )* " | ' [^']* '
-    | [^\s\#"'\[\]{}]+
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-
-
-def _statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
-    """Line, whether it is a header, and content of each statement of a TOML text."""
-    start = -1  # where the statement begins; -1: between two
-    depth = 0
-    line = begun = 1
-    for token in _TOKEN.finditer(text + "\n"):
-        kind = token.lastgroup
-        if start < 0 and kind not in ("blank", "end"):
-            start, begun = token.start(), line
-        depth += (kind == "open") - (kind == "close")
-        if kind == "end" and start >= 0 and not depth:
-            yield begun, text[start] == "[", tomllib.loads(text[start : token.start()])
-            start = -1
-        line += token[0].count("\n")

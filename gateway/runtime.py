@@ -8,13 +8,13 @@
 
 Draining.  Listeners close, so that nobody new comes; every session gets an ERROR that says when to come back, and over
 WebSocket the close code 1012; what was routed before is written; functions end what they have begun; all of it within
-`drain_timeout`, after which the connections are cut.
+`drain_timeout`, after which the connections are cut.  What waits in queues then is lost, and the log says how much.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 import structlog
@@ -25,10 +25,11 @@ from gateway.broker import Broker, Quotas
 from gateway.broker.errors import SessionEnded
 from gateway.broker.policy import Policies
 from gateway.broker.ports import Authenticator
+from gateway.broker.queue import Queue
 from gateway.broker.words import Pattern
 from gateway.codec import Limits, ProtocolError
 from gateway.handlers import DEAD_LETTERS, OF_SENDS, HandlersError, Runner, load
-from gateway.settings import Address, Settings
+from gateway.settings import Address, Settings, wrong
 from gateway.transports import (
     AddressError,
     Hub,
@@ -57,6 +58,7 @@ class Gateway:
 
     Attributes:
         broker: the core.
+        holds: the publishers that are held.
         addresses: kind of listener -> where it listens, with real ports.
     """
 
@@ -64,6 +66,7 @@ class Gateway:
         self, settings: Settings, hub: Hub, addresses: dict[str, list[str]], functions: Runner | None = None
     ) -> None:
         self.broker: Broker = hub.broker
+        self.holds = hub.holds
         self.addresses = addresses
         self._settings = settings
         self._hub = hub
@@ -117,25 +120,45 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
         opened["tcp"] = await open_all("tcp", settings.tcp)
         opened["websocket"] = await open_all("websocket", settings.websocket)
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(hub.run)
-            if functions is not None:
-                nursery.start_soon(functions.run)
-            gateway = Gateway(settings, hub, addresses, functions)
-            kinds = [(partial(serve_tcp, hub), opened["tcp"]), (partial(serve_websocket, hub), opened["websocket"])]
-            nursery.start_soon(gateway._listen, kinds, nursery)
-            log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
-            try:
-                yield gateway
-            finally:
-                with trio.CancelScope(shield=True):
-                    await gateway.drain()
-                log.info("stopped")
-                nursery.cancel_scope.cancel()
+        with _last_words(hub.broker):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(hub.run)
+                if functions is not None:
+                    nursery.start_soon(functions.run)
+                gateway = Gateway(settings, hub, addresses, functions)
+                kinds = [(partial(serve_tcp, hub), opened["tcp"]), (partial(serve_websocket, hub), opened["websocket"])]
+                nursery.start_soon(gateway._listen, kinds, nursery)
+                log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
+                try:
+                    yield gateway
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await gateway.drain()
+                    nursery.cancel_scope.cancel()
     finally:
         for listening in opened.values():
             with trio.CancelScope(shield=True):
                 await close(listening)
+
+
+@contextmanager
+def _last_words(broker: Broker) -> Iterator[None]:
+    """Say what goes with the gateway, when all sessions have given back what they had."""
+    try:
+        yield
+    finally:
+        router = broker.router
+        every = [*broker.destinations.values(), *router.hidden.values()]
+        kept = [target for target in every if isinstance(target, Queue) and (target.waiting or target.delayed)]
+        lost = {
+            "waiting": sum([queue.waiting for queue in kept]),
+            "queues": len(kept),
+            "delayed": router.delayed + sum([queue.delayed for queue in kept]),
+            "retained": len(router.retained),
+        }
+        if any(lost.values()):
+            log.warning("messages are lost, for they are kept in memory only", **lost)
+        log.info("stopped")
 
 
 async def open_all(setting: str, texts: list[str]) -> Listening:
@@ -169,6 +192,7 @@ def quotas_of(settings: Settings) -> Quotas:
         max_retained=settings.max_retained,
         dedup_window=settings.dedup_window,
         max_dedup_ids=settings.max_dedup_ids,
+        client_queue_arguments=settings.client_queue_arguments,
     )
 
 
@@ -193,9 +217,9 @@ def runner_of(settings: Settings, hub: Hub) -> Runner | None:
     try:
         return Runner(hub.broker, load(settings.handlers), settle)
     except HandlersError as error:
-        raise StartError(f"handlers (GATEWAY_HANDLERS) is wrong: {error}") from None
+        raise StartError(wrong("handlers", error)) from None
     except ProtocolError as error:
-        raise StartError(f"handlers (GATEWAY_HANDLERS) has more functions than may be: {error.detail}") from None
+        raise StartError(wrong("handlers", f"it has more functions than may be: {error.detail}")) from None
 
 
 def options_of(settings: Settings) -> Options:

@@ -1,44 +1,36 @@
 """The settings: one class, from which the reference page, the CLI check and the runtime all read.
 
 Sources, strongest first: environment variables `GATEWAY_<NAME>`, then the file `gateway.toml` in the working
-directory (or the file that `GATEWAY_CONFIG` names), then the defaults below.  Each field carries its unit and its
-reason; `docs/settings.md` is generated from them (`make docs`).
+directory (or the file that `GATEWAY_CONFIG` names), then the defaults below.  `load` reads them all; the bare class
+reads no file.  Each field carries its unit and its reason; `docs/settings.md` is generated from them (`make docs`).
 
-A wrong value ends the start with one sentence (`SettingsError`), never with a traceback.
+A wrong value ends the start with one sentence (`SettingsError`, made in `gateway/mistakes.py`), never with a traceback.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from gateway import policies
-from gateway.address import Address as Address  # whoever reads settings needs it, too
+from gateway import mistakes, octets, policies, settings_file
+
+# Whoever reads settings needs these, too.
+from gateway.address import Address as Address
+from gateway.mistakes import wrong as wrong
+from gateway.settings_file import SettingsError as SettingsError
+from gateway.settings_file import config_file as config_file
 
 KIB = 1024
 MIB = 1024 * KIB
 
 Addresses = Annotated[list[str], NoDecode]
+Octets = Annotated[int, BeforeValidator(lambda value: octets.parse(value) if isinstance(value, str) else value)]
 
-_KUBERNETES = re.compile(r"GATEWAY_(SERVICE_HOST|SERVICE_PORT.*|PORT.*)")
-"""Variables that Kubernetes sets by itself in every pod beside a service named `gateway`: none of ours."""
-
-
-class SettingsError(ValueError):
-    """A setting is wrong; `str()` is one sentence that names it and says what would be right."""
+_LISTENERS = ("tcp", "websocket", "http")
 
 
 class Settings(BaseSettings):
@@ -58,8 +50,8 @@ class Settings(BaseSettings):
     websocket_path: str = Field("/ws", description="Path of the WebSocket endpoint, as RabbitMQ has it.")
     http: Addresses = Field(
         ["127.0.0.1:8000"],
-        description="Addresses of health, metrics, admin API and demo page under `gateway serve`. Under hypercorn "
-        "its own `--bind` decides and this is not read.",
+        description="Addresses of health, metrics, admin API and demo page under `gateway serve` and `make run`. Under "
+        "hypercorn its own `--bind` decides; `gateway check-config --hypercorn` prints it.",
     )
     allowed_origins: Addresses = Field(
         [],
@@ -68,7 +60,9 @@ class Settings(BaseSettings):
     )
     users_file: Path | None = Field(
         None,
-        description="File of users written by `gateway passwd`. Needed as soon as a listener is not on loopback.",
+        description="File of users written by `gateway passwd`. Needed as soon as a listener is not on loopback. "
+        "A relative path in gateway.toml counts from the folder of that file, one in the variable from the working "
+        "directory.",
     )
     admin_token: str = Field(
         "",
@@ -144,19 +138,19 @@ class Settings(BaseSettings):
         le=100_000,
         description="Header lines per frame (RabbitMQ: 100, Apollo: 1,000).",
     )
-    max_header_line: int = Field(
+    max_header_line: Octets = Field(
         64 * KIB,
         ge=256,
         le=16 * MIB,
         description="Octets of one header line (RabbitMQ: 100 KiB, Apollo: 10 KiB).",
     )
-    max_body: int = Field(
+    max_body: Octets = Field(
         16 * MIB,
         ge=KIB,
         le=1024 * MIB,
         description="Octets of one body. A body is held in memory whole.",
     )
-    max_connect_header_line: int = Field(
+    max_connect_header_line: Octets = Field(
         8 * KIB,
         ge=256,
         le=MIB,
@@ -170,7 +164,7 @@ class Settings(BaseSettings):
         description="Subscriptions per session; each costs about 1 KiB.",
     )
     max_transactions: int = Field(64, ge=1, le=100_000, description="Open transactions per session (RabbitMQ: 16).")
-    max_transaction_octets: int = Field(
+    max_transaction_octets: Octets = Field(
         16 * MIB,
         ge=KIB,
         le=1024 * MIB,
@@ -183,13 +177,13 @@ class Settings(BaseSettings):
         description="Messages sent to one subscription of a queue and not yet acknowledged, before further ones wait, "
         "where the client says no `prefetch-count` (ActiveMQ: 1,000).",
     )
-    max_unacknowledged_octets: int = Field(
+    max_unacknowledged_octets: Octets = Field(
         64 * MIB,
         ge=KIB,
         le=4096 * MIB,
         description="Octets of such messages, before further ones wait; a larger message goes when it is the only one.",
     )
-    max_outbound: int = Field(
+    max_outbound: Octets = Field(
         32 * MIB,
         ge=64 * KIB,
         le=4096 * MIB,
@@ -203,7 +197,7 @@ class Settings(BaseSettings):
         description="Seconds for which a client that takes no octet may hold back those who publish to it; then it "
         "no longer does, and is closed when its buffer is full.",
     )
-    memory_limit: int = Field(
+    memory_limit: Octets = Field(
         1024 * MIB,
         ge=MIB,
         le=1024 * 1024 * MIB,
@@ -239,7 +233,14 @@ class Settings(BaseSettings):
         100_000,
         ge=1,
         le=100_000_000,
-        description="Such ids that are remembered; the oldest go first. Each costs about 200 octets.",
+        description="Such ids that are remembered; then the oldest go, of the destinations that have most. Each costs "
+        "about 200 octets.",
+    )
+
+    client_queue_arguments: bool = Field(
+        True,
+        description="Whether clients may change the policy of a queue by headers like `x-max-length`. That can throw "
+        "messages of others away; false: the frame gets an ERROR instead.",
     )
 
     handlers: str = Field(
@@ -262,14 +263,12 @@ class Settings(BaseSettings):
         "at the end of the file; no variable. See [policies](policies.md).",
     )
 
-    @field_validator("tcp", "websocket", "http", "allowed_origins", mode="before")
+    @field_validator(*_LISTENERS, "allowed_origins", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        if isinstance(value, str):
-            return [part.strip() for part in value.split(",") if part.strip()]
-        return value
+        return settings_file.listed(value)
 
-    @field_validator("tcp", "websocket", "http")
+    @field_validator(*_LISTENERS)
     @classmethod
     def _are_addresses(cls, value: list[str]) -> list[str]:
         for text in value:
@@ -321,31 +320,30 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _hold_together(self) -> Settings:
         if self.max_connect_header_line > self.max_header_line:
-            raise ValueError("max_connect_header_line must not be larger than max_header_line")
+            raise mistakes.Misfit(
+                "max_connect_header_line must not be larger than max_header_line",
+                max_connect_header_line=self.max_connect_header_line,
+                max_header_line=self.max_header_line,
+            )
         if self.max_body > self.memory_limit // 4:
-            raise ValueError(
-                "max_body must be at most a quarter of memory_limit, or one message could stop all publishers"
+            raise mistakes.Misfit(
+                "max_body must be at most a quarter of memory_limit, or one message could stop all publishers",
+                max_body=self.max_body,
+                memory_limit=self.memory_limit,
             )
         if not self.http or not (self.tcp or self.websocket):
-            raise ValueError("http, and one of tcp and websocket, must name an address")
+            raise mistakes.Misfit(
+                "http, and one of tcp and websocket, must name an address",
+                **{name: [] for name in ("http", "tcp", "websocket") if not getattr(self, name)},
+            )
         if self.max_outbound < 2 * self.max_body:
-            raise ValueError(
+            raise mistakes.Misfit(
                 "max_outbound must be at least twice max_body, or one large message would make a slow consumer of "
-                "whoever gets it"
+                "whoever gets it",
+                max_outbound=self.max_outbound,
+                max_body=self.max_body,
             )
         return self
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment, then the TOML file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
 
     @property
     def exposed(self) -> list[Address]:
@@ -354,59 +352,27 @@ class Settings(BaseSettings):
         return [address for address in found if not address.is_loopback]
 
 
-def config_file() -> Path:
-    """The settings file in use (it need not exist unless `GATEWAY_CONFIG` names it)."""
-    return Path(os.environ.get("GATEWAY_CONFIG") or "gateway.toml")
-
-
-def load(**overrides: Any) -> Settings:
+def load(**arguments: Any) -> Settings:
     """Read the settings.
+
+    Args:
+        arguments: settings that are stronger than variables and file.
 
     Raises:
         SettingsError: a value is wrong, a name is unknown, or the file cannot be read.
     """
-    path = config_file()
-    if os.environ.get("GATEWAY_CONFIG") and not path.is_file():
-        raise SettingsError(f"GATEWAY_CONFIG names {path}, and there is no such file")
-    _refuse_unknown_variables()
+    file = settings_file.read()
+    sources = mistakes.Sources(file, arguments)
+    mistakes.refuse_unknown(Settings.model_fields, file)
+    values = file.rooted(["users_file"], _LISTENERS)
     try:
-        settings = Settings(**overrides)
+        settings = Settings(**{name: values[name] for name in values if sources.is_in_file(name)}, **arguments)
     except ValidationError as error:
-        raise SettingsError(_sentence(error, overrides)) from None
-    except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}") from None
+        raise SettingsError(mistakes.sentence(error, sources)) from None
     if settings.exposed and settings.users_file is None:
-        where = ", ".join(map(str, settings.exposed))
+        where = sources.place("tcp" if settings.exposed[0] in map(Address.parse, settings.tcp) else "websocket")
         raise SettingsError(
-            f"{where} can be reached from other machines, so users_file must be set (GATEWAY_USERS_FILE; "
-            "write it with `gateway passwd FILE USER`), or listen on loopback only"
+            f"{where}: {', '.join(map(str, settings.exposed))} can be reached from other machines, so users_file must "
+            "be set (GATEWAY_USERS_FILE; write it with `gateway passwd FILE USER`), or listen on loopback only"
         )
     return settings
-
-
-def _refuse_unknown_variables() -> None:
-    """A misspelt variable would otherwise be silently without effect."""
-    if "GATEWAY_POLICY" in os.environ:
-        raise SettingsError(f"GATEWAY_POLICY is no variable; write policies as [[policy]] tables into {config_file()}")
-    known = {f"GATEWAY_{name.upper()}" for name in Settings.model_fields} | {"GATEWAY_CONFIG"}
-    for name in sorted(os.environ):
-        if name.startswith("GATEWAY_") and name not in known and not _KUBERNETES.fullmatch(name):
-            raise SettingsError(f"there is no setting {name}; `gateway check-config --list` names them all")
-
-
-def _sentence(error: ValidationError, overrides: Mapping[str, object]) -> str:
-    """The first fault, with the setting's name, the value found and what would be right."""
-    first = error.errors()[0]
-    fault = first.get("ctx", {}).get("error")
-    if isinstance(fault, policies.PolicyError):
-        return policies.sentence(fault, None if "policy" in overrides else config_file())
-    reason = first["msg"].removeprefix("Value error, ")
-    reason = reason[:1].lower() + reason[1:]
-    if not first["loc"]:
-        return f"settings do not fit together: {reason}"
-    name = str(first["loc"][0])
-    if first["type"] == "extra_forbidden":
-        return f"there is no setting {name!r} (in {config_file()}); `gateway check-config --list` names them all"
-    # Our own sentences show the value where that helps; pydantic's never do.
-    shown = "" if name == "admin_token" or first["type"] == "value_error" else f", not {first['input']!r}"
-    return f"{name} (GATEWAY_{name.upper()}) is wrong: {reason}{shown}"

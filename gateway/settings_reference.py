@@ -12,10 +12,12 @@ import os
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from gateway.mistakes import variable
 from gateway.settings import KIB, MIB, Settings
 
 SECRETS = frozenset({"admin_token"})
@@ -31,7 +33,9 @@ Written by `make docs` from `gateway/settings.py`; change them there.
 
 Each setting is read from, strongest first: the environment variable `GATEWAY_<NAME>`; the file `gateway.toml` in the
 working directory, or the file that `GATEWAY_CONFIG` names; the default. A list is comma-separated in a variable and
-an array in the file. A name that does not exist, or a value that is wrong, ends the start with one sentence.
+an array in the file. Octets may have a unit: `64MiB`, or `"64MiB"` in the file. Relative paths in the file count from
+the folder that the file is in, those in variables from the working directory. A name that does not exist, or a value
+that is wrong, ends the start with one sentence that says where it stands.
 What holds for single destinations stands behind all of them, in `[[policy]]` tables: see [policies](policies.md).
 
     gateway check-config          # what is in force, and where each value comes from
@@ -58,6 +62,8 @@ def in_force(settings: Settings) -> Iterator[str]:
     """Every setting as a line of `gateway.toml`, with its source, and every policy as a table; secrets hidden."""
     for name in Settings.model_fields:
         value = getattr(settings, name)
+        if isinstance(value, Path):
+            value = value.absolute()  # wherever the lines are written to
         if name == TABLES and value:
             continue
         text = '"(hidden)"' if name in SECRETS and value else _toml(value)
@@ -69,11 +75,6 @@ def in_force(settings: Settings) -> Iterator[str]:
         yield f"{'[[policy]]':48} # {_source(TABLES, settings)}"
         yield f"match = {_toml(table.match[0] if len(table.match) == 1 else table.match)}"
         yield from (f"{key} = {_toml(value)}" for key, value in table.values.items())
-
-
-def variable(name: str) -> str:
-    """The environment variable of a setting."""
-    return f"GATEWAY_{name.upper()}"
 
 
 def _source(name: str, settings: Settings) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from gateway import dictionary_reference
 from gateway.broker.dictionary import TABLE, Fate, Row
+from gateway.broker.dictionary.slips import OTHER_WORDS
 
 ROOT = Path(__file__).parent.parent
 
@@ -61,6 +62,11 @@ def test_whether_subscribers_see_it() -> None:
     assert seen["x-delay"] == "no"
     assert seen["AMQ_SCHEDULED_CRON"] == "no"
     assert seen["JMSXGroupID"] == "yes; by an alias, as `JMSXGroupID`, too"
+
+
+def test_the_names_that_are_taken_for_slips() -> None:
+    section = dictionary_reference.page().split("\n## SUBSCRIBE\n")[1].split("\n## ")[0]
+    assert all(f"`{word}`" in section for word in OTHER_WORDS)
 
 
 def test_values_that_ask_for_nothing() -> None:

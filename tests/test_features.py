@@ -1,12 +1,20 @@
-"""The page of features: each row names tests that are there, or says why it names none, and links that lead somewhere.
+"""The page of features: what it promises, each with tests that are there, or with the reason why it names none.
 
-The names are looked up in the syntax trees of the test files; nothing is imported.  That a test shows what the row says
-is for its readers to see.
+People read what they get and how they ask for it; the tests stand in a table of their own at the end, by the same
+names.  Tests are looked up in the syntax trees of the test files; nothing is imported.  That a test shows what the row
+says is for its readers to see.
 
-    row    = "|" 1*(cell "|")                                   in the last cell: the tests, or the reason
-    test   = "`" "tests/" file ".py" "::" [class "::"] name "`"
-    reason = ("Not there: " text / "The next release (" text) "."
-    link   = "[" text "](" file ["#" heading] ")"
+    head    = "|" 1*(cell "|")
+    row     = "|" 1*(cell "|")                   of a head that begins "What you get" or "There":
+                                                     the first cell begins with "**" name ".**"
+                                                 of the head "Feature", "Tests": name, and tests or reason
+                                                 of the head "Feature", "When": what, and the release
+    test    = "`" "tests/" file ".py" "::" [class "::"] name "`"
+    reason  = "Not there: " text "."
+    release = "The next release (" text ")."
+    link    = "[" text "](" [file] ["#" heading] ")"
+
+What the rows name as headers, keys and settings must be on the pages of these.
 """
 
 from __future__ import annotations
@@ -22,16 +30,29 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "features.md"
+WORDS = "".join((PAGE.parent / f"{name}.md").read_text() for name in ("headers", "semantics", "policies", "settings"))
+"""The pages that explain what the rows name."""
 
 _TEST = re.compile(r"`(tests/[^`]*::[^`]*)`")
-_REASON = re.compile(r"(Not there: .{20,}|The next release \(.*)\.")
+_REASON = re.compile(r"Not there: .{20,}\.")
+_RELEASE = re.compile(r"The next release \(.*\)\.")
+_NAME = re.compile(r"\*\*([^*]+)\.\*\* .+")
 _LINK = re.compile(r"\[[^]]*\]\(([^)#]*)(?:#([^)]*))?\)")
+_WORD = re.compile(r"`([A-Za-z_][\w-]+)(?::[^`]*)?`")
+
+HEADS = [
+    ["What you get", "How you ask for it", "More"],
+    ["There", "Here"],
+    ["Feature", "Tests"],
+    ["Feature", "When"],
+]
 
 
 class Row(NamedTuple):
-    """A row of a table."""
+    """A row of a table, and the table's head."""
 
     line: int
+    head: list[str]
     cells: list[str]
 
     @property
@@ -39,17 +60,41 @@ class Row(NamedTuple):
         """The tests that it names."""
         return _TEST.findall(self.cells[-1])
 
+    @property
+    def promise(self) -> str | None:
+        """The name of what it promises; `None`: the row is of another kind."""
+        found = _NAME.match(self.cells[0])
+        return found[1] if found and self.head[0] != "Feature" else None
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it; empty: nothing."""
+        if len(self.cells) != len(self.head):
+            return "has not as many cells as its head"
+        last = self.cells[-1]
+        match self.head[-1]:
+            case "Tests":
+                return "" if self.tests or _REASON.fullmatch(last) else "names no test, and gives no reason"
+            case "When":
+                return "" if _RELEASE.fullmatch(last) else "names no release"
+            case _:
+                return "" if self.promise else "does not begin with its name"
+
 
 def rows_of(text: str) -> Iterator[Row]:
     """All rows of all tables, without their heads."""
+    head: list[str] = []
     behind = False  # the line that ends the head
     for number, line in enumerate(text.splitlines(), 1):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
         if not line.startswith("|"):
             behind = False
         elif set(line) <= set("|-"):
             behind = True
         elif behind:
-            yield Row(number, [cell.strip() for cell in line.strip("|").split("|")])
+            yield Row(number, head, cells)
+        else:
+            head = cells
 
 
 @cache
@@ -85,20 +130,26 @@ def is_there(test: str) -> bool:
 
 def faults(text: str) -> Iterator[str]:
     """What is wrong with a page."""
-    for row in rows_of(text):
-        if not row.tests and not _REASON.fullmatch(row.cells[-1]):
-            yield f"line {row.line}: {row.cells[0]!r} names no test, and gives no reason"
+    rows = list(rows_of(text))
+    for row in rows:
+        if row.fault:
+            yield f"line {row.line}: {row.cells[0]!r} {row.fault}"
+    promised = [row.promise for row in rows if row.promise]
+    shown = [row.cells[0] for row in rows if row.head == ["Feature", "Tests"]]
+    for name in sorted({*promised, *shown}):
+        if (promised.count(name), shown.count(name)) != (1, 1):
+            yield f"{name!r} is promised {promised.count(name)} times and shown {shown.count(name)} times"
     for number, line in enumerate(text.splitlines(), 1):
         for test in _TEST.findall(line):
             if not is_there(test):
                 yield f"line {number}: there is no test {test}"
         for file, heading in _LINK.findall(line):
-            path = (PAGE.parent / file).resolve()
+            path = (PAGE.parent / file).resolve() if file else PAGE
             if not path.is_file() or (heading and heading not in headings_of(path)):
                 yield f"line {number}: {file}#{heading} leads nowhere"
 
 
-def test_every_row_names_tests_that_are_there_or_a_reason() -> None:
+def test_every_promise_names_tests_that_are_there_or_a_reason() -> None:
     assert list(faults(PAGE.read_text())) == []
 
 
@@ -106,17 +157,23 @@ def test_the_tables_are_whole() -> None:
     """Else a row, or half of one, could hide from this test."""
     text = PAGE.read_text()
     rows = list(rows_of(text))
-    heads = [line for line in text.splitlines() if line.startswith(("| Feature |", "| There |"))]
-    assert len(rows) + 2 * len(heads) == sum(line.startswith("|") for line in text.splitlines())
-    assert len(heads) == 5
-    for row in rows:
-        assert all(row.cells[:1]), f"line {row.line}"
-        assert len(row.cells) in (2, 3, 4), f"line {row.line}"
+    ends = [line for line in text.splitlines() if line.startswith("|--")]
+    assert len(rows) + 2 * len(ends) == sum(line.startswith("|") for line in text.splitlines())
+    assert all(row.head in HEADS for row in rows)
+    assert {tuple(row.head) for row in rows} == set(map(tuple, HEADS))
 
 
-def test_each_feature_stands_there_once() -> None:
-    names = [row.cells[0] for row in rows_of(PAGE.read_text())]
-    assert len(names) == len(set(names))
+def test_the_tests_stand_in_the_order_of_the_promises() -> None:
+    rows = list(rows_of(PAGE.read_text()))
+    shown = [row.cells[0] for row in rows if row.head == ["Feature", "Tests"]]
+    assert [row.promise for row in rows if row.promise] == shown
+
+
+def test_what_one_asks_for_is_explained() -> None:
+    """Headers, keys and settings in the column of how to ask."""
+    words = {word for row in rows_of(PAGE.read_text()) if len(row.cells) == 3 for word in _WORD.findall(row.cells[1])}
+    assert {word for word in words if not re.search(rf"`{word}[`:]", WORDS)} == set()
+    assert {"prefetch-count", "when_full", "memory_limit"} < words
 
 
 HERE = "tests/test_features.py"
@@ -128,7 +185,7 @@ HERE = "tests/test_features.py"
         (f"`{HERE}::test_a_fault_is_found`", ""),
         (f"`{HERE}::TestOfThisTest::test_a_method`", ""),
         ("Not there: nobody could rely on it, whatever it did.", ""),
-        ("The next release (durability).", ""),
+        ("The next release (durability).", "gives no reason"),
         ("", "gives no reason"),
         ("-", "gives no reason"),
         ("Not there: no.", "gives no reason"),
@@ -142,11 +199,44 @@ HERE = "tests/test_features.py"
         ("`tests/broker/conftest.py::scene`", "there is no test"),
         ("`tests/test_gone.py::test_x`", "there is no test"),
         (f"`{HERE}::test_a_fault_is_found`<br>`{HERE}::test_gone`", "there is no test"),
+        (f"`{HERE}::test_a_fault_is_found` | more", "as many cells"),
     ],
 )
 def test_a_fault_is_found(cell: str, fault: str) -> None:
-    found = list(faults(f"Text.\n\n| Feature | Tests |\n|---|---|\n| A | {cell} |\n"))
+    promises = "| There | Here |\n|---|---|\n| **A.** Words. | words |\n"
+    found = list(faults(f"Text.\n\n{promises}\n| Feature | Tests |\n|---|---|\n| A | {cell} |\n"))
     assert [fault in each for each in found] == ([True] if fault else [])
+
+
+GOOD = f"`{HERE}::test_a_fault_is_found`"
+
+
+@pytest.mark.parametrize(
+    ("promises", "shown", "fault"),
+    [
+        (["**A.** Words.", "**B.** Words."], ["A", "B"], ""),
+        (["**A.** Words."], [], "'A' is promised 1 times and shown 0 times"),
+        ([], ["A"], "'A' is promised 0 times and shown 1 times"),
+        (["**A.** Words.", "**A.** More."], ["A"], "'A' is promised 2 times and shown 1 times"),
+        (["**A.** Words."], ["A", "A"], "'A' is promised 1 times and shown 2 times"),
+        (["Words."], [], "'Words.' does not begin with its name"),
+        (["**A.**"], [], "'**A.**' does not begin with its name"),
+    ],
+)
+def test_a_promise_without_its_tests_is_found(promises: list[str], shown: list[str], fault: str) -> None:
+    first = "".join(f"| {each} | words | |\n" for each in promises)
+    last = "".join(f"| {each} | {GOOD} |\n" for each in shown)
+    head = "| What you get | How you ask for it | More |\n|---|---|---|\n"
+    text = f"{head}{first}\n| Feature | Tests |\n|---|---|\n{last}"
+    found = list(faults(text))
+    assert len(found) == bool(fault)
+    assert all(each.endswith(fault) for each in found)
+
+
+def test_a_release_is_named() -> None:
+    head = "| Feature | When |\n|---|---|\n"
+    assert list(faults(f"{head}| A | The next release (durability). |\n")) == []
+    assert list(faults(f"{head}| A | Soon. |\n")) == ["line 3: 'A' names no release"]
 
 
 @pytest.mark.parametrize(
@@ -157,6 +247,8 @@ def test_a_fault_is_found(cell: str, fault: str) -> None:
         ("[x](../examples/rpc.py)", True),
         ("[x](semantics.md#nowhere)", False),
         ("[x](nothing.md)", False),
+        ("[x](#tests)", True),
+        ("[x](#nowhere)", False),
     ],
 )
 def test_a_link_that_leads_nowhere_is_found(link: str, good: bool) -> None:

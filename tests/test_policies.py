@@ -105,6 +105,10 @@ class TestReading:
         for name, attempts in (("/queue/a", 1), ("/topic/x/y", 1), ("/queue/b", 10)):
             assert found(name).max_attempts == attempts
 
+    def test_octets_with_a_unit(self) -> None:
+        write("[[policy]]\nmatch = '/queue/a'\nmax_octets = '64 KiB'\n")
+        assert found("/queue/a").max_octets == 65_536
+
     def test_inline(self) -> None:
         write('policy = [{match = "/queue/a", max_attempts = 1}]\n')
         assert found("/queue/a").max_attempts == 1
@@ -152,14 +156,17 @@ class TestReading:
 
 
 SECONDS = "must be between 0 and 315,360,000 (seconds, at most ten years), not"
+OCTETS = 'max_octets must be 0, or at least 1,024 (octets; "64KiB" and the like are read, too), not'
 WRONG_VALUES = [
     ("max_messages = -1", "max_messages must be a whole number, 0 or more, not -1"),
     ("max_messages = 1e4", "max_messages must be a whole number, 0 or more, not 10000.0"),
     ("max_messages = true", "max_messages must be a whole number, 0 or more, not true"),
     ("max_messages = '10'", 'max_messages must be a whole number, 0 or more, not "10"'),
-    ("max_octets = 1023", "max_octets must be a whole number, 0 or at least 1,024 (octets), not 1023"),
-    ("max_octets = -1", "max_octets must be a whole number, 0 or at least 1,024 (octets), not -1"),
-    ("max_octets = 2048.0", "max_octets must be a whole number, 0 or at least 1,024 (octets), not 2048.0"),
+    ("max_octets = 1023", f"{OCTETS} 1023"),
+    ("max_octets = -1", f"{OCTETS} -1"),
+    ("max_octets = 2048.0", f"{OCTETS} 2048.0"),
+    ("max_octets = '1K'", f'{OCTETS} "1K"'),
+    ("max_octets = '1000B'", f'{OCTETS} "1000B"'),
     (
         "when_full = 'drop'",
         'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not "drop"',
@@ -244,6 +251,7 @@ TOGETHER = [
     ('["/queue/a", "/topic/a"]', ["conflate_by = ''", "time_to_live = 0"]),
 ]
 NO_KIND = f"does not start like the destinations that policies are for: {', '.join(KINDS)}, and a name behind"
+MEANT = "is what clients write; policies go by the server's name for it"
 NO_WORD = "it must be a whole word between dots or slashes"
 WRONG_MATCHES = [
     ("match = 1", "match must be a pattern, or a list of patterns, not 1"),
@@ -251,11 +259,22 @@ WRONG_MATCHES = [
     ("match = {a = 1}", 'match must be a pattern, or a list of patterns, not {"a": 1}'),
     ('match = ["/queue/a", 1]', "match: 1 is not a pattern, which is a string"),
     *(
-        (
-            f'match = ["{pattern}"]',
-            f'match: "{pattern}" {NO_KIND}',
-        )
-        for pattern in ("", "orders", "#", "/#", "/queue/", "/queue", "/temp-queue/a", "/app/a", "/amq/queue/a")
+        (f'match = ["{pattern}"]', f'match: "{pattern}" {NO_KIND}')
+        for pattern in ("", "/#", "/queue/", "/queue", "/amq/queue/", "/amq/queue//a", "/app/", "/nowhere/a")
+    ),
+    *(
+        (f'match = "{pattern}"', f'match: "{pattern}" {MEANT}: write "{meant}"')
+        for pattern, meant in [
+            ("/temp-queue/#", "/reply-queue/#"),
+            ("/temp-queue/a", "/reply-queue/#"),
+            ("/temp-queue/", "/reply-queue/#"),
+            ("/temp-topic/a.b", "/reply-topic/#"),
+            ("/amq/queue/a.*", "/queue/a.*"),
+            ("/exchange/amq.topic/a/b", "/topic/a/b"),
+            ("/app/orders.#", "/handlers/send/orders.#"),
+            ("orders", "/queue/orders"),
+            ("#", "/queue/#"),
+        ]
     ),
     *(
         (
@@ -314,7 +333,7 @@ class TestRefusals:
     @pytest.mark.parametrize("text", ["[policy]\nmatch = '/queue/a'", "[policy.a]", "policy.match = '/queue/a'"])
     def test_one_pair_of_brackets(self, text: str) -> None:
         write(f"max_headers = 20\n\n{text}\n")
-        assert refused().startswith("gateway.toml line 3: policies are [[policy]] tables of the settings file, not {")
+        assert refused() == "gateway.toml line 3: each policy is a table in double brackets: write [[policy]]"
 
     @pytest.mark.parametrize(("text", "shown"), [("policy = '[[policy]]'", '"[[policy]]"'), ("'policy' = 1", "1")])
     def test_no_tables_at_all(self, text: str, shown: str) -> None:
@@ -327,7 +346,7 @@ class TestRefusals:
 
     def test_a_misspelt_header(self) -> None:
         write("[[polcy]]\nmatch = '/queue/a'\n")
-        assert refused().startswith("there is no setting 'polcy' (in gateway.toml)")
+        assert refused() == "gateway.toml line 1: there is no setting 'polcy'; did you mean policy?"
 
     def test_toml_itself_names_the_line(self) -> None:
         write("[[policy]]\nmatch = /queue/a\n")

@@ -70,6 +70,14 @@ class TestSources:
         assert load().users_file is None
 
 
+def refused(**arguments: object) -> str:
+    """The sentence of a refusal."""
+    with pytest.raises(SettingsError) as refusal:
+        load(**arguments)
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
 WRONG = [
     ("TCP", "foo", "tcp (GATEWAY_TCP) is wrong: 'foo' is not an address; write host:port, [::1]:port or unix:/path"),
     ("HTTP", "127.0.0.1:99999", "http (GATEWAY_HTTP) is wrong: '127.0.0.1:99999' is not an address"),
@@ -82,8 +90,14 @@ WRONG = [
     ("CONNECT_TIMEOUT", "0", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: input should be greater than 0"),
     ("CONNECT_TIMEOUT", "nan", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: "),
     ("CONNECT_TIMEOUT", "inf", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: "),
-    ("MAX_BODY", "-1", "max_body (GATEWAY_MAX_BODY) is wrong: input should be greater than or equal to 1024, not '-1'"),
-    ("MAX_BODY", "1 MiB", "max_body (GATEWAY_MAX_BODY) is wrong: input should be a valid integer"),
+    ("MAX_BODY", "-1", "max_body (GATEWAY_MAX_BODY) is wrong: input should be greater than or equal to 1024, not -1"),
+    (
+        "MAX_BODY",
+        "1 Mi",
+        "max_body (GATEWAY_MAX_BODY) is wrong: '1 Mi' is no number of octets; write one like 1073741824",
+    ),
+    ("MEMORY_LIMIT", "", "memory_limit (GATEWAY_MEMORY_LIMIT) is wrong: '' is no number of octets; write one like"),
+    ("MAX_HEADERS", "1kB", "max_headers (GATEWAY_MAX_HEADERS) is wrong: input should be a valid integer, unable to"),
     ("MAX_BODY", "1073741824", "settings do not fit together: max_body must be at most a quarter of memory_limit"),
     ("MAX_UNACKNOWLEDGED_OCTETS", "0", "max_unacknowledged_octets (GATEWAY_MAX_UNACKNOWLEDGED_OCTETS) is wrong: "),
     ("MAX_DELAYED", "-1", "max_delayed (GATEWAY_MAX_DELAYED) is wrong: input should be greater than or equal to 0"),
@@ -99,9 +113,18 @@ WRONG = [
     ("MAX_OUTBOUND", "65536", "settings do not fit together: max_outbound must be at least twice max_body"),
     ("HEARTBEAT_MARGIN", "1", "heartbeat_margin (GATEWAY_HEARTBEAT_MARGIN) is wrong: input should be greater"),
     ("LOG_FORMAT", "xml", "log_format (GATEWAY_LOG_FORMAT) is wrong: string should match pattern"),
-    ("TCPP", "127.0.0.1:1", "there is no setting GATEWAY_TCPP; `gateway check-config --list` names them all"),
+    (
+        "CLIENT_QUEUE_ARGUMENTS",
+        "maybe",
+        "client_queue_arguments (GATEWAY_CLIENT_QUEUE_ARGUMENTS) is wrong: input should",
+    ),
     ("CONFIG", "/nowhere.toml", "GATEWAY_CONFIG names /nowhere.toml, and there is no such file"),
-    ("TCP", "0.0.0.0:61613", "0.0.0.0:61613 can be reached from other machines, so users_file must be set"),
+    ("TCP", "0.0.0.0:61613", "tcp (GATEWAY_TCP): 0.0.0.0:61613 can be reached from other machines, so users_file must"),
+    (
+        "WEBSOCKET",
+        "0.0.0.0:1,[::]:2",
+        "websocket (GATEWAY_WEBSOCKET): 0.0.0.0:1, [::]:2 can be reached from other machines, so users_file must",
+    ),
 ]
 
 
@@ -111,31 +134,52 @@ class TestRefusals:
         self, monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
     ) -> None:
         monkeypatch.setenv(f"GATEWAY_{name}", value)
-        with pytest.raises(SettingsError) as refusal:
-            load()
-        assert str(refusal.value).startswith(sentence)
-        assert "\n" not in str(refusal.value)
+        assert refused().startswith(sentence)
 
     @pytest.mark.parametrize(
         ("text", "sentence"),
         [
-            ("tcpp = 1", "there is no setting 'tcpp' (in gateway.toml)"),
             ("tcp = ", "gateway.toml cannot be read: Invalid value"),
-            ("tcp = 61613", "tcp (GATEWAY_TCP) is wrong: input should be a valid list, not 61613"),
-            ("[tcp]\nport = 1", "tcp (GATEWAY_TCP) is wrong: input should be a valid list"),
-            ("max_body = true", "max_body (GATEWAY_MAX_BODY) is wrong: input should be greater"),
+            ("\n\ntcp = 61613", "gateway.toml line 3: tcp is wrong: input should be a valid list, not 61613"),
+            ("tcp = '127.0.0.1'", "gateway.toml line 1: tcp is wrong: '127.0.0.1' is not an address; write"),
+            ("\n[tcp]\nport = 1", "gateway.toml line 2: tcp is wrong: input should be a valid list"),
+            ("max_body = true", "gateway.toml line 1: max_body is wrong: input should be greater"),
+            ("max_body = '1 G'", "gateway.toml line 1: max_body is wrong: '1 G' is no number of octets; write one"),
+            (
+                "tcp = '0.0.0.0:1'",
+                "gateway.toml line 1: tcp: 0.0.0.0:1 can be reached from other machines, so users_file",
+            ),
         ],
     )
     def test_file(self, tmp_path: Path, text: str, sentence: str) -> None:
         (tmp_path / "gateway.toml").write_text(text)
-        with pytest.raises(SettingsError) as refusal:
-            load()
-        assert str(refusal.value).startswith(sentence)
+        assert refused().startswith(sentence)
 
     def test_file_that_is_no_text(self, tmp_path: Path) -> None:
         (tmp_path / "gateway.toml").write_bytes(b"\xff\xfe")
-        with pytest.raises(SettingsError, match=r"^gateway.toml cannot be read: "):
+        with pytest.raises(SettingsError, match=r"^gateway.toml cannot be read: it is not UTF-8 \(octet 1\)$"):
             load()
+
+    def test_of_two_that_do_not_fit_the_place_of_each(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "gateway.toml").write_text("memory_limit = 4_000_000\nmax_body = 1024\n")
+        monkeypatch.setenv("GATEWAY_MAX_BODY", "2MB")
+        assert refused().endswith(
+            "; max_body is 2000000 (GATEWAY_MAX_BODY), memory_limit is 4000000 (gateway.toml line 1)"
+        )
+        assert refused(max_body=10**9).endswith(
+            "; max_body is 1000000000 (argument), memory_limit is 4000000 (gateway.toml line 1)"
+        )
+        (tmp_path / "gateway.toml").write_text("websocket = []\n")
+        monkeypatch.delenv("GATEWAY_MAX_BODY")
+        monkeypatch.setenv("GATEWAY_TCP", "")
+        assert refused().endswith(
+            "must name an address; tcp is [] (GATEWAY_TCP), websocket is [] (gateway.toml line 1)"
+        )
+        monkeypatch.delenv("GATEWAY_TCP")
+        monkeypatch.setenv("GATEWAY_MAX_HEADER_LINE", "300")
+        assert refused().endswith(
+            "; max_connect_header_line is 8192 (default), max_header_line is 300 (GATEWAY_MAX_HEADER_LINE)"
+        )
 
     def test_a_wrong_token_is_not_repeated(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "open sesame")
@@ -156,10 +200,86 @@ class TestRefusals:
         assert load(allowed_origins=wanted).allowed_origins == wanted
 
 
+class TestPaths:
+    """Relative ones count from the folder of the file, and from the working directory elsewhere."""
+
+    @pytest.fixture(autouse=True)
+    def _elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "etc").mkdir()
+        monkeypatch.setenv("GATEWAY_CONFIG", "etc/gateway.toml")
+
+    def write(self, text: str) -> None:
+        Path("etc/gateway.toml").write_text(text)
+
+    @pytest.mark.parametrize(
+        ("written", "found"),
+        [("users.txt", "etc/users.txt"), ("../users.txt", "etc/../users.txt"), ("/users.txt", "/users.txt")],
+    )
+    def test_users_file(self, monkeypatch: pytest.MonkeyPatch, written: str, found: str) -> None:
+        self.write(f'users_file = "{written}"')
+        assert load().users_file == Path(found)
+        monkeypatch.setenv("GATEWAY_USERS_FILE", written)
+        assert load().users_file == Path(written)
+        assert load(users_file="x").users_file == Path("x")
+
+    def test_no_users_file(self) -> None:
+        self.write('users_file = ""')
+        assert load().users_file is None
+        self.write("users_file = 1")
+        assert refused().startswith("etc/gateway.toml line 1: users_file is wrong: input is not a valid path")
+
+    @pytest.mark.parametrize("name", ["tcp", "websocket", "http"])
+    def test_unix_sockets(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        wanted = ["unix:etc/a.sock", "unix:/b.sock", "127.0.0.1:1"]
+        for text in ('["unix:a.sock", "unix:/b.sock", "127.0.0.1:1"]', '"unix:a.sock, unix:/b.sock,127.0.0.1:1"'):
+            self.write(f"{name} = {text}")
+            assert getattr(load(), name) == wanted
+        monkeypatch.setenv(f"GATEWAY_{name.upper()}", "unix:a.sock")
+        assert getattr(load(), name) == ["unix:a.sock"]
+
+    @pytest.mark.parametrize(
+        ("text", "reason"), [('["unix:"]', "'unix:' needs a path"), ("[1]", "input should be a valid")]
+    )
+    def test_no_address(self, text: str, reason: str) -> None:
+        self.write(f"\ntcp = {text}")
+        assert refused().startswith(f"etc/gateway.toml line 2: tcp is wrong: {reason}")
+
+    def test_in_the_working_directory_they_stay_as_they_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("GATEWAY_CONFIG")
+        Path("gateway.toml").write_text('users_file = "users.txt"\ntcp = ["unix:a.sock"]')
+        settings = load()
+        assert (settings.users_file, settings.tcp) == (Path("users.txt"), ["unix:a.sock"])
+
+
+class TestOctets:
+    """Every setting that is measured in octets may have a unit, wherever it stands."""
+
+    NAMES = (
+        *("max_body", "max_header_line", "max_connect_header_line", "max_transaction_octets"),
+        *("max_unacknowledged_octets", "max_outbound", "memory_limit"),
+    )
+
+    def test_these_are_all(self) -> None:
+        in_octets = [
+            name for name, field in Settings.model_fields.items() if (field.description or "").startswith("Octets ")
+        ]
+        assert sorted(in_octets) == sorted(self.NAMES)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_with_a_unit(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+        default = Settings.model_fields[name].default
+        (tmp_path / "gateway.toml").write_text(f'{name} = "{default // 1024} KiB"')
+        assert getattr(load(), name) == default
+        (tmp_path / "gateway.toml").write_text(f'{name} = "whatever"')
+        monkeypatch.setenv(f"GATEWAY_{name.upper()}", f"{default}B")
+        assert getattr(load(), name) == default
+
+
 class TestQuotas:
     @pytest.mark.parametrize("name", [quota.name for quota in dataclasses.fields(Quotas)])
     def test_each_reaches_the_broker(self, name: str) -> None:
-        value = getattr(Quotas(), name) + 1
+        default = getattr(Quotas(), name)
+        value = not default if isinstance(default, bool) else default + 1
         assert quotas_of(load(**{name: value})) == dataclasses.replace(Quotas(), **{name: value})
 
 
@@ -198,6 +318,10 @@ class TestReference:
         assert lines["admin_token"].startswith('admin_token = "(hidden)"')
         assert lines["admin_token"].endswith("# GATEWAY_ADMIN_TOKEN")
         assert lines["# users_file"].startswith("# users_file = null")
+
+    def test_a_path_in_force_is_the_same_from_everywhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_USERS_FILE", "users.txt")
+        assert f'users_file = "{tmp_path}/users.txt"' in " ".join(settings_reference.in_force(load()))
 
     def test_policies_are_in_the_file_only(self) -> None:
         assert "| `policy`<br>in the file | none |  |" in settings_reference.page()

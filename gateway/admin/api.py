@@ -47,7 +47,7 @@ class Api:
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
-        self._metrics = Metrics(gateway.broker)
+        self._metrics = Metrics(gateway.broker, gateway.holds)
 
     def routes(self) -> list[Route]:
         """Every route of this module."""
@@ -95,8 +95,16 @@ class Api:
 
     async def sessions(self, request: Request) -> Response:
         """Connected clients."""
-        broker = self._gateway.broker
-        return _page(request, "sessions", broker.session_rows, len(broker.sessions))
+        return _page(request, "sessions", self._session_rows, len(self._gateway.broker.sessions))
+
+    def _session_rows(self, offset: int, limit: int) -> list[dict[str, object]]:
+        """The broker's rows, and for what each session is held as a publisher; None: it is not."""
+        holds = self._gateway.holds.by_session()
+        rows = self._gateway.broker.session_rows(offset, limit)
+        for row in rows:
+            hold = holds.get(str(row["id"]))
+            row["held"] = None if hold is None else hold.row()
+        return rows
 
     async def destinations(self, request: Request) -> Response:
         """Queues and topics that hold something or have subscribers."""

@@ -24,7 +24,7 @@ import structlog
 import trio
 
 from gateway.auth import passwords
-from gateway.settings import SettingsError
+from gateway.settings import SettingsError, wrong
 
 THREADS = 2
 """Verifications at a time: each takes a core for some 22 ms, and 19 MiB."""
@@ -50,7 +50,7 @@ class UsersFile:
         try:
             self._users = passwords.read_users(path)
         except passwords.UsersFileError as error:
-            raise SettingsError(f"users_file (GATEWAY_USERS_FILE) is wrong: {error}") from None
+            raise SettingsError(wrong("users_file", error)) from None
         self._limiter = trio.CapacityLimiter(THREADS)
         self._key = os.urandom(32)
         self._verified: set[bytes] = set()

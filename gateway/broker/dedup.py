@@ -1,13 +1,21 @@
 """De-duplication: the `dedup-id`s of messages that were routed lately, by destination.
 
-An id counts for `window` seconds from the first message that had it, and the oldest are forgotten before that where
-there are more than `most`.  Only digests are kept, so that the length of an id costs nothing.
+An id counts for `window` seconds from the first message that had it.  Where there are more than `most`, some are
+forgotten before that: the oldest, but not those of everybody.  Destinations are dealt out over a few shares, and what
+goes is the oldest of the largest share; so whoever floods one destination with ids pushes out that one's own, and those
+of the few that happen to be in the same share.  Who floods many destinations still pushes out all: an id says nothing
+of its sender.
+
+Only digests are kept, so that the length of an id costs nothing.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from hashlib import blake2b
+
+# The largest is looked for among all of them, with each id beyond `most`: 2 us.
+_SHARES = 64
 
 
 class DedupIds:
@@ -18,26 +26,40 @@ class DedupIds:
         most: ids.
     """
 
-    __slots__ = ("_most", "_seen", "_window")
+    __slots__ = ("_count", "_most", "_shares", "_turn", "_window")
 
     def __init__(self, window: float, most: int) -> None:
         self._window = window
         self._most = most
-        self._seen: OrderedDict[bytes, float] = OrderedDict()
+        self._shares: list[OrderedDict[bytes, float]] = [OrderedDict() for _ in range(_SHARES)]
+        self._count = 0
+        self._turn = 0
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return self._count
 
     def is_new(self, destination: str, dedup_id: str, now: float) -> bool:
         """Whether that id was not seen at that destination; from now on it was."""
-        seen = self._seen
-        while seen and next(iter(seen.values())) <= now - self._window:
-            seen.popitem(last=False)
+        if not self._window:
+            return True
+        # Python's own hash is another in each process: nobody can choose names that share with somebody else's.
+        seen = self._shares[hash(destination) % _SHARES]
+        self._forget(seen, now)
+        self._turn = (self._turn + 1) % _SHARES
+        self._forget(self._shares[self._turn], now)  # one after the other, so that none is left with what is over
         key = blake2b(f"{destination}\0{dedup_id}".encode(), digest_size=16).digest()
         if key in seen:
             return False
-        if self._window:
-            seen[key] = now
-            if len(seen) > self._most:
-                seen.popitem(last=False)
+        if self._count >= self._most:
+            max(self._shares, key=len).popitem(last=False)
+            self._count -= 1
+        seen[key] = now
+        self._count += 1
         return True
+
+    def _forget(self, seen: OrderedDict[bytes, float], now: float) -> None:
+        """Forget what is behind the window."""
+        over = now - self._window
+        while seen and next(iter(seen.values())) <= over:
+            seen.popitem(last=False)
+            self._count -= 1

@@ -13,13 +13,16 @@
 
 Each destination has one canonical name, under which the broker knows it.  A name is opaque beyond what stands here:
 nothing in it is trimmed or decoded, and only wildcards split it into words.  Any other start with a slash is refused:
-it is a slip of the pen, and a queue of that name would swallow what is sent.
+it is a slip of the pen, and a queue of that name would swallow what is sent.  So is what can only be meant for another
+broker, and would wait for ever here: ActiveMQ's options behind a name, its advisories, its virtual topics.
 """
 
 from __future__ import annotations
 
+import re
+
 from .errors import NotAllowed
-from .words import check_pattern, check_words, has_wildcard
+from .words import check_pattern, check_wildcards, check_words, has_wildcard
 
 QUEUE = "/queue/"
 TOPIC = "/topic/"
@@ -32,14 +35,52 @@ REPLY_TOPIC = "/reply-topic/"
 HANDLERS = "/handlers/"
 """What the queues of the operator's functions start with; no client can name one."""
 
+# Every form of name, and what the canonical name has in place of its start; None: it is found out elsewhere.
+_FORMS = {
+    "/queue/NAME": QUEUE,
+    "/topic/NAME": TOPIC,
+    "/amq/queue/NAME": QUEUE,
+    "/exchange/amq.topic/KEY": TOPIC,
+    "/exchange/amq.direct/KEY": DIRECT,
+    "/temp-queue/NAME": None,
+    "/temp-topic/NAME": None,
+    "/reply-queue/TOKEN": REPLY_QUEUE,
+    "/reply-topic/TOKEN": REPLY_TOPIC,
+    "/user/queue/NAME": None,
+    "/user/topic/NAME": None,
+    "/user/exchange/NAME": None,
+    "/user/WHO/queue/NAME": None,
+    "/user/WHO/topic/NAME": None,
+    "/user/WHO/exchange/NAME": None,
+    "/app/NAME": APP,
+}
+_STARTS = {form[: form.rindex("/") + 1]: start for form, start in _FORMS.items() if start is not None}
+_AS_THEY_ARE = tuple(start for start, name in _STARTS.items() if start == name)
+_ALIASES = {start: name for start, name in _STARTS.items() if start != name}
+
 HIDDEN = (USER, HANDLERS)
-_AS_THEY_ARE = (QUEUE, TOPIC, DIRECT, APP, REPLY_QUEUE, REPLY_TOPIC)
-_ALIASES = {"/amq/queue/": QUEUE, "/exchange/amq.topic/": TOPIC}
 _TOPICS = (TOPIC, USER, DIRECT, REPLY_TOPIC)
-# ActiveMQ fills such queues with what is sent to a topic.
-_VIRTUAL = "/queue/Consumer."
+_PATTERNED = (TOPIC, USER)
 _OF_USERS = ("queue/", "topic/", "exchange/")
 
+# ActiveMQ fills such queues with what is sent to a topic,
+_VIRTUAL = "/queue/Consumer."
+# tells of its clients and queues on such topics,
+_ADVISORY = "/topic/ActiveMQ.Advisory."
+# and reads options behind a question mark, for which there are headers of SUBSCRIBE.
+_OPTIONS = ("consumer.", "producer.")
+_HEADERS = {
+    "consumer.prefetchSize": "prefetch-count",
+    "consumer.priority": "x-priority",
+    "consumer.exclusive": "exclusive",
+    "consumer.noLocal": "no-local",
+    "consumer.selector": "selector",
+    "consumer.maximumPendingMessageLimit": "activemq.maximumPendingMessageLimit",
+}
+
+# How a SEND writes what it cannot have in a user's name.
+_ESCAPES = {"%2F": "/", "%2C": ",", "%25": "%"}
+_ESCAPE = re.compile("|".join(_ESCAPES))
 # A user's name is one word of a canonical name, whatever it holds: else a user called `*` would get everybody's mail.
 _IN_A_WORD = str.maketrans({character: f"%{ord(character):02X}" for character in "%/.*#>,"})
 
@@ -68,6 +109,7 @@ def canonical(destination: str, multicast: bool | None = None) -> str:
     Raises:
         NotAllowed: an empty name, a wildcard, or a kind of destination that the gateway does not have.
     """
+    _check_options(destination)
     name = _canonical(destination, multicast)
     if has_wildcard(name):
         raise NotAllowed("wildcard in a name", f"{destination[:80]!r} is for SUBSCRIBE; a SEND goes to one destination")
@@ -82,6 +124,7 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
     """
     if "," in destination:
         raise NotAllowed("a comma in a SUBSCRIBE", f"{destination[:80]!r} must name one destination")
+    _check_options(destination)
     if destination.startswith(USER):
         rest = destination[len(USER) :]
         if not rest.startswith(_OF_USERS) or rest in _OF_USERS:
@@ -89,8 +132,9 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
                 "unknown user destination", f"subscribe to /user/queue/NAME: {destination[:80]!r} is not of that form"
             )
         name = _of_user(user, rest)
+        _check_topic(name, destination)
         check_type(destination, name, multicast)
-        check_pattern(name)
+        check_pattern(name, destination)
         return name
     if destination.startswith((REPLY_QUEUE, REPLY_TOPIC)):
         raise NotAllowed(
@@ -100,12 +144,35 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
     name = _canonical(destination, multicast)
     if has_wildcard(name) and not name.startswith(TOPIC):
         raise NotAllowed("wildcards are for topics", f"{destination[:80]!r} must name one destination")
-    check_pattern(name)
+    check_pattern(name, destination)
+    _check_foreign(name, destination)
+    return name
+
+
+def _check_options(destination: str) -> None:
+    _, _, text = destination.partition("?")
+    if not text.startswith(_OPTIONS):
+        return
+    given = [option.partition("=") for option in text[:1000].split("&")]
+    headers = [f"{_HEADERS[option]}:{value[:40]}" for option, _, value in given if option in _HEADERS]
+    instead = f"as headers of the SUBSCRIBE they are {', '.join(headers)}" if headers else "leave them out"
+    raise NotAllowed("options in a destination", f"nobody reads what follows ? in {destination[:80]!r}; {instead}")
+
+
+def _check_foreign(name: str, destination: str) -> None:
+    """Refuse to SUBSCRIBE where ActiveMQ would send something of its own, and nothing ever comes here."""
     if name.startswith(_VIRTUAL) and ".VirtualTopic." in name:
         raise NotAllowed(
-            "virtual topics are not supported", f"nothing that is sent to a topic comes to {destination[:80]!r}"
+            "virtual topics are not supported",
+            f"nothing that is sent to a topic comes to {destination[:80]!r}; subscribe to the topic, if each consumer "
+            "may have a copy, or let one SEND name a queue for each group of consumers: destination:/queue/a,/queue/b",
         )
-    return name
+    if name.startswith(_ADVISORY):
+        raise NotAllowed(
+            "advisories are not supported",
+            f"nothing is ever sent to {destination[:80]!r}; who is there, and what waits where, is at "
+            "/api/v1/sessions, /api/v1/destinations and /metrics of the server's HTTP port",
+        )
 
 
 def _canonical(destination: str, multicast: bool | None) -> str:
@@ -117,15 +184,21 @@ def _canonical(destination: str, multicast: bool | None) -> str:
             raise NotAllowed(
                 "unknown user destination", f"send to /user/WHO/queue/NAME: {destination[:80]!r} is not of that form"
             )
-        name = _of_user(who.replace("%2F", "/").replace("%2C", ","), rest)
+        name = _of_user(_ESCAPE.sub(lambda found: _ESCAPES[found[0]], who), rest)
     else:
         name = _alias(destination, multicast)
-    if name.endswith("/") and name in (*_AS_THEY_ARE, *TEMPORARY):
+    if name.endswith("/") and name in _AS_THEY_ARE:
         raise NotAllowed("destination without a name", f"{destination!r} needs a name behind the last slash")
     if is_topic(name):
-        check_words(name)
+        _check_topic(name, destination)
     check_type(destination, name, multicast)
     return name
+
+
+def _check_topic(name: str, destination: str) -> None:
+    check_words(name, destination)
+    if name.startswith(_PATTERNED):
+        check_wildcards(name, destination)
 
 
 def check_type(destination: str, name: str, multicast: bool | None) -> None:
@@ -147,8 +220,8 @@ def _alias(destination: str, multicast: bool | None) -> str:
     if destination.startswith("/"):
         raise NotAllowed(
             "unsupported kind of destination",
-            f"{destination[:80]!r} names a kind this server does not have; it has /queue/NAME, /topic/NAME, "
-            "/temp-queue/NAME, /user/WHO/queue/NAME, /exchange/amq.topic/KEY, /exchange/amq.direct/KEY",
+            f"{destination[:80]!r} names a kind this server does not have; it has {', '.join(_FORMS)}, and NAME for a "
+            "queue",
         )
     if not destination:
         raise NotAllowed("destination without a name", "the destination header is empty")
@@ -156,6 +229,4 @@ def _alias(destination: str, multicast: bool | None) -> str:
 
 
 def _of_user(user: str, rest: str) -> str:
-    name = f"{USER}{user.translate(_IN_A_WORD)}/{rest}"
-    check_words(name)
-    return name
+    return f"{USER}{user.translate(_IN_A_WORD)}/{rest}"

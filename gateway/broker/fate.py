@@ -9,10 +9,12 @@ every client can read:
 
     dlq-reason      rejected, max-attempts, expired, queue-full
     dlq-source      the destination that it could not be consumed from
-    dlq-attempts    deliveries there
+    dlq-attempts    attempts that failed there: those that `max_attempts` counts, and not all deliveries
     original-destination  as the SEND named it
     dlq-first-at    milliseconds since the epoch: when it first failed
-    reason          what the NACK gave as its reason, if it did
+    reason          what the NACK gave as its reason, if the last failure was a NACK that gave one
+
+Whoever reads one can rely on all of them: of what the sender wrote under these names, nothing is left.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ _SLACK = 8
 # A dead letter may meet a full queue, whose dead letters go to a full queue, and so on: round in a circle at worst.
 _LONGEST_CHAIN = 4
 _DEAD_LETTER = object()  # marks heads of dead letters
-_OF_EXPIRY = frozenset(["expires", "expiration", "ttl"])
+# What waits for its reader has no time limit any more; and a reason is a consumer's, never the sender's.
+_NOT_OF_A_DEAD_LETTER = frozenset(["expires", "expiration", "ttl", "reason"])
 
 
 # failures
@@ -80,6 +83,7 @@ def was_last_attempt(queue: Queue, message: Message) -> bool:
     if history is None or not history.lost:
         return False
     history.lost = False
+    history.reason = ""
     return failed(queue, message)
 
 
@@ -117,29 +121,32 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
         return
     broker.release(message.size)
     broker.counters.dead_lettered += 1
-    history = message.history
-    first_at = history.first_at if history is not None else broker.agenda.epoch()
-    said = {"reason": history.reason} if history is not None and history.reason else {}
-    before = message.head.headers if message.head.derived is _DEAD_LETTER else None  # a client may forge the header
-    # What it waits for now has no time limit.
-    passed_on = {name: value for name, value in message.head.headers.items() if name not in _OF_EXPIRY}
-    headers = {
-        **passed_on,
-        "destination": target,
-        "original-destination": passed_on.get("original-destination") or passed_on.get("destination", queue.name),
-        "dlq-reason": why,
-        "dlq-source": queue.name,
-        "dlq-attempts": str(message.attempts),
-        "dlq-first-at": (before and before["dlq-first-at"]) or str(int(first_at * 1000)),
-        **said,
-    }
     broker.dead_letters_under_way += 1
     try:
-        head = Head.of("SEND", headers)
+        head = Head.of("SEND", _headers(queue, message, why, target))
         head.derived = _DEAD_LETTER
         broker.deposit(target, head, message.body, message.properties.priority)
     finally:
         broker.dead_letters_under_way -= 1
+
+
+def _headers(queue: Queue, message: Message, why: str, target: str) -> dict[str, str]:
+    """The headers of the dead letter that a message becomes."""
+    given, history = message.head.headers, message.history
+    headers = {name: value for name, value in given.items() if name not in _NOT_OF_A_DEAD_LETTER}
+    headers |= {
+        "destination": target,
+        "dlq-reason": why,
+        "dlq-source": queue.name,
+        "dlq-attempts": str(0 if history is None else history.failures),
+    }
+    if message.head.derived is not _DEAD_LETTER:  # else it has them from its first death
+        first_at = queue.broker.agenda.epoch() if history is None else history.first_at
+        headers["original-destination"] = given.get("destination", queue.name)
+        headers["dlq-first-at"] = str(int(first_at * 1000))
+    if history is not None and history.reason:
+        headers["reason"] = history.reason
+    return headers
 
 
 def drop(queue: Queue, message: Message) -> None:

@@ -1,4 +1,7 @@
-"""How much of everything a session and the broker may hold.  The settings of the same names explain each."""
+"""What sessions may do, and how much of everything they and the broker may hold.
+
+The settings of the same names explain each.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Limits in numbers, octets and seconds; an ERROR that follows from one names it as the setting is called."""
+    """In numbers, octets and seconds; an ERROR that follows from one names it as the setting is called."""
 
     max_subscriptions: int = 20_000
     max_transactions: int = 64
@@ -23,6 +26,7 @@ class Quotas:
     max_retained: int = 100_000
     dedup_window: float = 600.0
     max_dedup_ids: int = 100_000
+    client_queue_arguments: bool = True
 
     @property
     def memory_high(self) -> int:

@@ -12,11 +12,12 @@ from operator import attrgetter
 from typing import Any
 
 from . import selectors
-from .dictionary import BOOLEAN, INDEX, TABLE, Entry, Fate
+from .destinations import TOPIC
+from .dictionary import BOOLEAN, INDEX, TABLE, Entry, Fate, meant_by
 from .errors import NotAllowed
 from .options import NO_OPTIONS, PLAIN, Options, Properties
 from .policy import Hints
-from .words import check_words, has_wildcard
+from .words import check_wildcards, check_words, has_wildcard
 
 LEFT_TO_THE_CODEC = frozenset(
     "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
@@ -45,6 +46,7 @@ _SEND = _asking("SEND", _CUT)
 _SUBSCRIBE = _asking("SUBSCRIBE")
 _SEND_NAMES = frozenset(_SEND)
 _SUBSCRIBE_NAMES = frozenset(_SUBSCRIBE)
+_KNOWN_TO_SUBSCRIBE = frozenset(INDEX["SUBSCRIBE"])
 
 
 def properties_of(headers: Mapping[str, str]) -> Properties:
@@ -67,8 +69,10 @@ def options_of(headers: Mapping[str, str]) -> Options:
     """What a SUBSCRIBE with these headers asks; the one `NO_OPTIONS` where that is nothing.
 
     Raises:
-        NotAllowed: a value that makes no sense, or a header that asks for what the gateway does not do.
+        NotAllowed: a value that makes no sense, or a header that asks for what the gateway does not do, or one whose
+            name is a slip of the pen.
     """
+    _check_spelling(headers)
     if _SUBSCRIBE_NAMES.isdisjoint(headers):
         return NO_OPTIONS
     fields, hints = _read(_entries(_SUBSCRIBE, headers), headers)
@@ -88,6 +92,19 @@ def requeue_of(headers: Mapping[str, str]) -> bool:
     """
     value = headers.get("requeue")
     return True if value is None else bool(BOOLEAN.read("requeue", value))
+
+
+def _check_spelling(headers: Mapping[str, str]) -> None:
+    """Refuse what is nearly the name of a header that the frame lacks; it would have no effect, and nobody would say.
+
+    Of a SEND such a header is the user's own, and passed on.
+    """
+    for name in headers:
+        meant = None if name in _KNOWN_TO_SUBSCRIBE else meant_by(name)
+        if meant is not None and not any(each.name in headers for each in meant.row.spellings):
+            raise NotAllowed(
+                "misspelt header", f"SUBSCRIBE has no header {name[:80]!r}; did you mean {meant.spelling.name}?"
+            )
 
 
 def _entries(asking: Mapping[str, Entry], headers: Mapping[str, str]) -> list[Entry]:
@@ -142,9 +159,11 @@ def _dead_letter(prefix: str | None, key: str | None) -> str:
             "the two name one destination together: the exchange its kind, the routing key the rest of its name",
         )
     name = prefix + key
-    check_words(name)
+    check_words(name, name)
     if has_wildcard(name) or "," in name:
         raise NotAllowed("bad value of x-dead-letter-routing-key", f"{name[:80]!r} must be one name")
+    if name.startswith(TOPIC):
+        check_wildcards(name, name)
     return name
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gateway.codec import Head
 
 from .agenda import Entry
-from .destinations import DIRECT, TOPIC
+from .destinations import DIRECT, REPLY_QUEUE, REPLY_TOPIC, TOPIC
 from .errors import NotAllowed
 from .lane import READS_PER_TURN
 from .message import Message
@@ -59,7 +59,8 @@ class Retained:
         new = set()
         for name in names:
             if not name.startswith((TOPIC, DIRECT)):
-                raise NotAllowed("retain is for topics", f"{name[:80]!r} is none that all can subscribe to")
+                what = "a temporary destination" if name.startswith((REPLY_QUEUE, REPLY_TOPIC)) else repr(name[:80])
+                raise NotAllowed("retain is for topics", f"{what} is none that all can subscribe to")
             if self._kept.get(name) is None:
                 new.add(name)
         if retain is Retain.SET and new and len(self._kept) + len(new) > self._broker.quotas.max_retained:

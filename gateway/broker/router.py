@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from gateway.codec import Head
 
 from . import destinations as names
+from .arguments import Arguments
 from .dedup import DedupIds
 from .errors import NotAllowed
 from .fate import forgotten, unused
@@ -69,6 +70,7 @@ class Router:
         self.delayed = 0
         self._broker = broker
         self._policies = policies
+        self._arguments = Arguments(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self._declared: OrderedDict[str, Hints] = OrderedDict()
         self._number = 0
@@ -126,6 +128,8 @@ class Router:
         targets = []
         for part in parts:
             name = self._name(part, properties.multicast, sender)
+            if properties.hints is not None and sender is not None:
+                self._arguments.check(properties.hints, name, part)
             addressed = head if len(parts) == 1 else _with(head, "destination", part)
             if name.startswith(names.APP):
                 name, addressed = self._for_function(name, addressed, sender)
@@ -320,6 +324,7 @@ class Router:
         options = subscription.options
         if options.no_local:
             raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
+        self._arguments.check(options.hints, name, subscription.destination)
         found = self._table(name).get(name)
         if found is None:
             self._check_room(1)

@@ -6,8 +6,10 @@
     wildcard  = "*"                                exactly one word, which may be empty
               / "#" / ">" / "**"                   the rest: zero or more words, at any place
 
-A wildcard is a whole word: `a*` is an ordinary word.  Names are opaque otherwise: what has no wildcard stands for
-itself alone, so `/topic/a.b` and `/topic/a/b` are two destinations, though `/topic/a.*` matches both.
+A wildcard is a whole word: `#general` and `c#` are ordinary words.  So would be `a*`, but in a topic that is a slip:
+whoever subscribes to it waits for ever, and no topic has such a name (`check_wildcards`).  Names are opaque otherwise:
+what has no wildcard stands for itself alone, so `/topic/a.b` and `/topic/a/b` are two destinations, though `/topic/a.*`
+matches both.
 
 A header line may hold 30,000 words.  Reading such a name here costs its length, but a tree of words (`trie`) costs more
 memory than the octets, and hostile patterns make it slow: `check_words` belongs before whatever a client puts in there.
@@ -51,8 +53,12 @@ def pattern_words(text: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def check_words(name: str) -> None:
+def check_words(name: str, written: str) -> None:
     """Refuse a name or pattern of more words than may be searched for.
+
+    Args:
+        name: the canonical name.
+        written: what the client wrote, for the ERROR; so in the checks below.
 
     Raises:
         NotAllowed: it has more than `MAX_WORDS`.
@@ -61,11 +67,27 @@ def check_words(name: str) -> None:
     if words > MAX_WORDS:
         raise NotAllowed(
             "too many words in a destination",
-            f"{name[:80]!r} goes on for {words} words between dots and slashes, and may have {MAX_WORDS}",
+            f"{written[:80]!r} goes on for {words} words between dots and slashes, and may have {MAX_WORDS}",
         )
 
 
-def check_pattern(text: str) -> None:
+def check_wildcards(name: str, written: str) -> None:
+    """Refuse a name or pattern with a `*` inside of a longer word.
+
+    Raises:
+        NotAllowed: it has one.
+    """
+    if "*" not in name:
+        return
+    for word in split(name):
+        if "*" in word and word not in WILDCARDS:
+            raise NotAllowed(
+                "a wildcard inside of a word",
+                f"{written[:80]!r} has one in {word[:40]!r}; it must be a whole word between dots or slashes",
+            )
+
+
+def check_pattern(text: str, written: str) -> None:
     """Refuse a pattern that would make the search for all names slow.
 
     Raises:
@@ -77,7 +99,7 @@ def check_pattern(text: str) -> None:
     if sum(word in WILDCARDS for word in words) > MAX_WILDCARDS or words[:-1].count(REST) > 1:
         raise NotAllowed(
             "too many wildcards",
-            f"{text[:80]!r} may have {MAX_WILDCARDS} words that are wildcards, and one # that is not the last of them",
+            f"{written[:80]!r} may have {MAX_WILDCARDS} words that are wildcards, and one # that is not the last word",
         )
 
 

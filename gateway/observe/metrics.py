@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -58,11 +58,15 @@ TRANSPORTS = ("tcp", "websocket")
 
 
 class Metrics:
-    """All metrics of one gateway, in a registry of their own."""
+    """All metrics of one gateway, in a registry of their own.
 
-    def __init__(self, broker: Broker) -> None:
+    Args:
+        held: the publishers that are held now.
+    """
+
+    def __init__(self, broker: Broker, held: Sized) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(BrokerCollector(broker))
+        self._registry.register(BrokerCollector(broker, held))
         ProcessCollector(registry=self._registry)  # memory, CPU seconds, open descriptors
 
     def render(self, accept: str) -> tuple[bytes, str]:
@@ -74,8 +78,9 @@ class Metrics:
 class BrokerCollector(Collector):
     """Reads the broker, once per scrape, in one synchronous turn: the figures of one scrape agree."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, held: Sized) -> None:
         self._broker = broker
+        self._held = held
 
     def collect(self) -> Iterator[Metric]:
         """Every metric of the broker."""
@@ -101,6 +106,11 @@ class BrokerCollector(Collector):
         )
         yield GaugeMetricFamily(
             "gateway_messages_retained", "Topics that keep a message.", value=len(broker.router.retained)
+        )
+        yield GaugeMetricFamily(
+            "gateway_publishers_held",
+            "Publishers that are not read now: receiver, queue or memory full.",
+            value=len(self._held),
         )
         yield GaugeMetricFamily(
             "gateway_memory_limit_bytes",

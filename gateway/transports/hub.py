@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -23,6 +23,7 @@ from gateway.broker.ports import Authenticator
 from gateway.broker.queue import Queue
 from gateway.codec import Limits
 
+from .holds import Holds, Publisher
 from .wheel import Wheel
 
 if TYPE_CHECKING:
@@ -66,30 +67,13 @@ def _flush(outbound: Outbound) -> None:
         outbound.carrier.flush()
 
 
+def _full(queues: Iterable[Queue]) -> str | None:
+    """The name of one that has no room; None: all have."""
+    return next((queue.name for queue in queues if queue.full), None)
+
+
 # Seconds after which the agenda is looked at, though its next date is later.
 _LONGEST_ALARM = 60.0
-
-
-class Publisher(Protocol):
-    """What ends a turn: a connection, or the server's own functions."""
-
-    @property
-    def session(self) -> Session | None:
-        """Who publishes."""
-        ...
-
-    @property
-    def must_read(self) -> bool:
-        """It holds messages of others, or open transactions: it cannot be held for ever."""
-        ...
-
-    def held(self) -> AbstractContextManager[None]:
-        """It is not read while this is entered."""
-        ...
-
-    def peer_has_gone(self) -> bool:
-        """Nobody is there any more who could be held."""
-        ...
 
 
 class Hub:
@@ -99,6 +83,7 @@ class Hub:
         now: trio's clock at the start of the current turn, good enough for heart-beats and cheaper than asking.
         connections: by session, the connection below it.
         open_connections: all, also those in their handshake or farewell.
+        holds: the publishers that are held.
         draining: no new session is opened.
     """
 
@@ -123,6 +108,7 @@ class Hub:
         self.authenticator = authenticator
         self.options = options or Options()
         self.wheel = Wheel()
+        self.holds = Holds(self.wheel, self.broker.counters)
         self.now = 0.0
         self.connections: dict[Session, Connection] = {}
         self.open_connections: set[Connection] = set()
@@ -261,10 +247,11 @@ class Hub:
         late = [each for each in strained if each.size > each.high and not each.closed]
         if not late:
             return
-        self.broker.counters.held_publishers += 1
         before = {each: each.gone for each in late}
-        with publisher.held(), trio.move_on_after(self.options.slow_consumer_timeout):
+        holding = self.holds.hold(publisher, "slow subscriber", receiver=late[0].session.id)
+        with holding as hold, trio.move_on_after(self.options.slow_consumer_timeout):
             for outbound in late:
+                hold.receiver = outbound.session.id
                 receiver = self.connections.get(outbound.session)
                 outgoing = receiver.outgoing if receiver is not None else None
                 while outgoing is not None and outbound.size > outbound.relief and not outbound.closed:
@@ -284,19 +271,18 @@ class Hub:
         session = connection.session
         assert session is not None  # only a session publishes
         queues -= {each.queue for each in session.subscriptions.values() if not each.options.browser}
-        if not any(queue.full for queue in queues):
+        if not _full(queues):
             return
-        self.broker.counters.held_publishers += 1
         longest = _LONGEST_HOLD_OF_CONSUMERS if connection.must_read or session.subscriptions else math.inf
-        with connection.held(), trio.move_on_after(longest):
-            while any(queue.full for queue in queues) and not connection.peer_has_gone():
+        with self.holds.hold(connection, "queue full") as hold, trio.move_on_after(longest):
+            while (full := _full(queues)) and not connection.peer_has_gone():
+                hold.destination = full
                 with trio.move_on_after(_LOOK_FOR_PEER):
                     await self._room.park()
 
     async def _wait_for_memory(self, connection: Publisher) -> None:
         """Hold a publisher back until kept messages have gone."""
-        self.broker.counters.held_publishers += 1
-        with connection.held():
+        with self.holds.hold(connection, "memory short"):
             while self.broker.pressed and not connection.peer_has_gone():
                 with trio.move_on_after(_LOOK_FOR_PEER):
                     await self._relief.park()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -10,9 +12,11 @@ import pytest
 
 import gateway
 from gateway.admin import site
-from gateway.broker import Broker
+from gateway.broker import Broker, Session
 from gateway.codec import V12, Frame, Head
 from gateway.settings import Settings, load
+from gateway.transports.holds import Holds
+from gateway.transports.wheel import Wheel
 from tests.app.asgi import Answer, request
 
 if TYPE_CHECKING:
@@ -31,8 +35,25 @@ class OpenGateway:
     )
     reason: str | None = None
 
+    def __post_init__(self) -> None:
+        self.holds = Holds(Wheel(), self.broker.counters)
+
     def not_ready(self) -> str | None:
         return self.reason
+
+
+@dataclass
+class Publisher:
+    """Whose session is held."""
+
+    session: Session
+    must_read: bool = False
+
+    def held(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def peer_has_gone(self) -> bool:
+        return False
 
 
 class Ended:
@@ -122,6 +143,12 @@ class TestMetrics:
         assert b"\ngateway_messages_published_total 7.0\n" in answer.body
         assert b'\ngateway_sessions_connected{transport="tcp"} 1.0\n' in answer.body
 
+    async def test_how_many_are_held(self, app: ASGIApp, opened: OpenGateway) -> None:
+        publisher = Publisher(opened.broker.sessions[connect(opened, "alice")[0]])
+        assert b"\ngateway_publishers_held 0.0\n" in (await request(app, "/metrics")).body
+        with opened.holds.hold(publisher, "memory short"):
+            assert b"\ngateway_publishers_held 1.0\n" in (await request(app, "/metrics")).body
+
     async def test_open_metrics(self, app: ASGIApp) -> None:
         answer = await request(app, "/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
         assert answer.headers["content-type"].startswith("application/openmetrics-text")
@@ -146,6 +173,19 @@ class TestLists:
         assert answer.json["total"] == 3
         answer = await request(app, "/api/v1/sessions?offset=9")
         assert answer.json["sessions"] == []
+
+    async def test_who_is_held(self, app: ASGIApp, opened: OpenGateway) -> None:
+        ids = [connect(opened, login)[0] for login in ("alice", "bob")]
+        publisher = Publisher(opened.broker.sessions[ids[1]])
+        before = time.time()
+        with opened.holds.hold(publisher, "queue full", destination="/queue/a"):
+            answer = await request(app, "/api/v1/sessions")
+        alice, bob = (row["held"] for row in answer.json["sessions"])
+        assert alice is None
+        assert before <= bob.pop("since") <= time.time()
+        assert bob == {"reason": "queue full", "destination": "/queue/a", "receiver": None}
+        answer = await request(app, "/api/v1/sessions")
+        assert [row["held"] for row in answer.json["sessions"]] == [None, None]
 
     async def test_destinations(self, app: ASGIApp, opened: OpenGateway) -> None:
         session_id, _ = connect(opened, "alice")

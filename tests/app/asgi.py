@@ -42,9 +42,7 @@ class Answer:
         return sentence
 
 
-def scope_of(
-    method: str, path: str, headers: Mapping[str, str], client: tuple[str, int] | None = LOCAL
-) -> Scope:
+def scope_of(method: str, path: str, headers: Mapping[str, str], client: tuple[str, int] | None = LOCAL) -> Scope:
     """The scope that hypercorn makes of a request."""
     path, _, query = path.partition("?")
     return {

@@ -87,6 +87,10 @@ class Server:
             is_json = response.getheader("content-type") == "application/json"
             return response.status, json.loads(body) if is_json else body
 
+    def await_in_log(self, text: str) -> None:
+        """Wait until that is in the log."""
+        self._found(f"({re.escape(text)})")
+
     def _found(self, pattern: str) -> str:
         deadline = time.monotonic() + DEADLINE
         while (found := re.search(pattern, self.log)) is None:

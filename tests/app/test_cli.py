@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import runpy
+import shlex
 import socket
 import stat
 import subprocess
@@ -118,6 +119,30 @@ class TestCheckConfig:
         sentence = refused(run("check-config", users_file="users.txt"))
         assert sentence.startswith("users_file (GATEWAY_USERS_FILE) is wrong: line 1 of users.txt")
         assert "secret" not in sentence
+
+    def test_the_line_of_what_is_wrong_later(self, tmp_path: Path) -> None:
+        config = tmp_path / "gateway.toml"
+        config.write_text('max_headers = 20\nusers_file = "nowhere"\n')
+        sentence = refused(run("check-config"))
+        assert sentence == "gateway.toml line 2: users_file is wrong: nowhere cannot be read: No such file or directory"
+        config.write_text('\n\nhandlers = "nowhere:a"\n')
+        assert refused(run("check-config")).startswith("gateway.toml line 3: handlers is wrong: cannot import nowhere")
+
+    @pytest.mark.parametrize(
+        ("http", "options"),
+        [
+            ("127.0.0.1:8000", ["--bind", "127.0.0.1:8000"]),
+            (":8000", ["--bind", "127.0.0.1:8000"]),
+            ("[::1]:1,unix:/a b;c", ["--bind", "[::1]:1", "--bind", "unix:/a b;c"]),
+        ],
+    )
+    def test_for_hypercorn(self, http: str, options: list[str]) -> None:
+        result = run("check-config", "--hypercorn", http=http)
+        assert (result.exit_code, result.stdout.count("\n")) == (0, 1)
+        assert shlex.split(result.stdout) == options
+
+    def test_for_hypercorn_of_wrong_settings(self) -> None:
+        assert refused(run("check-config", "--hypercorn", tcp="foo")).startswith("tcp (GATEWAY_TCP) is wrong")
 
     def test_bind(self, tmp_path: Path) -> None:
         result = run("check-config", "--bind", tcp="127.0.0.1:0", websocket=f"unix:{tmp_path / 'ws'}", http="[::1]:0")

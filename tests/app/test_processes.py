@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 from gateway.auth import passwords
 from tests.app.process import BIN, DEADLINE, HYPERCORN, SERVE, Server, connect, read_to_end, server
+
+ROOT = Path(__file__).parent.parent.parent
 
 WAYS = {
     "hypercorn": HYPERCORN,
@@ -66,6 +69,19 @@ def test_admin_api_of_a_running_gateway(tmp_path: Path) -> None:
         assert running.get("/metrics", headers={"X-Forwarded-For": "192.0.2.1"})[0] == 403
 
 
+def test_a_stop_says_what_is_lost(tmp_path: Path) -> None:
+    with server(SERVE, tmp_path) as running:
+        client = connect(running.tcp_port())
+        client.sendall(b"SEND\ndestination:/queue/a\n\n\0SEND\ndestination:/queue/b\nx-delay:60000\nreceipt:r\n\n\0")
+        assert b"RECEIPT\n" in client.recv(4096)
+        running.process.send_signal(signal.SIGTERM)
+        assert_farewell(client)
+        assert running.wait() == 0
+    draining, lost, stopped = running.events()[-3:]
+    assert (draining["event"], stopped["event"]) == ("draining", "stopped")
+    assert (lost["level"], lost["waiting"], lost["queues"], lost["delayed"]) == ("warning", 1, 1, 1)
+
+
 def test_token_of_a_running_gateway(tmp_path: Path) -> None:
     with server(SERVE, tmp_path, admin_token="sesame") as running:
         assert running.get("/metrics")[0] == 401
@@ -83,6 +99,34 @@ def test_users_of_a_running_gateway(tmp_path: Path) -> None:
                 client.sendall(frame.encode())
                 assert client.recv(4096).startswith(answer)
         assert "sesame" not in running.log
+
+
+class TestMake:
+    """`make run`, as its recipe has it."""
+
+    def recipe(self) -> list[str]:
+        """The last line of it: what comes before only brings what is missing."""
+        command = ["make", "--dry-run", "--old-file=.venv/runtime", "--no-print-directory", "run", f"BIN={BIN}"]
+        lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+        return ["sh", "-c", lines[-1]]
+
+    def test_it_listens_where_the_setting_says(self, tmp_path: Path) -> None:
+        with server(self.recipe(), tmp_path, http=f"127.0.0.2:0,unix:{tmp_path}/a b") as running:
+            running.tcp_port()
+            running.await_in_log("Running on http://127.0.0.2:")
+            running.await_in_log(f"Running on http://unix:{tmp_path}/a b")
+            running.process.send_signal(signal.SIGTERM)
+            assert running.wait() == 0
+
+    def test_a_port_that_is_taken(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            with server(self.recipe(), tmp_path, http=address) as running:
+                assert running.wait() == 1
+        assert running.log == (
+            f"Error: cannot listen on {address}: the address is in use by another program; change the setting http "
+            "(GATEWAY_HTTP)\n"
+        )
 
 
 class TestRefusals:
@@ -106,7 +150,10 @@ class TestRefusals:
             ({"tcp": "foo"}, "tcp (GATEWAY_TCP) is wrong: 'foo' is not an address"),
             ({"max_body": "-1"}, "max_body (GATEWAY_MAX_BODY) is wrong: input should be greater than or equal"),
             ({"tcpp": "x"}, "there is no setting GATEWAY_TCPP"),
-            ({"tcp": "0.0.0.0:0"}, "0.0.0.0:0 can be reached from other machines, so users_file must be set"),
+            (
+                {"tcp": "0.0.0.0:0"},
+                "tcp (GATEWAY_TCP): 0.0.0.0:0 can be reached from other machines, so users_file must be set",
+            ),
             ({"users_file": "nowhere"}, "users_file (GATEWAY_USERS_FILE) is wrong: nowhere cannot be read"),
             ({"config": "nowhere.toml"}, "GATEWAY_CONFIG names nowhere.toml, and there is no such file"),
         ],

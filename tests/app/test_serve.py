@@ -99,9 +99,7 @@ def test_serves_until_the_signal(
     assert {"event": "draining", "signal": number.name, "log_level": "info"} in logged
 
 
-def test_http_answers_while_sessions_drain(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_http_answers_while_sessions_drain(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[int] = []
     drain = runtime.Gateway.drain
 

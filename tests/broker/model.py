@@ -91,6 +91,7 @@ class Model(Fates):
         store.groups = {group: owner for group, owner in store.groups.items() if owner is not consumer}
         free = [copy for copy in consumer.ledger if copy.transaction is None]
         if lost and free:
+            free[0].reason = ""
             self.fail(free[0])
         for copy in free:
             if not copy.gone:

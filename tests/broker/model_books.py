@@ -6,7 +6,7 @@ given.  A `Copy` is one message in one `Store`; a store is a queue, or what one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -217,15 +217,23 @@ class Store:
         owner = self.groups.get(copy.sent.group) if copy.sent.group is not None else None
         return owner if owner is not None and owner.wants(copy.sent) else None
 
-    def is_for(self, copy: Copy, consumer: Consumer, step: int) -> bool:
-        """Whether that consumer may get a message; what waited before `step` and is of its group goes first."""
+    def is_for(self, copy: Copy, consumer: Consumer, step: int, left: Container[Name] = ()) -> bool:
+        """Whether that consumer may get a message; earlier ones of its group go first.
+
+        Args:
+            step: what came before that step has its place.
+            left: so have these, whenever they came.
+        """
         if self.stands_by(consumer) or not consumer.wants(copy.sent):
             return False
         if copy.sent.group is None:
             return True
-        before = [each for each in self.copies if each.waits and each.order < copy.order and each.since < step]
         owner = self.owner_of(copy)
-        return (owner is None or owner is consumer) and all(each.sent.group != copy.sent.group for each in before)
+        if owner is not None and owner is not consumer:
+            return False
+        before = [each for each in self.copies if each.waits and each.order < copy.order]
+        before = [each for each in before if each.since < step or each.name in left]
+        return all(each.sent.group != copy.sent.group for each in before)
 
     def free_groups(self) -> None:
         """A group is anybody's if its consumer stands by, or does not want what comes next."""

@@ -153,7 +153,7 @@ class Fates:
         told = {
             "dlq-reason": why,
             "dlq-source": store.name,
-            "dlq-attempts": str(copy.attempts),
+            "dlq-attempts": str(copy.failures),
             "dlq-first-at": str(int(first * 1000)),
         }
         told |= {"reason": copy.reason} if copy.reason else {}

@@ -29,10 +29,10 @@ from gateway.broker.message import Message
 from gateway.broker.subscription import Subscription
 from gateway.codec import ProtocolError
 
-from .client import Client
+from .client import Client, waiting
 from .model import Model
 from .model_books import Consumer, Copy, Name, Sent, Store
-from .model_compare import compare, find_given_up, has_room, may_have_more, name_of, waiting_in
+from .model_compare import Delivered, compare, find_given_up, has_room, may_have_more, name_of, waiting_in
 from .wire import Received, parse
 
 # Of a SEND: what only steers the broker.
@@ -40,10 +40,15 @@ _NOT_FOR_SUBSCRIBERS = {"transaction", "receipt", "x-delay", "_AMQ_SCHED_DELIVER
 
 
 class Given(NamedTuple):
-    """A queue gave a message to a consumer."""
+    """A queue gave a message to a consumer.
+
+    Attributes:
+        left: what waited there at that moment.
+    """
 
     subscription: Subscription
     message: Message
+    left: frozenset[Name]
 
 
 class Failed(NamedTuple):
@@ -78,7 +83,9 @@ class Watch:
         deliver, fail, log = Subscription.deliver, Session.fail, self._log
 
         def delivered(subscription: Subscription, message: Message) -> None:
-            log.append(Given(subscription, message))
+            assert subscription.queue is not None  # it is the queue that calls
+            left = [name_of(each.body, each.head.headers) for each in waiting(subscription.queue)]
+            log.append(Given(subscription, message, frozenset(left)))
             deliver(subscription, message)
 
         def failed(session: Session, error: ProtocolError, *frame: object) -> None:
@@ -95,12 +102,14 @@ class Watch:
             self._read(client)
         for consumer in model.consumers:
             self._show_retained(consumer)
-        find_given_up(model, {self._store_of(*each) for each in self._log if isinstance(each, Given)})
-        for entry in self._log:
+        find_given_up(model, self._given(0))
+        for index, entry in enumerate(self._log):
             if isinstance(entry, Given):
-                self._deliver(*entry)
+                self._deliver(entry)
             else:
                 self._fail(*entry)
+                # What that client gave back may have replaced older ones of its key, and gone to the next, at once.
+                find_given_up(model, self._given(index))
         for client, frames in self._frames.items():
             self._pass_by(client, frames, None)
             if not client.stalled and not client.closed:
@@ -190,21 +199,26 @@ class Watch:
 
     # deliveries of queues
 
-    def _store_of(self, subscription: Subscription, message: Message) -> tuple[Store, Name]:
-        consumer = self._consumer(self._client(subscription.session), subscription.id)
-        assert consumer.store is not None
-        return consumer.store, name_of(message.body, message.head.headers)
+    def _given(self, start: int) -> Delivered:
+        """What queues gave out in this step, from that entry of the log on."""
+        return {self._store_of(each) for each in self._log[start:] if isinstance(each, Given)}
 
-    def _deliver(self, subscription: Subscription, message: Message) -> None:
+    def _store_of(self, given: Given) -> tuple[Store, Name]:
+        consumer = self._consumer(self._client(given.subscription.session), given.subscription.id)
+        assert consumer.store is not None
+        return consumer.store, name_of(given.message.body, given.message.head.headers)
+
+    def _deliver(self, given: Given) -> None:
+        subscription, message, left = given
         client = self._client(subscription.session)
         consumer = self._consumer(client, subscription.id)
-        store, name = self._store_of(subscription, message)
+        store, name = self._store_of(given)
         if "retained" in message.head.headers and any(name == _name(each) for each in consumer.retained):
             self.model.show(consumer, name)
         found = [each for each in store.copies if each.name == name]
         assert found, f"{consumer.id} gets {name}, which {store.name} does not have"
         (copy,) = found
-        self._check_delivery(copy, consumer)
+        self._check_delivery(copy, consumer, left)
         frames = self._frames[client]
         if not (client.stalled and any(isinstance(error, SlowConsumer) for error in client.failures)):
             self._pass_by(client, frames, consumer)
@@ -238,19 +252,22 @@ class Watch:
             if copy.message is not None:
                 self.names.append((consumer.client, consumer.id, copy.message))
 
-    def _check_delivery(self, copy: Copy, consumer: Consumer) -> None:
-        store, now = copy.store, self.scene.now
+    def _check_delivery(self, copy: Copy, consumer: Consumer, left: frozenset[Name]) -> None:
+        """Whether a consumer may get a message; `left`: what waited in the broker's queue when it did."""
+        store, now, step = copy.store, self.scene.now, self.model.step
         assert copy.at is None, f"{copy} is with {copy.at.id} already"
         assert copy.back is None, f"{copy} comes back too early"
         assert not copy.has_expired(now), f"{copy} has expired"
         assert consumer.wants(copy.sent), f"{copy} does not fulfil {consumer.selector}"
         assert not store.stands_by(consumer), f"{consumer.id} stands by"
-        assert store.is_for(copy, consumer, self.model.step), f"{copy} is of a group of {store.owner_of(copy)}"
+        assert store.is_for(copy, consumer, step, left), f"{copy} is of a group of {store.owner_of(copy)}"
         assert may_have_more(self.model, consumer), f"{consumer.id} has enough"
         for other in [each for each in store.waiting if each.order < copy.order]:
-            waited = other.since < self.model.step and not other.has_expired(now)
+            waited = (other.since < step or other.name in left) and not other.has_expired(now)
             if waited and other.avoid is not consumer and not other.vague and not copy.vague:
-                assert not store.is_for(other, consumer, self.model.step), f"{copy} overtakes {other}"
+                # It may stand behind one of its group that came back in this step, and that this consumer does not
+                # want.  What came later than this delivery is no excuse: it was not `left` there.
+                assert not store.is_for(other, consumer, step, left), f"{copy} overtakes {other}"
         if store.owner_of(copy) is None:
             for rival in store.consumers:
                 if rival is not consumer and self._could_have(rival, copy):

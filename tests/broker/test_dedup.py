@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.dedup import DedupIds
+from gateway.broker.dedup import _SHARES, DedupIds
 from gateway.codec import Version
 
 from .client import Scene
@@ -65,7 +65,61 @@ class TestIds:
     def test_a_long_id_costs_no_more_than_a_short_one(self) -> None:
         ids = DedupIds(10.0, 100)
         ids.is_new("a" * 10_000, "ü" * 1_000, 0.0)
-        assert [len(key) for key in ids._seen] == [16]
+        assert [len(key) for share in ids._shares for key in share] == [16]
+
+
+class TestShares:
+    """Names meet in one share by chance, in each process other ones; so these are chosen."""
+
+    @pytest.fixture
+    def names(self) -> list[str]:
+        found: dict[int, str] = {}
+        for number in range(1_000):
+            found.setdefault(hash(f"/queue/{number}") % _SHARES, f"/queue/{number}")
+        return list(found.values())
+
+    def test_a_flood_at_one_destination_pushes_out_its_own(self, names: list[str]) -> None:
+        ids = DedupIds(10.0, 100)
+        flooded, *others = names[:4]
+        for number in range(20):
+            assert all(ids.is_new(name, str(number), 0.0) for name in others)
+        for number in range(1_000):
+            assert ids.is_new(flooded, str(number), 1.0)
+        assert len(ids) == 100
+        assert not any(ids.is_new(name, str(number), 2.0) for name in others for number in range(20))
+        assert not any(ids.is_new(flooded, str(number), 2.0) for number in range(960, 1_000))
+        assert ids.is_new(flooded, "959", 2.0)
+
+    def test_who_has_most_gives_to_who_comes(self, names: list[str]) -> None:
+        ids = DedupIds(10.0, 100)
+        for number in range(100):
+            ids.is_new(names[0], str(number), 0.0)
+        for number in range(200):
+            ids.is_new(names[1], str(number), 0.0)
+        assert sorted(len(share) for share in ids._shares)[-3:] in ([0, 50, 50], [0, 49, 51])
+
+    def test_who_floods_many_pushes_out_all(self, names: list[str]) -> None:
+        ids = DedupIds(10.0, 100)
+        for number in range(3_000):
+            ids.is_new(names[number % len(names)], str(number), 0.0)
+        assert len(ids) == 100
+        assert max(len(share) for share in ids._shares) <= 3
+
+    def test_one_that_comes_is_never_the_one_that_goes(self, names: list[str]) -> None:
+        ids = DedupIds(10.0, 1)
+        for name in names:
+            assert ids.is_new(name, "1", 0.0)
+            assert not ids.is_new(name, "1", 0.0)
+        assert len(ids) == 1
+
+    def test_what_is_behind_the_window_goes_wherever_it_is(self, names: list[str]) -> None:
+        ids = DedupIds(10.0, 1_000)
+        for name in names:
+            ids.is_new(name, "1", 0.0)
+        assert len(ids) == len(names)
+        for number in range(_SHARES):
+            ids.is_new(names[0], str(number), 20.0)
+        assert len(ids) == _SHARES
 
 
 @pytest.mark.parametrize("header", ["dedup-id", "_AMQ_DUPL_ID"])

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.destinations import canonical, canonical_for, is_temporary, is_topic, split
+from gateway.broker.destinations import (
+    _HEADERS,
+    TEMPORARY,
+    canonical,
+    canonical_for,
+    is_temporary,
+    is_topic,
+    split,
+)
+from gateway.broker.dictionary import INDEX
 from gateway.broker.errors import NotAllowed
 from gateway.codec import V12, Version
 
 from .client import Client, Scene
 
 LONG = "/".join("w" * 200)
+
+
+def written(user: str) -> str:
+    """A user's name as a SEND has it."""
+    return user.replace("%", "%25").replace("/", "%2F").replace(",", "%2C")
 
 
 def login(scene: Scene, name: str, version: Version = V12) -> Client:
@@ -41,7 +55,12 @@ class TestCanonical:
             ("/app/a", "/app/a"),
             ("/queue/dlq.a", "/queue/dlq.a"),
             ("/queue/a*", "/queue/a*"),
-            ("/topic/a#.b>", "/topic/a#.b>"),
+            ("/exchange/amq.direct/c#", "/exchange/amq.direct/c#"),
+            ("/queue/a?b=1", "/queue/a?b=1"),
+            ("/topic/a?", "/topic/a?"),
+            ("/topic/#general", "/topic/#general"),
+            ("/topic/c++.c#", "/topic/c++.c#"),
+            ("/topic/a>b", "/topic/a>b"),
         ],
     )
     def test_every_name_has_one(self, destination: str, name: str) -> None:
@@ -79,6 +98,22 @@ class TestCanonical:
             assert repr(destination) in caught.value.detail
             assert "it has /queue/NAME, /topic/NAME" in caught.value.detail
 
+    def test_the_error_names_every_kind_that_there_is(self) -> None:
+        with pytest.raises(NotAllowed, match="unsupported kind") as caught:
+            canonical("/nowhere/a")
+        forms = caught.value.detail.partition("it has ")[2].partition(", and ")[0].split(", ")
+        assert {form.split("/")[1] for form in forms} == {
+            *("queue", "topic", "amq", "exchange", "temp-queue", "temp-topic", "reply-queue", "reply-topic", "user"),
+            "app",
+        }
+        for form in forms:
+            if form.startswith(TEMPORARY):
+                assert is_temporary(form)
+            elif form.split("/")[2] in ("queue", "topic", "exchange") and form.startswith("/user/"):
+                assert canonical_for("ada", form) == form.replace("/user/", "/user/ada/")
+            else:
+                assert canonical(form).endswith(form.rpartition("/")[2])
+
     @pytest.mark.parametrize("name", ["*", "a.*", "*/a", "#", "a/#", ">", "a.>", "**", "a/**", "a.#.b"])
     @pytest.mark.parametrize("kind", ["/topic/", "/queue/", "", "/user/ada/queue/", "/exchange/amq.topic/", "/app/"])
     def test_a_send_goes_to_no_pattern(self, kind: str, name: str) -> None:
@@ -90,6 +125,24 @@ class TestCanonical:
     def test_only_topics_have_patterns(self, kind: str, name: str) -> None:
         with pytest.raises(NotAllowed, match="wildcards are for topics"):
             canonical_for("ada", kind + name)
+
+    @pytest.mark.parametrize(
+        ("name", "word"),
+        [
+            ("a*", "a*"),
+            ("a.b*/c", "b*"),
+            ("*.a*.#", "a*"),
+            ("***", "***"),
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["/topic/", "/exchange/amq.topic/", "/user/queue/"])
+    def test_a_wildcard_inside_of_a_word_is_a_slip(self, kind: str, name: str, word: str) -> None:
+        """Whoever subscribed would wait for ever; and nothing is sent there, so that both hear of it."""
+        with pytest.raises(NotAllowed, match="a wildcard inside of a word") as caught:
+            canonical_for("ada", kind + name)
+        assert f"'{kind}{name}' has one in '{word}'" in caught.value.detail
+        with pytest.raises(NotAllowed, match="wildcard in"):
+            canonical(kind.replace("/user/", "/user/ada/") + name)
 
     @pytest.mark.parametrize("name", ["*", "a.*", "a/#", ">", "**", "a.#.b"])
     def test_those_of_topics_are_names_to_subscribe_to(self, name: str) -> None:
@@ -132,10 +185,49 @@ class TestCanonical:
                 canonical_for("ada", destination)
         assert canonical(f"/queue/{LONG}") == f"/queue/{LONG}"
 
+    def test_what_was_written_is_named_and_not_what_it_stands_for(self) -> None:
+        for name in (LONG, "a*", "*/" * 7):
+            with pytest.raises(NotAllowed) as caught:
+                canonical_for("ada", f"/user/queue/{name}")
+            assert f"/user/queue/{name}"[:80] in caught.value.detail
+            assert "ada" not in caught.value.detail
+
     def test_nothing_comes_to_the_queues_of_activemqs_virtual_topics(self) -> None:
-        with pytest.raises(NotAllowed, match="virtual topics"):
+        with pytest.raises(NotAllowed, match="virtual topics") as caught:
             canonical_for("ada", "/queue/Consumer.A.VirtualTopic.B")
+        assert "destination:/queue/a,/queue/b" in caught.value.detail
         assert canonical_for("ada", "/queue/Consumer.A") == "/queue/Consumer.A"
+
+    @pytest.mark.parametrize("kind", ["/topic/", "/exchange/amq.topic/"])
+    @pytest.mark.parametrize("name", ["Queue", "Consumer.Queue.a", ">"])
+    def test_there_are_no_advisories(self, kind: str, name: str) -> None:
+        with pytest.raises(NotAllowed, match="advisories") as caught:
+            canonical_for("ada", f"{kind}ActiveMQ.Advisory.{name}")
+        assert "/api/v1/sessions" in caught.value.detail
+        assert canonical_for("ada", "/topic/ActiveMQ.Advisory") == "/topic/ActiveMQ.Advisory"
+
+    @pytest.mark.parametrize(
+        ("options", "instead"),
+        [
+            ("consumer.prefetchSize=1", "headers of the SUBSCRIBE they are prefetch-count:1"),
+            (
+                "consumer.exclusive=true&consumer.dispatchAsync=false&consumer.priority=10",
+                "they are exclusive:true, x-priority:10",
+            ),
+            ("consumer.noLocal=true&consumer.selector=a=1", "they are no-local:true, selector:a=1"),
+            ("consumer.retroactive=true", "leave them out"),
+            ("producer.windowSize=1", "leave them out"),
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["/queue/a", "/topic/a", "a"])
+    def test_nobody_reads_options_behind_a_name(self, kind: str, options: str, instead: str) -> None:
+        for find in (canonical, lambda destination: canonical_for("ada", destination)):
+            with pytest.raises(NotAllowed, match="options in a destination") as caught:
+                find(f"{kind}?{options}")
+            assert caught.value.detail.endswith(instead)
+
+    def test_the_headers_that_they_name_are_there(self) -> None:
+        assert {header for header in _HEADERS.values() if header not in INDEX["SUBSCRIBE"]} == set()
 
     def test_a_subscribe_names_one_destination(self) -> None:
         for destination in ("/queue/a,/queue/b", "/topic/a,/topic/b", "a,b"):
@@ -165,19 +257,23 @@ class TestOfUsers:
 
     NAMES = (
         *("a/b", "a.b", "*", "#", ">", "**", "50%", "%", "%25", "queue", "topic", "a b", "ünï", "a:b", "'", "a\\b"),
-        *("..", ".", "a.*", "queue/x", "%2a", "%2e"),
+        *("..", ".", "a.*", "queue/x", "%2a", "%2e", "%2F", "a%2Fb", "a%2Cb", "a,b", "%252F", "%2525", "25"),
     )
 
     @pytest.mark.parametrize("user", NAMES)
     def test_whatever_the_name_is(self, user: str) -> None:
-        sent = canonical(f"/user/{user.replace('/', '%2F')}/queue/x")
+        sent = canonical(f"/user/{written(user)}/queue/x")
         assert sent == canonical_for(user, "/user/queue/x")
         assert len(sent.split("/")) == 5
 
     def test_different_users_have_different_names(self) -> None:
-        users = {*self.NAMES, "%2F", "a%2Fb", "a%2Eb", "%2A", "%23", "%252F", "a,b", "a%2Cb"}
+        users = {*self.NAMES, "a%2Eb", "%2A", "%23"}
         names = {canonical_for(user, "/user/queue/x") for user in users}
         assert len(names) == len(users)
+
+    @pytest.mark.parametrize("user", ["50%", "%", "%2a", "%2E", "a%b", "%2"])
+    def test_a_percent_sign_that_begins_none_of_the_three_stands_for_itself(self, user: str) -> None:
+        assert canonical(f"/user/{user}/queue/x") == canonical_for(user, "/user/queue/x")
 
     @pytest.mark.parametrize(
         "destination",
@@ -236,7 +332,7 @@ class TestMail:
         owner, ada, sender = login(scene, user), login(scene, "ada"), scene.connect()
         for each in (owner, ada):
             each.subscribe("/user/queue/x")
-        sender.publish(f"/user/{user.replace('/', '%2F')}/queue/x", b"m", **headers)
+        sender.publish(f"/user/{written(user)}/queue/x", b"m", **headers)
         sender.publish("/user/ada/queue/x", b"for ada", **headers)
         assert owner.bodies() == [b"m"]
         assert ada.bodies() == [b"for ada"]
@@ -248,9 +344,9 @@ class TestMail:
     ) -> None:
         thieves, victims, sender = login(scene, thief), login(scene, victim), scene.connect()
         thieves.subscribe("/user/queue/x")
-        sender.publish(f"/user/{victim}/queue/x", b"1", **headers)
+        sender.publish(f"/user/{written(victim)}/queue/x", b"1", **headers)
         victims.subscribe("/user/queue/x")
-        sender.publish(f"/user/{victim}/queue/x", b"2", **headers)
+        sender.publish(f"/user/{written(victim)}/queue/x", b"2", **headers)
         assert not thieves.received()
         assert victims.bodies() == [b"2"]
 

@@ -118,16 +118,38 @@ class TestHeaders:
         }
 
     @with_nack
-    def test_attempts_are_deliveries_and_not_only_failures(self, scene: Scene, version: Version) -> None:
+    def test_attempts_are_failures_and_not_deliveries(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
         client.publish(QUEUE, b"m")
+        reject(client, QUEUE)
         for _ in range(3):
             client.subscribe(QUEUE, ack="client")
             client.unsubscribe()
             client.received()
         reject(client, QUEUE, requeue="false")
         (letter,) = taken(scene, DEAD, version)
-        assert letter.headers["dlq-attempts"] == "4"
+        assert letter.headers["dlq-attempts"] == "2"
+
+    @with_nack
+    @pytest.mark.parametrize("nack", [True, False])
+    def test_they_are_the_policys_number_after_the_last(self, stage: Stage, version: Version, nack: bool) -> None:
+        """Whatever made it fail, and though some deliveries were none of its attempts."""
+        scene = stage({QUEUE: {"max_attempts": 3}})
+        scene.connect(version).publish(QUEUE, b"m")
+        for _ in range(3):
+            worker = scene.connect(version)
+            worker.subscribe(QUEUE, ack="client")
+            worker.unsubscribe()
+            worker.received()
+            worker.subscribe(QUEUE, ack="client")
+            if nack:
+                worker.nack(worker.message())
+                worker.disconnect()
+            else:
+                worker.drop()
+            scene.wait(1.0)
+        (letter,) = taken(scene, DEAD, version)
+        assert (letter.headers["dlq-reason"], letter.headers["dlq-attempts"]) == ("max-attempts", "3")
 
     @with_nack
     def test_the_last_reason_counts(self, stage: Stage, version: Version) -> None:
@@ -138,6 +160,65 @@ class TestHeaders:
         reject(client, QUEUE, reason="broken")
         (letter,) = taken(scene, DEAD, version)
         assert letter.headers["reason"] == "broken"
+
+    @with_nack
+    def test_the_senders_reason_is_none(self, scene: Scene, version: Version) -> None:
+        """Whoever reads a dead letter can rely on what it says of the failure."""
+        client = scene.connect(version)
+        forged = {"dlq-reason": "expired", "dlq-source": "/queue/b", "dlq-attempts": "99", "dlq-first-at": "1"}
+        for reason in ({}, {"reason": "no such order"}):
+            client.publish(QUEUE, b"m", reason="orderly", **{"original-destination": "/queue/b"}, **forged)
+            reject(client, QUEUE, requeue="false", **reason)
+            (letter,) = taken(scene, DEAD, version)
+            assert own_headers(letter) == {
+                "destination": DEAD,
+                "original-destination": QUEUE,
+                "dlq-reason": "rejected",
+                "dlq-source": QUEUE,
+                "dlq-attempts": "1",
+                "dlq-first-at": milliseconds(scene),
+                **reason,
+            }
+
+    def test_of_what_nobody_rejected_neither(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"dead_letter_expired": True}})
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", reason="orderly", ttl="100")
+        scene.wait(1.0)
+        (letter,) = taken(scene, DEAD, version)
+        assert letter.headers["dlq-reason"] == "expired"
+        assert "reason" not in letter.headers
+
+    def test_but_on_its_way_to_consumers_it_is_a_header_like_others(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", reason="orderly")
+        client.subscribe(QUEUE)
+        assert client.message().headers["reason"] == "orderly"
+
+    @with_nack
+    def test_nor_is_one_of_an_earlier_failure(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"max_attempts": 2}})
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m")
+        reject(client, QUEUE, reason="busy")
+        reject(client, QUEUE)
+        client.publish(QUEUE, b"m")
+        reject(client, QUEUE, reason="busy")
+        worker = scene.connect(version)
+        worker.subscribe(QUEUE, ack="client")
+        worker.drop()
+        assert ["reason" in letter.headers for letter in taken(scene, DEAD, version)] == [False, False]
+
+    @with_nack
+    def test_nor_is_one_of_an_earlier_queue(self, stage: Stage, version: Version) -> None:
+        scene = stage({DEAD: {"dead_letter": "/queue/attic"}})
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m")
+        reject(client, QUEUE, requeue="false", reason="first")
+        reject(client, DEAD, requeue="false")
+        (letter,) = taken(scene, "/queue/attic", version)
+        assert letter.headers["dlq-source"] == DEAD
+        assert "reason" not in letter.headers
 
     @with_nack
     def test_a_cumulative_nack_gives_all_its_reason(self, scene: Scene, version: Version) -> None:
@@ -349,7 +430,7 @@ class TestDeadLettersOfDeadLetters:
             "original-destination": QUEUE,
             "dlq-reason": "rejected",
             "dlq-source": DEAD,
-            "dlq-attempts": "3",
+            "dlq-attempts": "1",
             "dlq-first-at": first_at,
             "reason": "second",
         }

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from gateway.broker import dictionary, selectors
 from gateway.broker.dictionary import COMMANDS, INDEX, TABLE, Row
+from gateway.broker.dictionary.slips import OTHER_WORDS, squashed
 from gateway.broker.errors import NotAllowed
 from gateway.broker.options import NO_OPTIONS, PLAIN
 from gateway.broker.policy import Hints
 from gateway.broker.reading import LEFT_TO_THE_CODEC, options_of, properties_of, requeue_of
-from gateway.codec import encoder
+from gateway.codec import V10, Version, encoder
 
+from .client import Scene
 from .header_cases import HINTED, READERS, SENT, SUBSCRIBED, TEN_YEARS, Reader, without_passed_on
 
 
@@ -98,6 +100,92 @@ class TestAsUsersOfOtherBrokersSay:
         assert without_passed_on(properties_of({**harmless, "durable": "true", "transformation": "jms-xml"})) == PLAIN
         of_subscribe = {"activemq.dispatchAsync": "true", "activemq.retroactive": "false", "durable": "false"}
         assert options_of({**of_subscribe, "transformation": "jms-xml", "x-max-priority": "10"}) is NO_OPTIONS
+
+
+class TestSlips:
+    """A SUBSCRIBE carries no data, so that a near miss can be refused; on a SEND it is the user's own."""
+
+    @pytest.mark.parametrize(
+        ("name", "meant"),
+        [
+            *((each, "prefetch-count") for each in ("prefetch", "prefetchCount", "prefetch_count", "Prefetch-Count")),
+            *((each, "prefetch-count") for each in ("prefetchSize", "prefetch-size", "PREFETCH", "Prefetch")),
+            *(
+                ("ackMode", "ack"),
+                ("ack-mode", "ack"),
+                ("Ack", "ack"),
+                ("Selector", "selector"),
+                ("Receipt", "receipt"),
+            ),
+            *(("activemq.prefetchsize", "activemq.prefetchSize"), ("Consumer-Window-Size", "consumer-window-size")),
+            *(("noLocal", "no-local"), ("X-Priority", "x-priority"), ("xpriority", "x-priority"), ("ID", "id")),
+            *(("autoDelete", "auto-delete"), ("X-Message-TTL", "x-message-ttl"), ("From-Seq", "from-seq")),
+            *(("Durable", "durable"), ("browserEnd", "browser-end"), ("Subscription_Type", "subscription-type")),
+        ],
+    )
+    def test_a_near_miss(self, name: str, meant: str) -> None:
+        with pytest.raises(NotAllowed, match=r"^misspelt header$") as refusal:
+            options_of({"destination": "/queue/a", name: "1"})
+        assert refusal.value.detail == f"SUBSCRIBE has no header {name!r}; did you mean {meant}?"
+        assert properties_of({"destination": "/queue/a", name: "1"}) is PLAIN
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("Transformation", "x-max_priority", "ActiveMQ.DispatchAsync"),  # they would have no effect anyway
+            *(
+                "my-prefetch",
+                "prefetches",
+                "count",
+                "priority",
+                "acknowledge",
+                "id2",
+                "",
+                "-",
+                "é",
+                "İd",
+                "Content-Type",
+            ),
+        ],
+    )
+    def test_nothing_that_anybody_would_miss(self, name: str) -> None:
+        assert options_of({"destination": "/queue/a", "id": "0", name: "1"}) is NO_OPTIONS
+
+    @pytest.mark.parametrize("right", ["prefetch-count", "activemq.prefetchSize", "credit"])
+    def test_beside_the_right_one_it_is_harmless(self, right: str) -> None:
+        """So do clients that speak to several brokers."""
+        for headers in ({"prefetch": "7", right: "5"}, {right: "5", "Prefetch-Count": "7"}):
+            assert options_of(headers).prefetch == 5
+
+    def test_it_ends_the_session(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("/queue/a", prefetch="1", receipt="r")
+        error = client.error()
+        assert (error.headers["message"], error.headers["receipt-id"]) == ("misspelt header", "r")
+        assert b"did you mean prefetch-count?" in error.body
+        assert not scene.broker.destinations
+
+    @pytest.mark.requirement("LEN-06")
+    def test_1_0_reads_the_standard_headers_in_any_case(self, scene: Scene) -> None:
+        client = scene.connect(V10)
+        client.send("SUBSCRIBE", {"Destination": "/queue/a", "ID": "0", "Ack": "client", "RECEIPT": "r"})
+        assert client.receipts() == ["r"]
+
+    @pytest.mark.parametrize("name", ["Priority", "X-Delay", "Expires", "delay", "x-ttl", "Retain", "prefetch"])
+    def test_of_a_send_they_are_passed_on(self, scene: Scene, version: Version, name: str) -> None:
+        client = scene.connect(version)
+        client.subscribe("/topic/a")
+        client.publish("/topic/a", b"m", **{name: "1"})
+        assert client.message().headers[name] == "1"
+
+    def test_other_words_mean_headers_that_are_there(self) -> None:
+        for other, name in OTHER_WORDS.items():
+            assert other not in INDEX["SUBSCRIBE"]
+            assert name in INDEX["SUBSCRIBE"]
+
+    def test_no_two_headers_are_near_each_other(self) -> None:
+        names = list(INDEX["SUBSCRIBE"])
+        assert len({squashed(name) for name in [*names, *OTHER_WORDS]}) == len(names) + len(OTHER_WORDS)
 
 
 class TestFirstCounts:
@@ -190,6 +278,14 @@ class TestDeadLetters:
         with pytest.raises(NotAllowed, match="bad value of x-dead-letter-routing-key") as refusal:
             properties_of({"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "orders.#"})
         assert "'/topic/orders.#'" in refusal.value.detail
+
+    def test_a_wildcard_inside_of_a_word(self) -> None:
+        """A queue may have such a name, and a topic may not."""
+        with pytest.raises(NotAllowed, match="a wildcard inside of a word") as refusal:
+            options_of({"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "orders*"})
+        assert "'/topic/orders*'" in refusal.value.detail
+        hints = options_of({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders*"}).hints
+        assert hints == Hints(dead_letter="/queue/orders*")
 
     def test_too_many_words(self) -> None:
         with pytest.raises(NotAllowed, match="too many words"):

@@ -136,12 +136,25 @@ class TestSubscribe:
         assert not client.received()
 
     @pytest.mark.requirement("SND-04")
-    @pytest.mark.parametrize("name", ["a*", "a#b", "c++", "a>b", "***"])
+    @pytest.mark.parametrize(
+        "name", ["/topic/c++", "/topic/#general", "/queue/a*", "/exchange/amq.direct/a#b", "/temp-topic/*"]
+    )
     def test_what_only_looks_like_one_is_a_name(self, scene: Scene, version: Version, name: str) -> None:
         client = scene.connect(version)
-        client.subscribe(f"/topic/{name}")
-        client.publish(f"/topic/{name}")
-        assert client.message().headers["destination"] == f"/topic/{name}"
+        client.subscribe(name)
+        client.publish(name)
+        assert client.message().headers["destination"] == name
+
+    @pytest.mark.requirement("SUB-02")
+    @pytest.mark.parametrize("name", ["a*", "*b", "a**", "***"])
+    @pytest.mark.parametrize("command", ["SUBSCRIBE", "SEND"])
+    def test_a_part_of_a_word_is_none(self, scene: Scene, version: Version, command: str, name: str) -> None:
+        client = scene.connect(version)
+        client.send(command, {"destination": f"/topic/{name}", "id": "0", "receipt": "r"})
+        error = client.error()
+        assert error.headers["message"] == "a wildcard inside of a word"
+        assert b"must be a whole word" in error.body
+        assert not scene.broker.destinations
 
     @pytest.mark.requirement("SUB-02")
     @pytest.mark.parametrize("name", ["/queue/*", "/queue/a.#", "a.>", "/queue/a/**/b"])

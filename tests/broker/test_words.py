@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.words import MAX_WORDS, Pattern, check_words, has_wildcard, split
+from gateway.broker.words import MAX_WORDS, Pattern, check_wildcards, check_words, has_wildcard, split
 
 from .patterns import CASES, WILDCARDS, calls, is_match, names, patterns, words_of
 
@@ -44,6 +44,16 @@ class TestWords:
         assert not has_wildcard(name)
 
     @given(names)
+    def test_which_names_have_such_words(self, name: str) -> None:
+        slips = [word for word in words_of(name) if word not in WILDCARDS and "*" in word]
+        if not slips:
+            check_wildcards(name, "as written")
+            return
+        with pytest.raises(NotAllowed, match="a wildcard inside of a word") as caught:
+            check_wildcards(name, "as written")
+        assert caught.value.detail.startswith(f"'as written' has one in {slips[0][:40]!r}")
+
+    @given(names)
     def test_words_of_any_name(self, name: str) -> None:
         assert split(name) == tuple(words_of(name))
         assert has_wildcard(name) is any(word in WILDCARDS for word in words_of(name))
@@ -54,9 +64,10 @@ class TestWords:
 
     def test_so_many_words_and_no_more(self) -> None:
         name = "/topic" + ".x" * (MAX_WORDS - 1)
-        check_words(name)
+        check_words(name, name)
         with pytest.raises(NotAllowed, match="too many words") as caught:
-            check_words(name + "/")
+            check_words(name + "/", "/exchange/amq." + name[1:])
+        assert "'/exchange/amq.topic.x" in caught.value.detail
         assert f"{MAX_WORDS + 1} words" in caught.value.detail
         assert f"may have {MAX_WORDS}" in caught.value.detail
         assert len(caught.value.detail) < 200

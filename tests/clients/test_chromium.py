@@ -22,9 +22,7 @@ WRONG = {"destination": "/queue/", "message": "destination without a name"}
 
 
 @pytest.mark.parametrize("scenario", [*SCENARIOS, "heartbeat"])
-def test_stompjs_in_chromium(
-    scenario: str, chromium: Driver, nginx: int, ws_relay: Forwarder, name: str
-) -> None:
+def test_stompjs_in_chromium(scenario: str, chromium: Driver, nginx: int, ws_relay: Forwarder, name: str) -> None:
     chromium.run(
         scenario,
         {"cut": ws_relay.cut, "freeze": ws_relay.freeze},
@@ -59,9 +57,7 @@ def test_the_demo_page_straight_from_the_gateway(chromium: Driver) -> None:
 
 def test_logging_in_on_the_demo_page(chromium: Driver, users: Path) -> None:
     with start_gateway(users_file=users) as gateway:
-        chromium.run(
-            "login", origin=f"{gateway.http_url}/", login="ada", passcode="engine", refusal="login refused"
-        )
+        chromium.run("login", origin=f"{gateway.http_url}/", login="ada", passcode="engine", refusal="login refused")
 
 
 def test_the_demo_page_without_its_library(chromium: Driver, gateway: GatewayProcess) -> None:

@@ -1,12 +1,11 @@
 """The examples, run as written, each on a gateway with the settings that its first lines name.
 
-The default port in them is replaced by that of the test's gateway; nothing else is.  examples/worker.py and
-examples/browser.js are in test_readme.py.
+They read from their environment where the gateway is.  examples/worker.py and examples/browser.js are in
+test_readme.py.
 """
 
 from __future__ import annotations
 
-import os
 import queue
 import re
 import signal
@@ -20,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.driver import ROOT
-from tests.clients.test_readme import as_run
+from tests.clients.test_readme import broker_of
 from tests.gateway_process import GatewayProcess, start_gateway
 
 EXAMPLES = ROOT / "examples"
@@ -32,15 +31,16 @@ class Program:
 
     def __init__(self, file: str, gateway: GatewayProcess, *arguments: str, **variables: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", as_run(file, gateway), *arguments],
-            env={**os.environ, **variables},
+            [sys.executable, str(EXAMPLES / file), *arguments],
+            env={**broker_of(gateway), **variables},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -64,6 +64,16 @@ class Program:
         assert self.process.wait(PATIENCE) == 0
         assert self._lines.empty(), self._lines.get()
 
+    def rest(self, status: int = 0) -> tuple[str, str]:
+        """What it still says on both streams until it ends by itself."""
+        assert self.process.wait(PATIENCE) == status
+        self._reader.join(PATIENCE)
+        lines = []
+        while not self._lines.empty():
+            lines.append(f"{self._lines.get()}\n")
+        assert self.process.stderr is not None
+        return "".join(lines), self.process.stderr.read()
+
     def close(self) -> None:
         """It ends at the latest now."""
         self.process.kill()
@@ -83,20 +93,30 @@ def started(file: str, gateway: GatewayProcess, *arguments: str, **variables: st
         program.close()
 
 
+def ended(file: str, gateway: GatewayProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """An example that ended by itself."""
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / file), *arguments],
+        env=broker_of(gateway),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
 def printed(file: str, gateway: GatewayProcess, *arguments: str) -> list[str]:
-    """What an example prints until it ends by itself."""
-    command = [sys.executable, "-c", as_run(file, gateway), *arguments]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout.splitlines()
+    """What an example prints that ends well."""
+    program = ended(file, gateway, *arguments)
+    assert (program.returncode, program.stderr) == (0, "")
+    return program.stdout.splitlines()
 
 
 @pytest.mark.parametrize("file", ["rpc.py", "chat.py"])
 def test_who_does_not_know_how_is_told(file: str, gateway: GatewayProcess) -> None:
-    command = [sys.executable, "-c", as_run(file, gateway)]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
-    assert ended.returncode == 1
-    assert f"python {file}" in ended.stderr
+    program = ended(file, gateway)
+    assert program.returncode == 1
+    assert f"python {file}" in program.stderr
 
 
 def test_rpc(gateway: GatewayProcess) -> None:
@@ -108,6 +128,33 @@ def test_rpc(gateway: GatewayProcess) -> None:
         assert [server.line() for _ in squares] == [f"answered: {square}" for square in squares]
         server.process.send_signal(signal.SIGINT)
         server.end()
+
+
+def test_a_request_that_fails_stops_no_server(gateway: GatewayProcess) -> None:
+    with started("rpc.py", gateway, "server") as server, started("rpc.py", gateway, "server") as other:
+        for each in (server, other):
+            assert each.line() == "Answering; press Ctrl-C to stop."
+        bad = ended("rpc.py", gateway, "x")
+        assert (bad.returncode, bad.stdout) == (1, "")
+        assert bad.stderr.startswith("no answer within 5 s: ")
+        assert printed("rpc.py", gateway, "5") == ["answer 1: 5 squared is 25"]
+        for each in (server, other):
+            each.process.send_signal(signal.SIGTERM)
+        said = [each.rest() for each in (server, other)]
+    assert sorted(output for output, _ in said) == ["", "answered: 5 squared is 25\n"]
+    for _, errors in said:
+        assert "ERROR:root:no answer to 'x'" in errors, "the gateway gives it to the other one, too"
+        assert errors.endswith("ValueError: invalid literal for int() with base 10: 'x'\n")
+
+
+@pytest.mark.parametrize(("file", "arguments"), [("rpc.py", ["server"]), ("chat.py", ["ada"])])
+def test_a_lost_connection_ends_the_program(file: str, arguments: list[str]) -> None:
+    with start_gateway() as gateway, started(file, gateway, *arguments, PASSCODE="engine") as program:
+        program.line()
+        gateway.stop()
+        output, errors = program.rest(status=1)
+    assert (output + errors).endswith("The connection is lost.\n")
+    assert "ERROR: " in output + errors, "it says why"
 
 
 def test_work_queue() -> None:
@@ -144,6 +191,14 @@ def test_live_prices() -> None:
         assert each == sorted(each)
         assert each[-1] == 10.00
         assert len(each) > 3, "all symbols have their turn while the prices pour in"
+
+
+@pytest.mark.parametrize("file", ["work_queue.py", "live_prices.py"])
+def test_without_its_policy_a_program_says_so(file: str) -> None:
+    with start_gateway() as gateway:
+        program = ended(file, gateway)
+    assert program.returncode == 1
+    assert program.stderr.endswith(f"GATEWAY_CONFIG={file.replace('.py', '.toml')} gateway serve\n")
 
 
 def test_chat(tmp_path: Path) -> None:

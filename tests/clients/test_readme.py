@@ -1,27 +1,56 @@
 """The two examples of the README, run as written.
 
 README.md shows examples/worker.py and examples/browser.js word for word, and this test holds them together.  They
-are run on a gateway of the test's own, so the two default ports in them are replaced by its ports; nothing else is.
+are run on a gateway of the test's own: the worker reads from its environment where that is, and in the page the
+default port is replaced; nothing else is.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from tests.clients.driver import ROOT, Driver
-from tests.gateway_process import GatewayProcess
+from tests.clients.worker import work
+from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
 EXAMPLES = {"python": "worker.py", "js": "browser.js"}
 
 
-def as_run(file: str, gateway: GatewayProcess) -> str:
-    """The example, with the default ports replaced."""
-    text = (ROOT / "examples" / file).read_text()
-    return text.replace("61613", str(gateway.tcp_port)).replace("15674", str(gateway.ws_port))
+WORKING = "Working; press Ctrl-C to stop.\n"
+
+
+def broker_of(gateway: GatewayProcess) -> dict[str, str]:
+    """The environment of an example in Python that is to find this gateway."""
+    return {**os.environ, "STOMP_HOST": HOST, "STOMP_PORT": str(gateway.tcp_port)}
+
+
+@contextmanager
+def started_worker(gateway: GatewayProcess, *before: str) -> Iterator[subprocess.Popen[str]]:
+    """examples/worker.py at work; `before` are lines of Python that run ahead of it."""
+    file = str(ROOT / "examples" / "worker.py")
+    command = ["-c", "\n".join([*before, "import runpy", f"runpy.run_path({file!r})"])] if before else [file]
+    worker = subprocess.Popen(
+        [sys.executable, *command],
+        env=broker_of(gateway),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == WORKING
+        yield worker
+    finally:
+        worker.kill()
+        worker.communicate()
 
 
 @pytest.mark.parametrize(("language", "file"), EXAMPLES.items())
@@ -32,24 +61,54 @@ def test_the_readme_shows_the_example(language: str, file: str) -> None:
 
 
 def test_the_worker_answers_the_browser(gateway: GatewayProcess, chromium: Driver) -> None:
-    worker = subprocess.Popen(
-        [sys.executable, "-c", as_run("worker.py", gateway)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    page = (ROOT / "examples" / "browser.js").read_text()
+    with started_worker(gateway) as worker:
         said = chromium.run(
             "example",
             origin=f"{gateway.http_url}/",
-            source=as_run("browser.js", gateway),
+            source=page.replace("15674", str(gateway.ws_port)),
             context={"bypassCSP": True},
         )
-        output, errors = worker.communicate("\n", timeout=20)
-    finally:
-        worker.kill()
-        worker.communicate()
+        worker.send_signal(signal.SIGINT)
+        output, errors = worker.communicate(timeout=20)
     assert said == "tea for two: done"
-    assert output == "Working; press Enter to stop.\n"
-    assert (worker.returncode, errors) == (0, "")
+    assert (worker.returncode, output, errors) == (0, "", "")
+
+
+def test_a_job_that_fails_does_not_stop_the_worker() -> None:
+    """It comes again.
+
+    What the worker does with its jobs is to send, so this is what fails here, for one job and once.
+    """
+    once = """
+import stomp
+send, left = stomp.Connection12.send, ["tea: done"]
+def fail(connection, destination, body):
+    if body in left:
+        left.remove(body)
+        raise ValueError("no tea")
+    send(connection, destination, body)
+stomp.Connection12.send = fail
+"""
+    with start_gateway() as gateway, work("1.2", gateway.tcp_port) as client:
+        client.subscribe("/topic/done")
+        with started_worker(gateway, once) as worker:
+            for job in ("tea", "coffee"):
+                client.send("/queue/work", job)
+            assert sorted(client.bodies(2)) == ["coffee: done", "tea: done"]
+            worker.send_signal(signal.SIGTERM)
+            _, errors = worker.communicate(timeout=20)
+    assert worker.returncode == 0
+    assert errors.count("Traceback") == 1
+    assert "ERROR:root:'tea' failed" in errors
+    assert errors.endswith("ValueError: no tea\n")
+
+
+def test_a_lost_connection_ends_the_worker() -> None:
+    with start_gateway() as gateway, started_worker(gateway) as worker:
+        gateway.stop()
+        _, errors = worker.communicate(timeout=20)
+    assert worker.returncode == 1
+    first, *_, last = errors.splitlines()
+    assert first.startswith("ERROR: ")
+    assert last == "The connection is lost."

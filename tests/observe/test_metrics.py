@@ -33,16 +33,23 @@ def test_every_counter_is_shown() -> None:
 
 
 def test_every_metric_has_a_help_and_no_name_is_used_twice() -> None:
-    content, _ = Metrics(Broker()).render("")
+    content, _ = Metrics(Broker(), ()).render("")
     helps = [line.split(maxsplit=3) for line in content.decode().splitlines() if line.startswith("# HELP")]
     names = [words[2] for words in helps]
     assert len(names) == len(set(names))
     assert all(len(words) == 4 for words in helps)
 
 
+def test_names_are_unique_to_open_metrics_too() -> None:
+    """There a counter goes by its name without `_total`."""
+    content, _ = Metrics(Broker(), ()).render("application/openmetrics-text; version=1.0.0")
+    names = [line.split()[2] for line in content.decode().splitlines() if line.startswith("# TYPE")]
+    assert len(names) == len(set(names))
+
+
 def test_counters_are_read_when_asked() -> None:
     broker = Broker()
-    metrics = Metrics(broker)
+    metrics = Metrics(broker, ())
     assert samples(metrics)["gateway_messages_delivered_total"] == 0
     for number, (attribute, _, _) in enumerate(COUNTERS, 1):
         setattr(broker.counters, attribute, number)
@@ -56,7 +63,8 @@ def test_gauges() -> None:
     broker.keep(1234)
     for login, transport in (("alice", "tcp"), ("bob", "tcp"), ("carol", "websocket")):
         broker.open_session(V12, login, peer="p", transport=transport, connected_at=0.0, carrier=Carrier())
-    found = samples(Metrics(broker))
+    found = samples(Metrics(broker, ["held", "held"]))
+    assert found["gateway_publishers_held"] == 2
     assert found["gateway_sessions_connected{transport=tcp}"] == 2
     assert found["gateway_sessions_connected{transport=websocket}"] == 1
     assert found["gateway_destinations"] == 0
@@ -68,7 +76,7 @@ def test_gauges() -> None:
 @pytest.mark.parametrize("count", [0, 50])
 def test_clients_make_no_time_series(count: int) -> None:
     broker = Broker()
-    before = len(samples(Metrics(broker)))
+    before = len(samples(Metrics(broker, ())))
     for number in range(count):
         name = f"/queue/{number}"
         broker.deposit(name, Head.of("SEND", {"destination": name}), b"", 4)
@@ -76,4 +84,4 @@ def test_clients_make_no_time_series(count: int) -> None:
             V12, f"user {number}", peer=str(number), transport="tcp", connected_at=0.0, carrier=Carrier()
         )
     assert len(broker.destinations) == count
-    assert len(samples(Metrics(broker))) == before
+    assert len(samples(Metrics(broker, ()))) == before

@@ -12,7 +12,8 @@ Every row has a fate, and none of them is silence:
     without effect   it asks for something that makes no difference here, and the row says why
 
 A header that is not in the table is the user's own: that of a SEND is passed on, others mean nothing.  Letter case
-counts, except that 1.0 reads the standard headers of STOMP in any (see the codec).
+counts, except that 1.0 reads the standard headers of STOMP in any (see the codec).  Only a SUBSCRIBE has no headers of
+its user's own, so that there a near miss is refused (`slips`).
 
 What it does not know: what the destinations make of all this.  And the known weakness: a user's own header that happens
 to be called like one of these is taken for it.
@@ -24,6 +25,7 @@ from .kinds import BOOLEAN
 from .others import CONNECT, OTHERS
 from .rows import Entry, Fate, Row, Spelling, index
 from .send import ARGUMENTS, SEND
+from .slips import near_misses, squashed
 from .subscribe import MODES, SUBSCRIBE
 
 TABLE: tuple[Row, ...] = (*CONNECT, *SEND, *SUBSCRIBE, *ARGUMENTS, *OTHERS)
@@ -46,9 +48,17 @@ INDEX = {command: index(TABLE, command) for command in COMMANDS}
 """Command -> every name that it may have -> its place in the table."""
 
 
+_NEAR_MISSES = near_misses(INDEX["SUBSCRIBE"])
+
+
+def meant_by(name: str) -> Entry | None:
+    """The header that a SUBSCRIBE surely meant by a name that is not in the table; None: it is the user's own."""
+    return _NEAR_MISSES.get(squashed(name))
+
+
 def ack_mode(value: str) -> str:
     """What the `ack` of a SUBSCRIBE stands for: a word of another broker is ours; any other value is itself."""
     return MODES.aliases.get(value, (value, ""))[0]
 
 
-__all__ = ["BOOLEAN", "COMMANDS", "INDEX", "TABLE", "Entry", "Fate", "Row", "Spelling", "ack_mode"]
+__all__ = ["BOOLEAN", "COMMANDS", "INDEX", "TABLE", "Entry", "Fate", "Row", "Spelling", "ack_mode", "meant_by"]

@@ -74,7 +74,12 @@ OTHERS = (
         "(on_nack) decides.",
         Spelling("requeue", BOOLEAN, broker=RABBITMQ),
     ),
-    _standard(("NACK",), "reason", "anything", "The consumer's word for it; the dead letter has it as `reason`."),
+    _standard(
+        ("NACK",),
+        "reason",
+        "anything",
+        "The consumer's word for it; the dead letter has it as `reason`, and never the SEND's header of that name.",
+    ),
     _standard(_TRANSACTION, "transaction", "a transaction", "Which one it is."),
     _standard(
         (*_UNSUBSCRIBE, *_SETTLING, *_TRANSACTION, "DISCONNECT"),

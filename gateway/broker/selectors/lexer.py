@@ -12,6 +12,9 @@ A name in double quotes is never a keyword, and may hold what a name else cannot
 
 Two words of Artemis may stand in front, so that its users need not edit their selectors: `hyphenated_props:` makes `-`
 a letter inside names, and `convert_string_expressions:` asks for what we do anyway.
+
+What people write who think of another language, first of all Spring's, is refused with what to write instead.  That
+costs a header called `headers.something` its plain name: it needs the double quotes.
 """
 
 from __future__ import annotations
@@ -73,6 +76,13 @@ _STRING = re.compile(r"'((?:[^']|'')*+)'")
 _DELIMITED = re.compile(r'"((?:[^"]|"")++)"')
 _NUMBER = re.compile(r"((?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)([lLfFdD]?)(?![\w$.])")
 _SYMBOL = re.compile(r"<>|<=|>=|!=|[=<>+\-*/(),]")
+# Of another language: operators, and headers as members of `headers`.
+_FOREIGN = re.compile(
+    r"""== | && | \|\| | !(?!=)
+    | headers (?: \.([\w$.]++)(?!\() | \. | \[ ['"]? ([^'"\[\]]*) ['"]? \]? )""",
+    re.VERBOSE,
+)
+_OURS = {"==": "'='", "&&": "AND", "||": "OR", "!": "NOT"}
 # What somebody took for a number, for the error.
 _WORD = re.compile(r"[\w$.]+")
 
@@ -104,6 +114,8 @@ def _behind(pattern: re.Pattern[str], text: str, place: int) -> int:
 
 def _token(text: str, place: int, name: re.Pattern[str]) -> Token:
     column = place + 1
+    if match := _FOREIGN.match(text, place):
+        raise refusal(text, column, quoted(match[0]), _OURS.get(match[0]) or _alone(match[1] or match[2] or ""))
     if match := name.match(text, place):
         return _word(match[0], column)
     if match := _SYMBOL.match(text, place):
@@ -115,6 +127,14 @@ def _token(text: str, place: int, name: re.Pattern[str]) -> Token:
     if match := _DELIMITED.match(text, place):
         return Token(Lexeme.NAME, column, match[0], match[1].replace('""', '"'))
     raise _no_token(text, place)
+
+
+def _alone(name: str) -> str:
+    """What to write for a header that is written as a member of `headers`; of an empty name, how."""
+    if not name:
+        return "the header's name alone"
+    plain = _NAME.fullmatch(name) and name.upper() not in KEYWORDS
+    return "the header's name alone: " + (name if plain else f'"{name}"')
 
 
 def _word(word: str, column: int) -> Token:

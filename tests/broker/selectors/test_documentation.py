@@ -43,4 +43,4 @@ def test_the_errors_are_these(line: str) -> None:
 def test_something_was_found() -> None:
     assert len(first_cells("By example")) == 14
     assert len(first_cells("Names of JMS")) == 11
-    assert section("Errors").count("\n    column ") == 3
+    assert section("Errors").count("\n    column ") == 4

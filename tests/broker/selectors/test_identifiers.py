@@ -31,6 +31,12 @@ def test_the_names_of_jms(name: str, header: str) -> None:
     assert parse(f"{name} = '7'")({header: "7"})
 
 
+@pytest.mark.parametrize("name", ["JMSMessageID", "JMSRedelivered", "message-id", "redelivered", "receipt", "ack"])
+def test_what_is_the_servers_or_the_senders_alone_is_never_there(name: str) -> None:
+    assert reader(name)({name: "7", "message-id": "7", "redelivered": "7"}) is None
+    assert parse(f'"{name}" IS NULL')({name: "7"})
+
+
 @pytest.mark.parametrize(
     ("headers", "mode"),
     [

@@ -124,6 +124,38 @@ def test_what_is_no_token(text: str, detail: str) -> None:
     assert refused(text).startswith(detail)
 
 
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("a == 'x'", "column 3: found '==', expected '=': a [here]== 'x'"),
+        ("a=='x'", "column 2: found '==', expected '='"),
+        ("a && b", "column 3: found '&&', expected AND"),
+        ("a || b", "column 3: found '||', expected OR"),
+        ("!a", "column 1: found '!', expected NOT"),
+        ("a = !b", "column 5: found '!', expected NOT"),
+        ("headers.color = 1", "column 1: found 'headers.color', expected the header's name alone: color: [here]"),
+        ("NOT headers.a.b = 1", "column 5: found 'headers.a.b', expected the header's name alone: a.b"),
+        ("headers.not = 1", "column 1: found 'headers.not', expected the header's name alone: \"not\""),
+        ("headers['a-b'] = 1", 'column 1: found "headers[\'a-b\']", expected the header\'s name alone: "a-b"'),
+        ('headers["a"] = 1', "column 1: found 'headers[\"a\"]', expected the header's name alone: a"),
+        ("headers[a] = 1", "column 1: found 'headers[a]', expected the header's name alone: a"),
+        ("headers[", "column 1: found 'headers[', expected the header's name alone: [here]"),
+        ("headers.get('a')", "column 1: found 'headers.', expected the header's name alone: [here]"),
+    ],
+)
+def test_what_is_of_another_language(text: str, detail: str) -> None:
+    assert refused(text).startswith(detail)
+
+
+@pytest.mark.parametrize("text", ["headers", "headersx.a", "xheaders.a", "Headers.a", '"headers.a"', "a.headers.b"])
+def test_other_names_are_names(text: str) -> None:
+    assert names(text) == [text.strip('"')]
+
+
+def test_nothing_is_foreign_inside_of_a_string() -> None:
+    assert kinds("a = 'b == c && !d || headers.e'") == ["NAME", "=", "STRING", "END"]
+
+
 def test_the_length_is_bounded() -> None:
     assert len(tokens("a" * MAX_LENGTH)) == 2
     assert refused("a" * (MAX_LENGTH + 1)).startswith(

@@ -46,7 +46,6 @@ def test_names_are_case_sensitive_and_keywords_are_not() -> None:
     [
         # Values.
         ("a = = 1", 5, "'='", VALUE),
-        ("a == 1", 4, "'='", VALUE),
         ("a =", 4, "the end", VALUE),
         ("= 1", 1, "'='", VALUE),
         ("a = 1 AND", 10, "the end", VALUE),

@@ -1,0 +1,52 @@
+"""Queue arguments of clients, and whether they are wanted.
+
+What a client says of a queue in its headers changes the queue for everybody: `x-max-length:1` throws away what others
+have sent.  Where the operator does not want that, such a frame is refused, and not carried out without its wish.  But
+one that wishes for nothing else than the policy has already goes through: many programs say `auto-delete:false` always.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .destinations import is_temporary, is_topic
+from .dictionary.send import ARGUMENTS
+from .errors import NotAllowed
+from .policy import Hints, Policies
+
+_HEADERS = {each.field: each.name for row in ARGUMENTS for each in row.spellings}
+_HEADERS["dead_letter"] = _HEADERS["dead_letter_prefix"]
+
+
+class Arguments:
+    """Decides on the queue arguments of clients.
+
+    Args:
+        wanted: the setting `client_queue_arguments`.
+    """
+
+    def __init__(self, policies: Policies, wanted: bool) -> None:
+        self._policies = policies
+        self._wanted = wanted
+
+    def check(self, hints: Hints | None, name: str, destination: str) -> None:
+        """Refuse a client's wishes for a queue.  Those for a topic or a temporary queue concern nobody else.
+
+        Args:
+            name: the canonical one.
+            destination: the same as the client wrote it.
+
+        Raises:
+            NotAllowed: they would change the queue, and are not wanted.
+        """
+        if self._wanted or hints is None or is_topic(name) or is_temporary(destination):
+            return
+        policy = self._policies.find(name)
+        if hints.applied_to(policy) == policy:
+            return
+        given = [field.name for field in dataclasses.fields(hints) if getattr(hints, field.name) is not None]
+        raise NotAllowed(
+            "queue arguments are not for clients here",
+            f"{', '.join(_HEADERS[field] for field in given)} would change {destination[:80]!r} for everybody; leave "
+            "that out, and let the operator write a [[policy]] (client_queue_arguments)",
+        )

@@ -1,0 +1,164 @@
+"""The settings file: its values, and the lines on which they stand.
+
+tomllib does not tell where a value stood.  `statements` therefore cuts the text into statements (a header, or a key
+with its value) by counting brackets outside strings and comments, and lets tomllib read each one alone.  It trusts that
+the whole text is TOML, and it does not look into values: of what stands inside of an array it knows the line of the
+array only.
+
+A file is read once; what is said of it later is said of the text that was read.  Relative paths in it count from the
+folder that it is in, so that it means the same wherever the gateway is started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+class SettingsError(ValueError):
+    """A setting is wrong; `str()` is one sentence that says where it stands and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """A settings file as it was read.
+
+    Attributes:
+        text: its line ends are `\\n`.
+        values: what it says, unchecked.
+    """
+
+    path: Path
+    text: str
+    values: Mapping[str, Any]
+
+    def line_of(self, name: str) -> int:
+        """The line of a setting that the file has, or of the first header of a table of that name."""
+        top = True
+        for line, is_header, content in statements(self.text):
+            top = top and not is_header
+            if name in content and (top or is_header):
+                return line
+        raise KeyError(name)
+
+    def rooted(self, paths: Iterable[str], addresses: Iterable[str]) -> dict[str, Any]:
+        """The values, with relative paths as they are from the working directory.
+
+        Args:
+            paths: settings that are paths.
+            addresses: settings that are lists of addresses, and may name unix sockets.
+        """
+        values = dict(self.values)
+        for name in values.keys() & set(paths):
+            if values[name] and isinstance(values[name], str):
+                values[name] = str(self.path.parent / values[name])
+        for name in values.keys() & set(addresses):
+            found = listed(values[name])
+            if isinstance(found, list):
+                values[name] = [self._rooted_address(each) for each in found]
+        return values
+
+    def _rooted_address(self, address: object) -> object:
+        if isinstance(address, str) and address.startswith("unix:") and address != "unix:":
+            return f"unix:{self.path.parent / address.removeprefix('unix:')}"
+        return address
+
+
+def listed(value: object) -> object:
+    """The list that a comma-separated string is; any other value is itself."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def config_file() -> Path:
+    """The settings file in use (it need not exist unless `GATEWAY_CONFIG` names it)."""
+    return Path(os.environ.get("GATEWAY_CONFIG") or "gateway.toml")
+
+
+def read() -> SettingsFile:
+    """Read the settings file in use; one that does not exist is empty.
+
+    Raises:
+        SettingsError: it cannot be read, or is not TOML, or `GATEWAY_CONFIG` names none.
+    """
+    path = config_file()
+    if not path.is_file():
+        if os.environ.get("GATEWAY_CONFIG"):
+            raise SettingsError(f"GATEWAY_CONFIG names {path}, and there is no such file")
+        return SettingsFile(path, "", {})
+    try:
+        # Editors of Windows put a byte order mark before the text.  tomllib reads line ends as this does.
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} cannot be read: it is not UTF-8 (octet {error.start + 1})") from None
+    try:
+        return SettingsFile(path, text, tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(_set_twice(path, text) or f"{path} cannot be read: {error}") from None
+
+
+def _set_twice(path: Path, text: str) -> str:
+    """What to say where a key is set twice, which tomllib does not name; empty: that is not what is wrong."""
+    seen: dict[tuple[str, ...], int] = {}
+    try:
+        for line, is_header, content in statements(text):
+            if is_header:
+                seen.clear()
+                continue
+            key = _key(content)
+            if key in seen:
+                return f"{path} line {line}: {'.'.join(key)} is set twice, first in line {seen[key]}"
+            seen[key] = line
+    except tomllib.TOMLDecodeError:
+        pass  # that is
+    return ""
+
+
+def _key(content: object) -> tuple[str, ...]:
+    """The key that a statement sets: several words where it is dotted."""
+    words: list[str] = []
+    while isinstance(content, dict) and len(content) == 1:
+        ((word, content),) = content.items()
+        words.append(word)
+    return tuple(words)
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank> [ \t\r]+ | \#[^\n]* )
+    | (?P<end> \n )
+    | (?P<open> [\[{] )
+    | (?P<close> [\]}] )
+    | \"{3} (?: \\. | [^\\] )*? \"{3,5} | '{3} .*? '{3,5} | " (?: \\. | [^"\\] )* " | ' [^']* '
+    | [^\s\#"'\[\]{}]+
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
+    """Line, whether it is a header, and content of each statement of a TOML text.
+
+    Raises:
+        tomllib.TOMLDecodeError: a statement is not TOML.
+    """
+    start = -1  # where the statement begins; -1: between two
+    depth = 0
+    line = begun = 1
+    for token in _TOKEN.finditer(text + "\n"):
+        kind = token.lastgroup
+        if start < 0 and kind not in ("blank", "end"):
+            start, begun = token.start(), line
+        depth += (kind == "open") - (kind == "close")
+        if kind == "end" and start >= 0 and not depth:
+            yield begun, text[start] == "[", tomllib.loads(text[start : token.start()])
+            start = -1
+        line += token[0].count("\n")

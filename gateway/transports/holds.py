@@ -1,0 +1,156 @@
+"""Publishers that are held: they are not read, because what they send has no room.
+
+A program that is held hangs, for all that its user can see.  So whoever looks can see it: a list with who waits for
+what, a counter, and a line in the log for a hold that lasts.
+
+A full queue holds a publisher once for each message that it takes, so a hold must cost little: no timer, but one date
+on the wheel for all of them (they all have the same time, so the oldest stands first).  And a thousand publishers to
+one queue are one line a minute, not a thousand.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+import structlog
+import trio
+
+from gateway.broker import Session
+from gateway.broker.counters import Counters
+
+from .wheel import Wheel
+
+log = structlog.get_logger("gateway.holds")
+
+# Seconds after which a hold is worth a line.  Less than those for which a full queue holds a client that consumes
+# something itself: a circle of workers that wait for each other would never be seen.
+_LASTING = 3.0
+# Seconds in which there is one line for each queue or receiver that publishers are held for.
+_QUIET = 60.0
+
+
+class Publisher(Protocol):
+    """What ends a turn: a connection, or the server's own functions."""
+
+    @property
+    def session(self) -> Session | None:
+        """Who publishes."""
+        ...
+
+    @property
+    def must_read(self) -> bool:
+        """It holds messages of others, or open transactions: it cannot be held for ever."""
+        ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """It is not read while this is entered."""
+        ...
+
+    def peer_has_gone(self) -> bool:
+        """Nobody is there any more who could be held."""
+        ...
+
+
+class Hold:
+    """A publisher that is held.
+
+    Attributes:
+        session: whom it belongs to.
+        reason: `queue full`, `slow subscriber` or `memory short`.
+        destination: the queue that is full; None: it is not for a queue.
+        receiver: id of the session that reads slowly; None: it is not for one.
+        since: seconds since the epoch.
+    """
+
+    __slots__ = ("destination", "reason", "receiver", "session", "since")
+
+    def __init__(self, session: Session, reason: str, destination: str | None, receiver: str | None) -> None:
+        self.session = session
+        self.reason = reason
+        self.destination = destination
+        self.receiver = receiver
+        self.since = time.time()
+
+    def row(self) -> dict[str, object]:
+        """As the admin API shows it."""
+        return {
+            "reason": self.reason,
+            "destination": self.destination,
+            "receiver": self.receiver,
+            "since": self.since,
+        }
+
+
+class Holds:
+    """All publishers that are held now."""
+
+    def __init__(self, wheel: Wheel, counters: Counters) -> None:
+        self._wheel = wheel
+        self._counters = counters
+        self._all: dict[Hold, None] = {}
+        self._untold: dict[Hold, float] = {}  # and when it is to be told
+        self._told: dict[str, float] = {}  # what publishers were held for, and until when that is no news
+        self._on_wheel = False
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._all)
+
+    def by_session(self) -> dict[str, Hold]:
+        """Session id -> its hold; the oldest one of the server's own session, whose functions are held one by one."""
+        return {hold.session.id: hold for hold in reversed(self._all)}
+
+    @contextmanager
+    def hold(
+        self, publisher: Publisher, reason: str, destination: str | None = None, receiver: str | None = None
+    ) -> Iterator[Hold]:
+        """Hold a publisher while this is entered; the rest of the arguments is as `Hold` has it."""
+        session = publisher.session
+        assert session is not None  # only a session publishes
+        hold = Hold(session, reason, destination, receiver)
+        self._counters.held_publishers += 1
+        self._all[hold] = None
+        self._untold[hold] = due = trio.current_time() + _LASTING
+        if not self._on_wheel:
+            self._on_wheel = True
+            self._wheel.add(self, due)
+        try:
+            with publisher.held():
+                yield hold
+        finally:
+            del self._all[hold]
+            self._untold.pop(hold, None)
+
+    def tick(self, now: float) -> float:
+        """Tell of the holds that last."""
+        while self._untold:
+            hold, due = next(iter(self._untold.items()))
+            if due > now:
+                return due
+            del self._untold[hold]
+            self._tell(hold, now)
+        self._on_wheel = False
+        return math.inf
+
+    def _tell(self, hold: Hold, now: float) -> None:
+        what = hold.destination or hold.receiver
+        if what is None:  # short memory has lines of its own
+            return
+        while self._told and next(iter(self._told.values())) <= now:
+            del self._told[next(iter(self._told))]
+        if what in self._told:
+            return
+        self._told[what] = now + _QUIET
+        session = hold.session
+        log.warning(
+            "a publisher is held back",
+            session=session.id,
+            login=session.login,
+            peer=session.peer,
+            **hold.row(),
+            held=len(self._all),
+        )

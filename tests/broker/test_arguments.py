@@ -1,0 +1,117 @@
+"""Queue arguments where the operator does not want them: refused, unless they ask for nothing new."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from gateway.broker.policy import Hints
+from gateway.broker.reading import properties_of
+from gateway.codec import Head, Version
+
+from .client import Client, Scene
+from .conftest import Stage
+
+DEAD_LETTERS = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "mine"}
+EACH = [
+    {"x-max-length": "1"},
+    {"x-max-length-bytes": "5000"},
+    {"x-message-ttl": "1"},
+    {"x-expires": "1000"},
+    {"auto-delete": "true"},
+    DEAD_LETTERS,
+]
+each = pytest.mark.parametrize("headers", EACH, ids=lambda headers: next(iter(headers)))
+
+
+@pytest.fixture
+def closed(stage: Stage) -> Scene:
+    """A broker that takes no arguments of clients."""
+    return stage(client_queue_arguments=False)
+
+
+def refusal(client: Client) -> str:
+    """The body of the ERROR."""
+    error = client.error()
+    assert error.headers["message"] == "queue arguments are not for clients here"
+    return error.body.decode()
+
+
+def test_every_wish_is_tried_here() -> None:
+    fields = {
+        field.name
+        for headers in EACH
+        for field in dataclasses.fields(Hints)
+        if getattr(properties_of(headers).hints, field.name) is not None
+    }
+    assert fields == {field.name for field in dataclasses.fields(Hints)}
+
+
+@each
+@pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
+def test_refused(closed: Scene, version: Version, command: str, headers: dict[str, str]) -> None:
+    """Nothing of the frame was carried out, and what others have sent is still there."""
+    client, other = closed.connect(version), closed.connect(version)
+    for body in (b"1", b"2"):
+        other.publish("/queue/a", body)
+    client.send(command, {"destination": "/queue/a", "id": "0"} | headers)
+    name = next(iter(headers))
+    assert refusal(client).startswith(f"{name} would change '/queue/a' for everybody; leave that out")
+    closed.wait(2.0)
+    other.subscribe("/queue/a", "1")
+    assert other.bodies() == [b"1", b"2"]
+
+
+def test_all_of_them_are_named(closed: Scene, version: Version) -> None:
+    client = closed.connect(version)
+    client.publish("/queue/a", **{"x-max-length": "1", "x-expires": "5"})
+    assert refusal(client).startswith("x-max-length, x-expires would change '/queue/a'")
+
+
+def test_one_of_several_destinations(closed: Scene, version: Version) -> None:
+    client, other = closed.connect(version), closed.connect(version)
+    other.subscribe("/topic/a")
+    client.publish("/topic/a,b", **{"x-max-length": "1"})
+    assert "would change 'b' for everybody" in refusal(client)
+    assert other.messages() == []
+
+
+def test_in_a_transaction(closed: Scene, version: Version) -> None:
+    client = closed.connect(version)
+    client.begin()
+    client.publish("/queue/a", transaction="t", **{"x-max-length": "1"})
+    refusal(client)
+
+
+@each
+@pytest.mark.parametrize("destination", ["/topic/a", "/temp-queue/a"])
+def test_what_concerns_nobody_else(closed: Scene, version: Version, headers: dict[str, str], destination: str) -> None:
+    client = closed.connect(version)
+    client.subscribe(destination, **headers)
+    client.publish(destination, b"m", **headers)
+    assert client.bodies() == [b"m"]
+
+
+@pytest.mark.parametrize("headers", [{"auto-delete": "false"}, {"x-max-length": "5"}, {"x-message-ttl": "9000"}])
+def test_what_the_policy_says_already(stage: Stage, version: Version, headers: dict[str, str]) -> None:
+    scene = stage({"/queue/a": {"max_messages": 5, "time_to_live": 9.0}}, client_queue_arguments=False)
+    client = scene.connect(version)
+    client.publish("/queue/a", b"m", **headers)
+    client.subscribe("/queue/a", **headers)
+    assert client.bodies() == [b"m"]
+
+
+def test_functions_are_the_operators_own(closed: Scene) -> None:
+    headers = {"destination": "/queue/a", "x-max-length": "1"}
+    router = closed.broker.router
+    router.send(router.prepare(Head.of("SEND", headers), b"m", "/queue/a", properties_of(headers), None))
+    assert closed.broker.waiting == 1
+
+
+def test_where_they_are_wanted(scene: Scene, version: Version) -> None:
+    client = scene.connect(version)
+    for body in (b"1", b"2"):
+        client.publish("/queue/a", body, **{"x-max-length": "1"})
+    client.subscribe("/queue/a")
+    assert client.bodies() == [b"2"]
