@@ -62,8 +62,8 @@ def page() -> str:
         _section(
             "Queue arguments on SEND and SUBSCRIBE",
             "They narrow what the queue's policy says, and never widen it. The first client that has any is heard, and "
-            "nobody is refused because of a difference, unless the setting `client_queue_arguments` says so. Of a topic's "
-            "subscription they count for what waits for it alone. Subscribers never see them.",
+            "nobody is refused because of a difference, unless the setting `client_queue_arguments` says so. Of a "
+            "topic's subscription they count for what waits for it alone. Subscribers never see them.",
             [row for row in TABLE if row.argument],
         )
     )
