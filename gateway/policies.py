@@ -178,6 +178,7 @@ RULES: Mapping[str, Rule] = {
     "conflate_by": Rule("the name of a header, without spaces and colons, or empty", _read_header_name),
     "auto_delete": _SWITCH,
     "idle_timeout": _SECONDS,
+    "durable": _SWITCH,
 }
 
 

@@ -13,6 +13,7 @@ WebSocket the close code 1012; what was routed before is written; functions end 
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -23,13 +24,16 @@ import trio
 from gateway import __version__
 from gateway.broker import Broker, Quotas
 from gateway.broker.errors import SessionEnded
+from gateway.broker.message import Message
 from gateway.broker.policy import Policies
-from gateway.broker.ports import Authenticator
+from gateway.broker.ports import Authenticator, StoreError
 from gateway.broker.queue import Queue
+from gateway.broker.recovery import recover
 from gateway.broker.words import Pattern
 from gateway.codec import Limits, ProtocolError
 from gateway.handlers import DEAD_LETTERS, OF_SENDS, HandlersError, Runner, load
 from gateway.settings import Address, Settings, wrong
+from gateway.stores import SQLiteStore, open_store
 from gateway.transports import (
     AddressError,
     Hub,
@@ -42,6 +46,9 @@ from gateway.transports import (
 )
 
 log = structlog.get_logger("gateway")
+
+# Seconds for the last batches at the end.
+_LONGEST_WRITE = 10.0
 
 _Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
@@ -94,6 +101,16 @@ class Gateway:
             if self._functions is not None:
                 await self._functions.finish()
 
+    async def store_all(self) -> bool:
+        """Write what is not in the store yet; False: it took too long."""
+        if self._hub.committer is None:
+            return True
+        with trio.move_on_after(_LONGEST_WRITE) as waiting:
+            await self._hub.committer.finish()
+        if waiting.cancelled_caught:
+            log.error("the store does not take what is left")
+        return not waiting.cancelled_caught
+
     async def _listen(self, kinds: Sequence[tuple[_Serve, Listening]], connections: trio.Nursery) -> None:
         with self._listening:
             async with trio.open_nursery() as nursery:
@@ -113,10 +130,13 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     Raises:
         StartError: an address cannot be opened, or the functions cannot be loaded.
     """
-    hub = Hub(authenticator, quotas_of(settings), options_of(settings), policies=policies_of(settings))
-    functions = runner_of(settings, hub)
+    store = await open_the_store(settings)
+    hub = Hub(authenticator, quotas_of(settings), options_of(settings), policies=policies_of(settings), store=store)
     opened: dict[str, Listening] = {}
     try:
+        if store is not None:
+            await trio.to_thread.run_sync(recover_from, store, hub.broker)
+        functions = runner_of(settings, hub)
         opened["tcp"] = await open_all("tcp", settings.tcp)
         opened["websocket"] = await open_all("websocket", settings.websocket)
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
@@ -134,8 +154,12 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
                 finally:
                     with trio.CancelScope(shield=True):
                         await gateway.drain()
+                        written = await gateway.store_all()
                     nursery.cancel_scope.cancel()
     finally:
+        if store is not None:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(partial(store.close, clean=written))
         for listening in opened.values():
             with trio.CancelScope(shield=True):
                 await close(listening)
@@ -149,16 +173,58 @@ def _last_words(broker: Broker) -> Iterator[None]:
     finally:
         router = broker.router
         every = [*broker.destinations.values(), *router.hidden.values()]
-        kept = [target for target in every if isinstance(target, Queue) and (target.waiting or target.delayed)]
+        queues = [target for target in every if isinstance(target, Queue)]
+        mortal = [(queue.waiting, queue.waiting + queue.delayed - queue.stored) for queue in queues]
+        mortal = [(waiting, gone) for waiting, gone in mortal if gone]
         lost = {
-            "waiting": sum([queue.waiting for queue in kept]),
-            "queues": len(kept),
-            "delayed": router.delayed + sum([queue.delayed for queue in kept]),
+            "waiting": sum([min(waiting, gone) for waiting, gone in mortal]),
+            "queues": len(mortal),
+            "delayed": router.delayed + sum([max(gone - waiting, 0) for waiting, gone in mortal]),
             "retained": len(router.retained),
         }
         if any(lost.values()):
             log.warning("messages are lost, for they are kept in memory only", **lost)
         log.info("stopped")
+
+
+async def open_the_store(settings: Settings) -> SQLiteStore | None:
+    """The store that the settings name; None: messages are kept in memory only.
+
+    Raises:
+        StartError: it cannot be used.
+    """
+    try:
+        return await trio.to_thread.run_sync(open_store, settings.store)
+    except StoreError as error:
+        raise StartError(wrong("store", error)) from None
+
+
+def recover_from(store: SQLiteStore, broker: Broker) -> None:
+    """Fill the broker with what the store holds.
+
+    Raises:
+        StartError: it cannot be read.
+    """
+    storage = broker.storage
+    assert storage is not None  # it came with the store
+    started = time.perf_counter()
+    try:
+        found = store.load()
+        storage.places_from(max((place.number for place in found.places), default=0) + 1)
+        # What was never stored had numbers, too: by the clock they cannot come again.
+        broker.router.number_from(max(found.highest, int(broker.agenda.epoch() * 1e6)))
+        Message.run = store.token.encode()
+        recover(broker, found.places, found.rows, store.read, clean=found.clean)
+    except StoreError as error:
+        raise StartError(wrong("store", error)) from None
+    log.info(
+        "recovered",
+        store=str(store.path),
+        queues=len(found.places),
+        messages=broker.waiting,
+        clean=found.clean,
+        seconds=round(time.perf_counter() - started, 3),
+    )
 
 
 async def open_all(setting: str, texts: list[str]) -> Listening:

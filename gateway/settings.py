@@ -64,6 +64,12 @@ class Settings(BaseSettings):
         "A relative path in gateway.toml counts from the folder of that file, one in the variable from the working "
         "directory.",
     )
+    store: str = Field(
+        "memory",
+        pattern=r"^(memory|sqlite:.+)$",
+        description="Where durable messages are kept: `memory`, which ends with the process, or `sqlite:PATH`. A "
+        "relative path counts as that of users_file does.",
+    )
     admin_token: str = Field(
         "",
         repr=False,

@@ -57,6 +57,8 @@ class SettingsFile:
         for name in values.keys() & set(paths):
             if values[name] and isinstance(values[name], str):
                 values[name] = str(self.path.parent / values[name])
+        if "store" in values:
+            values["store"] = self._rooted_behind("sqlite:", values["store"])
         for name in values.keys() & set(addresses):
             found = listed(values[name])
             if isinstance(found, list):
@@ -64,9 +66,12 @@ class SettingsFile:
         return values
 
     def _rooted_address(self, address: object) -> object:
-        if isinstance(address, str) and address.startswith("unix:") and address != "unix:":
-            return f"unix:{self.path.parent / address.removeprefix('unix:')}"
-        return address
+        return self._rooted_behind("unix:", address)
+
+    def _rooted_behind(self, kind: str, value: object) -> object:
+        if isinstance(value, str) and value.startswith(kind) and value != kind:
+            return f"{kind}{self.path.parent / value.removeprefix(kind)}"
+        return value
 
 
 def listed(value: object) -> object:

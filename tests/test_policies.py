@@ -60,6 +60,7 @@ EVERY_KEY_OF_QUEUES = {
     "conflate_by": ("symbol", "symbol"),
     "auto_delete": (True, True),
     "idle_timeout": (0.5, 0.5),
+    "durable": (True, True),
 }
 EVERY_KEY_OF_TOPICS = {
     "slow_consumer": ("conflate", SlowConsumer.CONFLATE),

@@ -28,6 +28,7 @@ from .queue import Queue
 from .quotas import Quotas
 from .router import Router
 from .session import Session
+from .storage import Storage
 
 # Times `max_outbound` that an outbox may hold though nobody was held back for it: what was delayed, or is a dead
 # letter, has no publisher to hold.
@@ -44,12 +45,14 @@ class Broker:
         router: destinations, and the way of messages to them.
         destinations: canonical name -> queue or topic; the router's.
         agenda: what is to be done later.
+        storage: what is to be stored; None: nothing outlives the process.
         dirty: outboxes with something to flush.  Always the same object.
         strained: outboxes over their high mark that the reader at work just filled; it empties the set.
         stored_octets: what kept messages cost.
         kept: what messages cost that were kept since the start; it only grows.
         waiting: messages in queues that nobody has.
         subscriptions: how many there are.
+        careful: a SEND has to be checked in full: `pressed`, or the store has failed.
         on_pressure: called when `pressed` begins.
         on_relief: called when it ends.
         full: queues at their limit that the reader at work just filled; it empties the set.
@@ -81,6 +84,7 @@ class Broker:
         self.quotas = quotas or Quotas()
         self.counters = Counters()
         self.agenda = Agenda(clock, epoch, wake, busy)
+        self.storage: Storage | None = None
         self.router = Router(self, policies or Policies())
         self.sessions: dict[str, Session] = {}
         self.destinations = self.router.destinations
@@ -91,6 +95,7 @@ class Broker:
         self.waiting = 0
         self.subscriptions = 0
         self.pressed = False
+        self.careful = False
         self.on_pressure = on_pressure
         self.on_relief = on_relief
         self.full: set[Queue] = set()
@@ -145,7 +150,7 @@ class Broker:
         self.stored_octets += octets
         self.kept += octets
         if self.stored_octets > self._memory_high and not self.pressed:
-            self.pressed = True
+            self.pressed = self.careful = True
             self.on_pressure()
 
     def release(self, octets: int) -> None:
@@ -153,7 +158,12 @@ class Broker:
         self.stored_octets -= octets
         if self.pressed and self.stored_octets <= self._memory_high:
             self.pressed = False
+            self.look_at_store()
             self.on_relief()
+
+    def look_at_store(self) -> None:
+        """The store has failed, or works again."""
+        self.careful = self.pressed or (self.storage is not None and self.storage.failure != "")
 
     def check_memory(self) -> None:
         """Refuse a SEND at the limit.

@@ -53,6 +53,8 @@ def dispatch(queue: Queue, interest: Interest) -> None:
     if lane.tired and interest.rotation and not interest.behind:
         interest.behind = True
         queue.broker.agenda.later(partial(catch_up, queue, interest))
+    if queue.shelf is not None and interest.rotation:
+        queue.shelf.refill(stuck=True)
     if len(queue.lanes) > 1:
         queue.tidy()
 

@@ -28,6 +28,7 @@ from gateway.codec import Head
 
 from .agenda import Entry
 from .message import History, Message
+from .options import PLAIN, Properties
 from .policy import OnNack
 
 if TYPE_CHECKING:
@@ -119,13 +120,15 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
     if not target or target == queue.name or broker.dead_letters_under_way >= _LONGEST_CHAIN:
         drop(queue, message)
         return
-    broker.release(message.size)
+    durable = message.row > 0
+    queue.let_go(message)
     broker.counters.dead_lettered += 1
     broker.dead_letters_under_way += 1
     try:
         head = Head.of("SEND", _headers(queue, message, why, target))
         head.derived = _DEAD_LETTER
-        broker.deposit(target, head, message.body, message.properties.priority)
+        properties = Properties(priority=message.properties.priority, persistent=durable)
+        broker.deposit(target, head, message.body, PLAIN if properties == PLAIN else properties)
     finally:
         broker.dead_letters_under_way -= 1
 
@@ -151,7 +154,7 @@ def _headers(queue: Queue, message: Message, why: str, target: str) -> dict[str,
 
 def drop(queue: Queue, message: Message) -> None:
     """A kept message is thrown away."""
-    queue.broker.release(message.size)
+    queue.let_go(message)
     queue.broker.counters.dropped += 1
 
 
@@ -251,7 +254,7 @@ def expired(queue: Queue, message: Message) -> None:
     if queue.policy.dead_letter_expired:
         dead_letter(queue, message, "expired")
     else:
-        queue.broker.release(message.size)
+        queue.let_go(message)
 
 
 # queues that nobody uses

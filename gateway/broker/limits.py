@@ -31,6 +31,7 @@ class Limits:
         conflate_by: the header by which newer messages replace older ones; empty: none.
         any: there is a limit.
         drops_oldest: and the oldest message may have to go.
+        keeps_all: nothing that waits ever has to go; who publishes waits instead.
     """
 
     max_messages: int
@@ -39,6 +40,7 @@ class Limits:
     conflate_by: str
     any: bool = False
     drops_oldest: bool = False
+    keeps_all: bool = True
 
     def reached(self, queue: Queue) -> bool:
         """Nothing more should come."""
@@ -132,7 +134,8 @@ def limits_of_subscriber(policy: Policy, asked: int | None, max_outbound: int) -
 
 def _limits(messages: int, octets: int, action: Callable[[Queue, Message], None], conflate_by: str) -> Limits:
     limited = bool(messages or octets)
-    return Limits(messages, octets, action, conflate_by, limited, limited and action in _OLDEST_GO)
+    oldest_go, waits = limited and action in _OLDEST_GO, not limited or action is _block
+    return Limits(messages, octets, action, conflate_by, limited, oldest_go, waits)
 
 
 def _key(queue: Queue, message: Message) -> str | None:
@@ -150,7 +153,7 @@ def conflate(queue: Queue, message: Message) -> bool:
     if other is None:
         return True
     older, newer = (other, message) if other.number < message.number else (message, other)
-    queue.broker.release(older.size)
+    queue.let_go(older)
     queue.broker.counters.conflated += 1
     if older is message:
         return False

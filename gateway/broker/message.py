@@ -8,7 +8,7 @@ what an ACK settles.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from gateway.codec import VERSIONS, Head, encoder
 
@@ -18,15 +18,11 @@ if TYPE_CHECKING:
     from .subscription import Subscription
     from .transactions import Transaction
 
-# Two runs of the server never issue the same message-id (MSG-02), and none holds `:` or `\`, which some clients
-# unescape wrongly.
-_RUN = secrets.token_hex(4).encode()
-
 # What a kept message costs beside its octets, measured: the objects, and their places in queue and ledger.
 OVERHEAD = 300
 
-_LOWEST_PRIORITY = 9
-_PLAIN_RANK = _LOWEST_PRIORITY - PLAIN.priority
+LOWEST_PRIORITY = 9
+_PLAIN_RANK = LOWEST_PRIORITY - PLAIN.priority
 
 
 class History:
@@ -54,6 +50,7 @@ class Message:
     """One message.
 
     Attributes:
+        run: what the message-ids of this process start with; where there is a store, of all that use it.
         number: order of arrival, unique in this run.
         head: headers of the SEND, perhaps shared with other messages.
         body: the octets.
@@ -65,7 +62,12 @@ class Message:
         waits: it is in a queue and nobody has it.
         history: None as long as nothing failed.
         wire: its octets, where others have it, too.
+        row: of the store, which holds it; 0: none.
     """
+
+    # Two runs of the server never issue the same message-id (MSG-02), and none holds `:` or `\`, which some clients
+    # unescape wrongly.
+    run: ClassVar[bytes] = secrets.token_hex(4).encode()
 
     __slots__ = (
         "attempts",
@@ -77,6 +79,7 @@ class Message:
         "place",
         "properties",
         "rank",
+        "row",
         "waits",
         "wire",
     )
@@ -86,17 +89,18 @@ class Message:
         self.head = head
         self.body = body
         self.properties = properties
-        self.rank = _PLAIN_RANK if properties is PLAIN else _LOWEST_PRIORITY - properties.priority
+        self.rank = _PLAIN_RANK if properties is PLAIN else LOWEST_PRIORITY - properties.priority
         self.expires = 0.0
         self.attempts = 0
         self.waits = False
+        self.row = 0
         self.history: History | None = None
         self.wire: Wire | None = None
 
     @property
     def id(self) -> bytes:
         """The message-id, stable over redeliveries."""
-        return b"%b-%d" % (_RUN, self.number)
+        return b"%b-%d" % (self.run, self.number)
 
     @property
     def size(self) -> int:

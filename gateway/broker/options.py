@@ -42,6 +42,7 @@ class Properties:
         temporary_reply: `reply-to`, where that names a temporary destination of the session.
         user_id: the sender's name as the sender states it.
         multicast: True: the bare name is a topic's; False: a queue's; None: not given.
+        persistent: it is to outlive the process.
         hints: for a queue that comes into being with it.
         passed_on: the headers that subscribers see, where some only steer the broker; None: all of them.
     """
@@ -60,12 +61,16 @@ class Properties:
     temporary_reply: str | None = None
     user_id: str | None = None
     multicast: bool | None = None
+    persistent: bool = False
     hints: Hints | None = None
     passed_on: Mapping[str, str] | None = None
 
 
 PLAIN = Properties()
 """Of a SEND that asks nothing: most of them."""
+
+PERSISTENT = Properties(persistent=True)
+"""Of a SEND that asks for nothing but to be stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ class Outbound:
         taken: the place up to which the transport took parts.
         unsent: queue, message and the place of its end, for those that nobody will acknowledge (mode auto) and that are
             not with the operating system; should the connection end first, they go back to their queue.
+        rows: how many of them the store holds until they are with the operating system.
         starved: consumers of queues that got nothing because the window was full.
         excused: the client was too slow for too long: it no longer holds back publishers.
         closed: the connection is gone; what is appended is thrown away.
@@ -63,6 +64,7 @@ class Outbound:
         "limit",
         "parts",
         "relief",
+        "rows",
         "session",
         "size",
         "starved",
@@ -82,6 +84,7 @@ class Outbound:
         self.high = limit * 3 // 4
         self.relief = self.high // 2
         self.window = limit // 8
+        self.rows = 0
         self.unsent: deque[tuple[Queue, Message, int]] = deque()
         self.starved: OrderedDict[Starved, None] = OrderedDict()
         self.excused = False
@@ -118,11 +121,14 @@ class Outbound:
         self.gone += octets
         unsent = self.unsent
         if unsent:
-            if not self.size:
+            if not self.size and not self.rows:
                 unsent.clear()
             else:
                 while unsent and unsent[0][2] <= self.gone:
-                    unsent.popleft()
+                    queue, message, _ = unsent.popleft()
+                    if message.row:
+                        self.rows -= 1
+                        queue.leave(message)
         if self.starved:
             self._feed_starved()
         if self.excused and self.size <= self.relief:
@@ -149,6 +155,7 @@ class Outbound:
                 message.attempts -= 1
             returned.append((queue, message))
         self.unsent.clear()
+        self.rows = 0
         return returned
 
     def close(self) -> None:

@@ -69,6 +69,7 @@ class Policy:
         conflate_by: the header whose value names what a message is news of; a newer one replaces the one that waits.
         auto_delete: a queue goes with its last subscriber, and what waits in it, too.
         idle_timeout: seconds after which a queue without subscribers goes, with all that waits; 0: never.
+        durable: messages outlive the process: True: all of them; False: none; None: those that ask for it.
     """
 
     max_messages: int = 0
@@ -87,6 +88,7 @@ class Policy:
     conflate_by: str = ""
     auto_delete: bool = False
     idle_timeout: float = 0.0
+    durable: bool | None = None
 
     def delay_after(self, failures: int) -> float:
         """Seconds to wait after so many failed attempts (1 or more)."""

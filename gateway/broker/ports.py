@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from gateway.codec import ProtocolError
+
+from .batch import Batch, Stored
 
 ANONYMOUS = "anonymous"
 """The name of a user who gave none, where that is allowed."""
@@ -28,6 +30,30 @@ class Application(Protocol):
 
     def queue_of_subscribe(self, name: str) -> str | None:
         """The queue in which the request waits that a SUBSCRIBE to `/app/...` is; None: no function."""
+        ...
+
+
+class StoreError(Exception):
+    """The store cannot do what it should; `str()` is one sentence that names the file and the reason."""
+
+
+class Store(Protocol):
+    """Keeps messages beyond the process.  Its calls block: they come from one worker thread, one at a time."""
+
+    def write(self, batch: Batch) -> None:
+        """Write all of a batch, or nothing.
+
+        Raises:
+            StoreError: nothing was written; the same batch may be written again.
+        """
+        ...
+
+    def read(self, rows: Sequence[int]) -> list[Stored]:
+        """Rows with their contents, in that order; those that are not there are left out.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
         ...
 
 

@@ -25,8 +25,9 @@ from .groups import Group
 from .lane import Lane
 from .limits import Limits, conflate, forget_latest, limits_of, remember_latest
 from .message import Delivery, Message
-from .options import PLAIN
+from .options import PERSISTENT, PLAIN
 from .policy import Hints, Policy
+from .shelf import Shelf
 from .subscription import Subscription
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Queue:
         ages: the messages that wait, by age, where the oldest may have to go; None: none did.
         expiry: by time; None as long as no message of this queue could expire.
         latest: the waiting message of each conflation key; None as long as there was none.
+        shelf: its rows in the store; None: nothing here outlives the process.
     """
 
     __slots__ = (
@@ -73,6 +75,7 @@ class Queue:
         "octets",
         "policy",
         "private",
+        "shelf",
         "unused",
         "waiting",
     )
@@ -95,11 +98,17 @@ class Queue:
         self.expiry: fate.ByKey | None = None
         self.ages: fate.ByKey | None = None
         self.latest: dict[str, Message] | None = None
+        self.shelf: Shelf | None = None
 
     @property
     def subscriptions(self) -> dict[Subscription, None]:
         """The consumers."""
         return self.consumers.all
+
+    @property
+    def stored(self) -> int:
+        """How many messages outlive the process."""
+        return 0 if self.shelf is None else self.shelf.rows - self.shelf.transient
 
     @property
     def is_idle(self) -> bool:
@@ -114,10 +123,14 @@ class Queue:
         self.abandoned = False
         if self.policy.time_to_live and not message.expires:
             message.expires = broker.agenda.clock() + self.policy.time_to_live
+        if self.shelf is not None and self.shelf.takes(message):
+            self._came(message)  # it waits behind all that is in memory
+            return
         interests = self.consumers.interests
-        if message.properties is not PLAIN or message.expires or self.limits.conflate_by:
+        properties = message.properties
+        if (properties is not PLAIN and properties is not PERSISTENT) or message.expires or self.limits.conflate_by:
             broker.keep(message.size)
-            self._place(message)
+            self.put(message)
         elif len(interests) != 1 or interests[0].lane.selector is not None:
             broker.keep(message.size)
             self.offer(message)
@@ -134,7 +147,12 @@ class Queue:
             for browser in list(self.browsers.values()):
                 browser.follow(message)
 
-    def _place(self, message: Message) -> None:
+    def _came(self, message: Message) -> None:
+        """A message came into the backlog."""
+        if self.limits.any:
+            self.limits.apply(self, message)
+
+    def put(self, message: Message) -> None:
         """Take a message that is kept already: to a consumer with room, else to its place."""
         if not self.is_due(message):
             return
@@ -218,6 +236,8 @@ class Queue:
         self.broker.waiting -= 1
         if self.latest:
             forget_latest(self, message)
+        if self.shelf is not None:
+            self.shelf.refill()
         if self.expiry is not None:
             self.expiry.tidy(self.waiting)
         if self.ages is not None:
@@ -262,9 +282,27 @@ class Queue:
             self.broker.release(message.size)
         self._deliver(message, consumer)
 
+    def let_go(self, message: Message) -> None:
+        """A message that is kept is settled for good, whatever became of it."""
+        self.broker.release(message.size)
+        if message.row:
+            self.leave(message)
+
+    def leave(self, message: Message) -> None:
+        """A message with a row is settled for good."""
+        assert self.shelf is not None  # it gave the row
+        self.shelf.leave(message)
+
+    def note(self, message: Message) -> None:
+        """What is known of a message has changed."""
+        if message.row and self.shelf is not None:
+            self.shelf.note(message)
+
     def take(self, message: Message, consumer: Subscription) -> None:
         """Give a message that waits to a consumer."""
         self.remove(message)
+        if message.row and self.shelf is not None:
+            self.shelf.taken(message, consumer)
         if self.consumers.groups is not None:
             self.consumers.groups.taken(message, consumer)
         self.hand(message, consumer)
@@ -278,7 +316,8 @@ class Queue:
         fate.used(self)
         self.consumers.join(subscription, "" if self.private else subscription.options.selector_text, self.lanes)
         returns.restore(self)
-        self.enlist(subscription)
+        if self.shelf is None or self.shelf.welcomes(subscription):
+            self.enlist(subscription)
 
     def declare(self, hints: Hints) -> None:
         """A client's wishes for the queue: the first that has any is heard."""
@@ -345,6 +384,8 @@ class Queue:
         for delivery in deliveries:
             broker.counters.acknowledged += 1
             broker.release(delivery.size)
+            if delivery.message.row:
+                self.leave(delivery.message)
         subscription.offer()
 
     def take_back(self, messages: Iterable[Message]) -> None:
@@ -355,8 +396,10 @@ class Queue:
         """Throw away what waits."""
         for message in self.waiting_messages():
             self.remove(message)
-            self.broker.release(message.size)
+            self.let_go(message)
             self.broker.counters.dropped += 1
+        if self.shelf is not None:
+            self.shelf.purge()
         for group in list(self.consumers.groups or ()):
             groups.settle(self, group)
         self.tidy()

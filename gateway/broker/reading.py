@@ -15,7 +15,7 @@ from . import selectors
 from .destinations import TOPIC
 from .dictionary import BOOLEAN, INDEX, TABLE, Entry, Fate, meant_by
 from .errors import NotAllowed
-from .options import NO_OPTIONS, PLAIN, Options, Properties
+from .options import NO_OPTIONS, PERSISTENT, PLAIN, Options, Properties
 from .policy import Hints
 from .words import check_wildcards, check_words, has_wildcard
 
@@ -50,7 +50,7 @@ _KNOWN_TO_SUBSCRIBE = frozenset(INDEX["SUBSCRIBE"])
 
 
 def properties_of(headers: Mapping[str, str]) -> Properties:
-    """What a SEND with these headers asks; the one `PLAIN` where that is nothing.
+    """What a SEND with these headers asks; the one `PLAIN` where that is nothing, and `PERSISTENT` where it is no more.
 
     Raises:
         NotAllowed: a value that makes no sense, or a header that asks for what the gateway does not do.
@@ -62,7 +62,7 @@ def properties_of(headers: Mapping[str, str]) -> Properties:
     if "group" not in fields:
         fields.pop("closes_group", None)
     properties = Properties(**fields, hints=_hints(hints), passed_on=_passed_on(entries, headers))
-    return PLAIN if properties == PLAIN else properties
+    return next((each for each in (PLAIN, PERSISTENT) if each == properties), properties)
 
 
 def options_of(headers: Mapping[str, str]) -> Options:

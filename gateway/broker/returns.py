@@ -32,6 +32,7 @@ def reject(queue: Queue, deliveries: Iterable[Delivery], *, requeue: bool = True
     again = []
     for delivery in deliveries:
         queue.broker.counters.rejected += 1
+        queue.note(delivery.message)
         if fate.rejected(queue, delivery.message, subscription.serial, requeue=requeue, reason=reason):
             again.append(delivery.message)
     take_back(queue, again)
@@ -53,11 +54,15 @@ def take_back(queue: Queue, messages: Iterable[Message]) -> None:
     if home is None:
         for message in messages:
             if not fate.was_last_attempt(queue, message):
-                broker.release(message.size)
+                queue.let_go(message)
         queue.purge()
         broker.forget_if_idle(queue)
         return
-    again = [message for message in messages if not fate.was_last_attempt(home, message)]
+    again = []
+    for message in messages:
+        queue.note(message)
+        if not fate.was_last_attempt(home, message):
+            again.append(message)
     restore(home, sorted(again, key=lambda message: message.order))
     if home.abandoned and not home.subscriptions:
         home.purge()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from gateway.codec import Head
 
 from . import destinations as names
 from .arguments import Arguments
+from .batch import Place
 from .dedup import DedupIds
 from .errors import NotAllowed
 from .fate import forgotten, unused
@@ -29,6 +30,7 @@ from .policy import Hints, Policies
 from .queue import Queue
 from .retained import Retained
 from .sending import Sending
+from .shelf import Shelf
 from .topic import Topic
 from .trie import PatternTrie
 from .words import has_wildcard
@@ -83,26 +85,28 @@ class Router:
 
     # SEND
 
-    def publish(self, head: Head, body: bytes, destination: str, sender: Session) -> None:
-        """Route a message that asks for nothing special.
+    def publish(
+        self, head: Head, body: bytes, destination: str, sender: Session, properties: Properties = PLAIN
+    ) -> None:
+        """Route a message that asks for nothing special, but perhaps to be stored.
 
         Raises:
             NotAllowed: no such kind of destination, or a limit is reached.
         """
         broker = self._broker
         target = self.destinations.get(destination)
-        if target is None or broker.pressed:
+        if target is None or broker.careful:
             # Only patterns, as the last time: nothing is left to be checked.
-            if destination.startswith(names.TOPIC) and self.patterns.known(destination) and not broker.pressed:
+            if destination.startswith(names.TOPIC) and self.patterns.known(destination) and not broker.careful:
                 self._number += 1
                 broker.counters.published += 1
                 self._fan_out(None, destination, Message(self._number, head, body), sender.id)
             else:
-                self.send(self.prepare(head, body, destination, PLAIN, sender))
+                self.send(self.prepare(head, body, destination, properties, sender))
             return
         self._number += 1
         broker.counters.published += 1
-        message = Message(self._number, head, body)
+        message = Message(self._number, head, body, properties)
         if isinstance(target, Queue):
             target.accept(message)
         elif self._has_patterns:
@@ -147,11 +151,16 @@ class Router:
         self.check([sending])
         return sending
 
-    def check(self, sendings: Iterable[Sending]) -> None:
-        """Refuse what would make more queues than there may be, or put off more messages.
+    def _is_durable(self, name: str, properties: Properties) -> bool:
+        """Whether a message outlives the process at that destination."""
+        durable = self._policies.find(name).durable
+        return properties.persistent if durable is None else durable
+
+    def check(self, sendings: Sequence[Sending]) -> None:
+        """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now.
 
         Raises:
-            NotAllowed: a limit would be exceeded.
+            NotAllowed: a limit would be exceeded, or the store has failed.
         """
         wanted = {name for sending in sendings for name, _ in sending.targets}
         new = [
@@ -159,6 +168,11 @@ class Router:
         ]
         if new:
             self._check_room(len(new))
+        storage = self._broker.storage
+        if storage is not None and storage.failure:
+            durable = [self._is_durable(name, each.properties) for each in sendings for name, _ in each.targets]
+            if any(durable):
+                storage.check()
         limit = self._broker.quotas.max_delayed
         if self.delayed + sum(sending.is_delayed for sending in sendings) > limit:
             raise NotAllowed("too many delayed messages", f"the server may keep {limit} (max_delayed)")
@@ -253,9 +267,8 @@ class Router:
         """Whether it is a temporary queue whose session has ended: nobody will ever read it."""
         return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
 
-    def deposit(self, name: str, head: Head, body: bytes, priority: int) -> None:
+    def deposit(self, name: str, head: Head, body: bytes, properties: Properties) -> None:
         """A message of the broker's own, a dead letter: it must find room."""
-        properties = PLAIN if priority == PLAIN.priority else Properties(priority=priority)
         full = self._broker.full.copy()
         self._route(name, Message(self.next_number(), head, body, properties), "")
         self._broker.full.intersection_update(full)  # whoever is at work did not publish there
@@ -340,10 +353,27 @@ class Router:
 
     def _create_queue(self, name: str) -> Queue:
         queue = self._table(name)[name] = Queue(self._broker, name, self._policies.find(name))
+        storage = self._broker.storage
+        if storage is not None and queue.policy.durable is not False and not name.startswith(names.REPLY_QUEUE):
+            queue.shelf = Shelf(queue, storage, queue.policy.durable)
         if name in self._declared:
             queue.declare(self._declared[name])
         unused(queue)
         return queue
+
+    def restore(self, place: Place, *, clean: bool) -> Queue:
+        """A queue that the store holds from the last process; see `Shelf.recover`."""
+        queue = self._table(place.name).get(place.name) or self._create_queue(place.name)
+        assert isinstance(queue, Queue)  # names of queues and topics differ
+        storage = self._broker.storage
+        assert storage is not None  # it holds the queue
+        queue.shelf = queue.shelf or Shelf(queue, storage, queue.policy.durable)
+        queue.shelf.recover(place, clean=clean)
+        return queue
+
+    def number_from(self, number: int) -> None:
+        """Messages are numbered from there on: no two processes use the same numbers in one store."""
+        self._number = number
 
     def _declare(self, queue: Queue, hints: Hints | None) -> None:
         """A client's wishes for a queue: the first that has any is heard, also when the queue went meanwhile."""
@@ -380,6 +410,8 @@ class Router:
             del table[target.name]
             if isinstance(target, Queue):
                 forgotten(target)
+                if target.shelf is not None:
+                    target.shelf.forget()
         elif isinstance(target, Topic) and self.patterns.get(target.name) is target:
             self.patterns.remove(target.name)
             self._has_patterns = len(self.patterns) > 0

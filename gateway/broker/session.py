@@ -11,6 +11,7 @@ A RECEIPT goes out when the frame was carried out without error (RCP-03); inside
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, Frame, Head, ProtocolError, Version, encoder
@@ -22,7 +23,7 @@ from .dictionary import ack_mode
 from .errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
 from .message import Message
 from .naming import delivery_named, subscription_named
-from .options import NO_OPTIONS, PLAIN, Options, Properties
+from .options import NO_OPTIONS, PERSISTENT, PLAIN, Options, Properties
 from .outbound import Outbound
 from .ports import ANONYMOUS
 from .reading import options_of, properties_of, requeue_of
@@ -54,15 +55,19 @@ class Session:
         acknowledging: the subscriptions whose messages must be acknowledged, by what their `ack` handles start with.
         temporaries: its temporary destinations.
         ended: the client sent DISCONNECT; whatever follows it is ignored (DSC-02).
+        failed: its ERROR is in the outbox.
+        batch: the last batch of the store in which it changed anything.
     """
 
     __slots__ = (
         "_allowance",
         "_keys",
         "acknowledging",
+        "batch",
         "broker",
         "connected_at",
         "ended",
+        "failed",
         "frames_in",
         "id",
         "login",
@@ -106,6 +111,8 @@ class Session:
         self.frames_in = 0
         self.outstanding = 0
         self.ended = False
+        self.failed = False
+        self.batch = 0
         self._keys = 0
         self._allowance = Allowance()
         self.acknowledging: dict[str, Subscription] = {}
@@ -125,14 +132,32 @@ class Session:
             raise NotAllowed(
                 "unknown command", f"{head.command[:40]!r} is no command of STOMP {self.version.name}: {known}"
             )
-        handler(self, frame)
+        storage = self.broker.storage
+        if storage is None:
+            handler(self, frame)
+        else:
+            changes = storage.changes
+            handler(self, frame)
+            if storage.changes != changes:
+                self.batch = storage.number
         receipt = head.headers.get("receipt")
-        if receipt is not None:
-            self.outbound.append(encoder.receipt(receipt, self.version))
+        if receipt is None:
+            return
+        octets = encoder.receipt(receipt, self.version)
+        if storage is None or self.batch <= storage.committed:
+            self.outbound.append(octets)
+        else:
+            storage.when_written(self.batch, partial(self._confirm, octets))
+
+    def _confirm(self, octets: bytes) -> None:
+        """A RECEIPT, now that the store holds what it is for."""
+        if not self.failed:  # nothing goes out behind an ERROR
+            self.outbound.append(octets)
 
     def fail(self, error: ProtocolError, frame: Frame | None = None) -> None:
         """Put the ERROR frame into the outbox (ERR-01 to ERR-03).  The connection must end behind it."""
         self.broker.counters.errors += 1
+        self.failed = True
         # Nothing goes out behind the ERROR (ERR-05).  Who is sent away by an operator did not fail.
         self.depart(lost=not isinstance(error, SessionEnded))
         self.outbound.append(error_frame(error, frame, self.version))
@@ -183,8 +208,8 @@ class Session:
         properties = head.derived
         if properties is None:
             head.derived = properties = properties_of(head.headers)
-        if properties is PLAIN:
-            self.broker.router.publish(head, frame.body, destination, self)
+        if properties is PLAIN or properties is PERSISTENT:
+            self.broker.router.publish(head, frame.body, destination, self, properties)
         else:
             assert isinstance(properties, Properties)  # nobody else derives anything
             self._send_specially(frame, destination, properties)

@@ -56,6 +56,7 @@ class Subscription:
         ledger: handle -> delivery, oldest first; None in mode auto.
         held_octets: what the messages in the ledger cost.
         window: octets in the outbox from which on a queue stops dispatching to it.
+        prefetch: messages that it may have at a time, as far as they are counted.
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
         interest: the consumers of its queue that want the same messages as it does.
         groups: the message groups that are this consumer's; None: it has none.
@@ -83,6 +84,7 @@ class Subscription:
         "options",
         "outbound",
         "parked",
+        "prefetch",
         "prefix",
         "queue",
         "reader",
@@ -126,6 +128,7 @@ class Subscription:
         self.stands_by = False
         self.ended = False
         self._most_messages = _limit(options.prefetch, quotas.max_unacknowledged)
+        self.prefetch = min(self._most_messages, quotas.max_unacknowledged)
         self._most_octets = _limit(options.prefetch_octets, quotas.max_unacknowledged_octets)
         self._count = 0
         self.serial = next(_serials)
@@ -174,6 +177,8 @@ class Subscription:
         if self.ledger is None:
             assert self.queue is not None  # it is the queue that calls
             outbound.unsent.append((self.queue, message, outbound.gone + outbound.size))
+            if message.row:
+                outbound.rows += 1
 
     def show(self, message: Message, lines: bytes = b"") -> None:
         """Put a message into the outbox that nobody has to acknowledge, and that no queue takes back.

@@ -121,6 +121,9 @@ class Connection:
             if self.session is not None:
                 self.session.depart(lost=True)  # who said goodbye has departed already
                 await self._hub.flush()  # to others, who shall not wait for our farewell
+                if self.session.ended and self._hub.committer is not None:
+                    with trio.move_on_after(_LONGEST_FAREWELL):  # its last receipts may wait for the store
+                        await self._hub.committer.wait_for(self.session.batch)
             await self._farewell()
         except Exception:
             log.exception("connection failed", peer=self._link.peer, session=self.session and self.session.id)

@@ -17,12 +17,15 @@ import structlog
 import trio
 
 from gateway.broker import Broker, Quotas, Session
+from gateway.broker.facts import Facts
 from gateway.broker.outbound import Outbound
 from gateway.broker.policy import Policies
-from gateway.broker.ports import Authenticator
+from gateway.broker.ports import Authenticator, Store
 from gateway.broker.queue import Queue
+from gateway.broker.storage import Storage
 from gateway.codec import Limits
 
+from .committer import Committer
 from .holds import Holds, Publisher
 from .wheel import Wheel
 
@@ -93,6 +96,7 @@ class Hub:
         quotas: Quotas | None = None,
         options: Options | None = None,
         policies: Policies | None = None,
+        store: Store | None = None,
     ) -> None:
         self.broker = Broker(
             quotas,
@@ -105,6 +109,9 @@ class Hub:
             on_relief=self._on_relief,
             on_room=self._on_room,
         )
+        self.committer: Committer | None = None
+        if store is not None:
+            self.committer = Committer(self._open_storage(), store, self.flush)
         self.authenticator = authenticator
         self.options = options or Options()
         self.wheel = Wheel()
@@ -120,6 +127,21 @@ class Hub:
         self._alarm: _Alarm | None = None
         self._unfinished = trio.Event()
         self._emptied = trio.Event()
+
+    def _open_storage(self) -> Storage:
+        broker = self.broker
+        facts = Facts(broker.agenda.clock, broker.agenda.epoch)
+        storage = broker.storage = Storage(
+            facts, busy=self._on_storage, on_relief=self._on_storage_relief, on_state=broker.look_at_store
+        )
+        return storage
+
+    def _on_storage(self) -> None:
+        assert self.committer is not None  # there is a store
+        self.committer.ask()
+
+    def _on_storage_relief(self) -> None:
+        self._relief.unpark_all()
 
     def enter(self, connection: Connection) -> None:
         """A connection begins; it has `connect_timeout` to become a session."""
@@ -166,6 +188,8 @@ class Hub:
         """Turn the wheel, and do what the broker left unfinished, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.wheel.run)
+            if self.committer is not None:
+                nursery.start_soon(self.committer.run)
             while True:
                 await self._unfinished.wait()
                 self._unfinished = trio.Event()
@@ -224,8 +248,13 @@ class Hub:
             await self._wait_for(strained, connection)
         if full:
             await self._wait_for_room(full, connection)
-        if kept and broker.pressed and not connection.must_read:
+        if kept and (broker.pressed or self._is_behind()) and not connection.must_read:
             await self._wait_for_memory(connection)
+
+    def _is_behind(self) -> bool:
+        """The disk does not keep up."""
+        storage = self.broker.storage
+        return storage is not None and storage.is_behind
 
     async def flush(self) -> None:
         """Write what lies in outboxes, as far as their sockets take it."""
@@ -283,7 +312,7 @@ class Hub:
     async def _wait_for_memory(self, connection: Publisher) -> None:
         """Hold a publisher back until kept messages have gone."""
         with self.holds.hold(connection, "memory short"):
-            while self.broker.pressed and not connection.peer_has_gone():
+            while (self.broker.pressed or self._is_behind()) and not connection.peer_has_gone():
                 with trio.move_on_after(_LOOK_FOR_PEER):
                     await self._relief.park()
 

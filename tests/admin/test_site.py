@@ -13,6 +13,7 @@ import pytest
 import gateway
 from gateway.admin import site
 from gateway.broker import Broker, Session
+from gateway.broker.options import PLAIN
 from gateway.codec import V12, Frame, Head
 from gateway.settings import Settings, load
 from gateway.transports.holds import Holds
@@ -193,8 +194,8 @@ class TestLists:
         for number, name in enumerate(("/queue/a", "/topic/b.*", "/topic/c")):
             head = Head.of("SUBSCRIBE", {"destination": name, "id": str(number), "ack": "client"})
             session.handle(Frame(head, b""))
-        opened.broker.deposit("/queue/a", Head.of("SEND", {"destination": "/queue/a"}), b"", 4)
-        opened.broker.deposit("/queue/d", Head.of("SEND", {"destination": "/queue/d"}), b"", 4)
+        opened.broker.deposit("/queue/a", Head.of("SEND", {"destination": "/queue/a"}), b"", PLAIN)
+        opened.broker.deposit("/queue/d", Head.of("SEND", {"destination": "/queue/d"}), b"", PLAIN)
         answer = await request(app, "/api/v1/destinations?limit=1000")
         rows = answer.json["destinations"]
         assert [(row["name"], row["kind"], row["subscriptions"]) for row in rows] == [

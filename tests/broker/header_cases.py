@@ -19,6 +19,7 @@ Case = tuple[str, dict[str, Any]]
 
 # What an honoured header of a SEND makes of `PLAIN`.
 SENT: dict[str, list[Case]] = {
+    "persistent": [("true", {"persistent": True}), ("false", {})],
     "transaction": [("tx", {"transaction": "tx"}), ("", {"transaction": ""})],
     "priority": [("0", {"priority": 0}), ("9", {"priority": 9}), ("10", {"priority": 9}), ("255", {"priority": 9})],
     "expires": [("1700000000123", {"expires_at": 1_700_000_000.123}), ("0", {}), ("1", {"expires_at": 0.001})],

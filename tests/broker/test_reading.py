@@ -12,7 +12,7 @@ from gateway.broker import dictionary, selectors
 from gateway.broker.dictionary import COMMANDS, INDEX, TABLE, Row
 from gateway.broker.dictionary.slips import OTHER_WORDS, squashed
 from gateway.broker.errors import NotAllowed
-from gateway.broker.options import NO_OPTIONS, PLAIN
+from gateway.broker.options import NO_OPTIONS, PERSISTENT, PLAIN
 from gateway.broker.policy import Hints
 from gateway.broker.reading import LEFT_TO_THE_CODEC, options_of, properties_of, requeue_of
 from gateway.codec import V10, Version, encoder
@@ -27,7 +27,6 @@ class TestPlain:
         "content-type": "text/plain",
         "content-length": "3",
         "receipt": "r-1",
-        "persistent": "true",
         "correlation-id": "7",
         "timestamp": "1700000000000",
         "my-own": "x",
@@ -38,6 +37,10 @@ class TestPlain:
     def test_a_send_that_asks_nothing(self) -> None:
         assert properties_of(self.HEADERS) is PLAIN
         assert properties_of({}) is PLAIN
+
+    def test_a_send_that_asks_to_be_stored(self) -> None:
+        assert properties_of({**self.HEADERS, "persistent": "true"}) is PERSISTENT
+        assert properties_of({"persistent": "false"}) is PLAIN
 
     def test_a_subscribe_that_asks_nothing(self) -> None:
         headers = {"destination": "/queue/a", "id": "0", "ack": "client", "receipt": "1", "expires": "0", "my-own": "x"}

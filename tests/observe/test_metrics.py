@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.broker import Broker
 from gateway.broker.counters import Counters
+from gateway.broker.options import PLAIN
 from gateway.codec import V12, Head
 from gateway.observe.metrics import COUNTERS, Metrics
 
@@ -79,7 +80,7 @@ def test_clients_make_no_time_series(count: int) -> None:
     before = len(samples(Metrics(broker, ())))
     for number in range(count):
         name = f"/queue/{number}"
-        broker.deposit(name, Head.of("SEND", {"destination": name}), b"", 4)
+        broker.deposit(name, Head.of("SEND", {"destination": name}), b"", PLAIN)
         broker.open_session(
             V12, f"user {number}", peer=str(number), transport="tcp", connected_at=0.0, carrier=Carrier()
         )

@@ -131,10 +131,11 @@ SEND = (
         Spelling("JMSXUserID", broker=ACTIVEMQ),
         visible=False,
     ),
-    without_effect(
+    honoured(
         _FRAMES,
-        "All messages are kept in memory in this version.",
-        Spelling("persistent"),
+        "The message outlives the server's process, where the server has a store and the destination's policy does not "
+        "say otherwise; its RECEIPT comes when it is stored.",
+        Spelling("persistent", BOOLEAN, "persistent"),
     ),
     without_effect(
         _FRAMES,

@@ -1,0 +1,89 @@
+"""What the store keeps of a message beside headers and body: a JSON object of what differs from a fresh, plain one.
+
+attempts   deliveries that were begun
+failures, first_at, reason     of `History`
+expires    milliseconds since the epoch: the broker's clock starts anew with each process
+place      where it stands in for a message that it replaced
+group, closes, key             of `Properties`; the headers alone do not tell, for some are cut
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from gateway.codec import Head
+
+from .batch import Stored
+from .message import LOWEST_PRIORITY, History, Message
+from .options import PLAIN, Properties
+
+
+class Facts:
+    """Messages to text and back.
+
+    Args:
+        clock: the broker's.
+        epoch: seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float], epoch: Callable[[], float]) -> None:
+        self._clock = clock
+        self._epoch = epoch
+
+    def of(self, message: Message, row: int) -> str | None:
+        """What there is to tell of a message; None: nothing."""
+        plain = not (message.attempts or message.expires) and message.history is None and message.place == row
+        if plain and message.properties is PLAIN:
+            return None
+        facts: dict[str, Any] = {}
+        if message.attempts:
+            facts["attempts"] = message.attempts
+        if message.expires:
+            facts["expires"] = round((message.expires - self._clock() + self._epoch()) * 1000)
+        if message.place != row:
+            facts["place"] = message.place
+        if message.history is not None:
+            facts |= {
+                "failures": message.history.failures,
+                "first_at": message.history.first_at,
+                "reason": message.history.reason,
+            }
+        properties = message.properties
+        if properties.group is not None:
+            facts["group"] = properties.group
+            if properties.closes_group:
+                facts["closes"] = True
+        if properties.conflation_key is not None:
+            facts["key"] = properties.conflation_key
+        return json.dumps(facts, ensure_ascii=False, separators=(",", ":")) if facts else None
+
+    def message(self, stored: Stored) -> Message:
+        """The message that a row is."""
+        row, content = stored
+        facts: dict[str, Any] = json.loads(row.facts) if row.facts else {}
+        properties = _properties(row.rank, facts)
+        message = Message(row.content, Head.of("SEND", content.headers), content.body, properties)
+        message.row = row.row
+        message.place = facts.get("place", row.row)
+        message.attempts = facts.get("attempts", 0)
+        if "expires" in facts:
+            message.expires = max(facts["expires"] / 1000 - self._epoch() + self._clock(), 1e-9)
+        if "failures" in facts:
+            message.history = History(facts["first_at"])
+            message.history.failures = facts["failures"]
+            message.history.reason = facts["reason"]
+        return message
+
+
+def _properties(rank: int, facts: dict[str, Any]) -> Properties:
+    priority = LOWEST_PRIORITY - rank
+    if priority == PLAIN.priority and not facts.keys() & {"group", "key"}:
+        return PLAIN
+    return Properties(
+        priority=priority,
+        group=facts.get("group"),
+        closes_group=facts.get("closes", False),
+        conflation_key=facts.get("key"),
+    )

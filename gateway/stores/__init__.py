@@ -1,0 +1,28 @@
+"""Where messages are kept: nowhere but in memory, or in a file of SQLite beside it.
+
+memory            the process is all there is
+sqlite:PATH       a file; `sqlite:store.db` in the working directory, `sqlite:/var/lib/gateway/store.db` anywhere
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.stores.errors import StoreDamaged, StoreError, StoreFull, StoreLocked
+from gateway.stores.sqlite import Recovered, SQLiteStore
+
+__all__ = ["Recovered", "SQLiteStore", "StoreDamaged", "StoreError", "StoreFull", "StoreLocked", "open_store"]
+
+
+def open_store(url: str) -> SQLiteStore | None:
+    """The store of that name; None: messages are kept in memory only.
+
+    Raises:
+        StoreError: the name is none, or the file cannot be used.
+    """
+    kind, _, path = url.partition(":")
+    if url == "memory":
+        return None
+    if kind == "sqlite" and path:
+        return SQLiteStore.open(Path(path))
+    raise StoreError(f"there is no store {url!r}: write memory, or sqlite:PATH with the path of a file")

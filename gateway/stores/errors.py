@@ -1,0 +1,101 @@
+"""What can be wrong with a store: each a sentence that names the file and, where there is one, the way out.
+
+SQLite says what failed, but seldom why: of a write that failed it knows that it was "disk I/O error".  So the reason is
+looked for where the file lies, by writing a few octets there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_DAMAGE = {
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_IOERR_SHORT_READ,
+    sqlite3.SQLITE_IOERR_DATA,
+    sqlite3.SQLITE_IOERR_CORRUPTFS,
+}
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_PROBE = bytes(65_536)
+
+
+class StoreError(Exception):
+    """The store cannot do what was asked; `str()` says why, and names the file."""
+
+
+class StoreFull(StoreError):
+    """There is no room for it.  The same can be asked again when there is."""
+
+
+class StoreLocked(StoreError):
+    """Another process has the file."""
+
+
+class StoreDamaged(StoreError):
+    """The file does not hold what it must."""
+
+    def __init__(self, path: Path, found: object) -> None:
+        super().__init__(
+            f"{path} is damaged: {found}.  Look closer with `gateway store check {path}`; save what can be read with "
+            f"`gateway store export {path}`, and make a new store of that with `gateway store import`"
+        )
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the system raise inside into a `StoreError` on that file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _sentence(error, path) from error
+    except OSError as error:
+        raise _refused(error, path) from error
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file is to blame, and not the disk, the rights or the caller."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:  # raised by Python's module itself
+        return str(error).startswith("Could not decode to UTF-8")
+    return code in _DAMAGE or code & 0xFF == sqlite3.SQLITE_CORRUPT
+
+
+def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
+    if is_damage(error):
+        return StoreDamaged(path, error)
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest of it tells kinds of a kind
+    if code == sqlite3.SQLITE_BUSY:
+        return StoreLocked(f"{path} is in use: another gateway, or another program, has it open")
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"{path} cannot grow: {os.strerror(errno.ENOSPC)}")
+    if code not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+        return StoreError(f"{path}: {error}")
+    reason = _reason(path)
+    return StoreError(f"{path}: {error} ({error.sqlite_errorname})") if reason is None else _refused(reason, path)
+
+
+def _refused(reason: OSError, path: Path) -> StoreError:
+    if reason.errno in _NO_ROOM:
+        return StoreFull(f"{path} cannot grow: {reason.strerror}")
+    return StoreError(f"{path} cannot be used: {reason.strerror}")
+
+
+def _reason(path: Path) -> OSError | None:
+    """Why that file cannot be written; None: it seems that it can."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as probe:
+            probe.write(_PROBE)
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error
+    # Only asked, not opened: closing a file would give up this process's own lock on it.
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+        return PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return None

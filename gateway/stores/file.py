@@ -1,0 +1,145 @@
+"""The file of a store: made whole, and opened for this process alone.
+
+A new file is made beside its place, and moved there when it is complete.  So an empty file is never one of ours that
+was only begun, and is refused like every other damage: a store does not start empty where there was one.
+
+SQLite's own lock keeps out a second gateway.  In `locking_mode=EXCLUSIVE` it is taken once, at the start, and lies on
+the file until the process ends, however it ends.  Nobody else can then read the file either: who wants to look into it
+asks the gateway, or stops it.  In return no other program can hold up a commit, or keep the write-ahead log from being
+emptied by reading for long, and there is no shared memory beside the file.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from gateway.stores import schema
+from gateway.stores.errors import StoreDamaged, StoreError, told
+
+PAGE = 8192
+"""Octets.  A lone message is written as two pages, so the smallest that holds a message of 1 KiB thrice."""
+
+CACHE = 16 * 1024
+"""KiB of pages in memory: what is written and soon read back; recovery reads straight through."""
+
+LOG_PAGES = 1000
+"""Pages of the write-ahead log after which SQLite moves them into the file, in the commit that fills it."""
+
+_STATEMENTS = 128
+
+
+@contextmanager
+def made_whole(path: Path) -> Iterator[Path]:
+    """Make a file which is at its path only when it is complete, and which replaces no other.
+
+    Yields:
+        where to make it.
+
+    Raises:
+        StoreError: the folder is none, or cannot be written to.
+    """
+    if not path.parent.is_dir():
+        raise StoreError(f"{path} cannot be made: there is no folder {path.parent}")
+    with told(path), tempfile.TemporaryDirectory(prefix=f"{path.name}-new-", dir=path.parent) as folder:
+        new = Path(folder, path.name)
+        yield new
+        _move(new, path)
+
+
+def make(path: Path) -> None:
+    """Make an empty store.
+
+    Raises:
+        StoreError: that cannot be done there.
+    """
+    with made_whole(path) as new, closing(_connect(new, "rwc")) as connection:
+        connection.execute(f"PRAGMA page_size = {PAGE}")
+        _set_up(connection)
+        schema.create(connection)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the store for this process alone, and bring it to the schema of this gateway.
+
+    Raises:
+        StoreLocked: another process has it.
+        StoreDamaged: it is one no more.
+        StoreError: it cannot be opened or written, or is no store.
+    """
+    with told(path):
+        if path.is_dir():
+            raise StoreError(f"{path} is a folder: name a file")
+        if not path.stat().st_size:
+            raise StoreDamaged(path, "it is empty")
+        connection = _connect(path, "rw")
+        try:
+            _set_up(connection)
+            schema.migrate(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a store, in whatever state.
+
+    Raises:
+        StoreDamaged: only a part of it is there.
+    """
+    with told(path):
+        if path.exists():
+            return True
+        log = Path(f"{path}-wal")
+        if log.exists() and log.stat().st_size:
+            raise StoreDamaged(path, f"it is missing, and only its log {log} is there")
+    return False
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=0,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_STATEMENTS,
+    )
+
+
+def _set_up(connection: sqlite3.Connection) -> None:
+    """What SQLite does not keep in the file."""
+    for pragma in (
+        "locking_mode = EXCLUSIVE",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        f"wal_autocheckpoint = {LOG_PAGES}",
+        f"journal_size_limit = {LOG_PAGES * PAGE}",
+        f"cache_size = -{CACHE}",
+        "cell_size_check = ON",  # finds a damaged page when it is read, not when it has done harm
+        "secure_delete = OFF",  # on in Debian: pages that become free would be written once more, as zeros
+        "temp_store = MEMORY",
+        "recursive_triggers = OFF",  # on in Debian: writing a row again would take away its content
+    ):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _move(new: Path, path: Path) -> None:
+    """Give the file its name, and see that the name outlives a power cut."""
+    new.chmod(0o600)
+    try:
+        os.link(new, path)  # and not a rename: it replaces nothing, should another gateway have been faster
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        new.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

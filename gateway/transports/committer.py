@@ -1,0 +1,97 @@
+"""Writes what the broker has to store: batch after batch, each in one worker thread while the next one gathers.
+
+    storage.take()  ->  store.write(batch)   in a thread: one transaction, one fsync
+                    ->  storage.written()    back on the loop: receipts go out
+
+A store that fails is tried again until it works; what that means for clients is in `storage`.  Rows are read in the
+same thread, behind the batch that may hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+import structlog
+import trio
+
+from gateway.broker.ports import Store, StoreError
+from gateway.broker.storage import Storage
+
+log = structlog.get_logger("gateway.store")
+
+# Seconds until a store that has failed is tried again.
+_RETRY = 1.0
+
+
+_T = TypeVar("_T")
+
+
+class Committer:
+    """The task between storage and store.
+
+    Args:
+        flush: writes what the broker has put into outboxes.
+    """
+
+    def __init__(self, storage: Storage, store: Store, flush: Callable[[], Awaitable[None]]) -> None:
+        self._storage = storage
+        self._store = store
+        self._flush = flush
+        self._asked = trio.Event()
+        self._written = trio.lowlevel.ParkingLot()
+        self._thread = trio.CapacityLimiter(1)
+
+    def ask(self) -> None:
+        """There is something to write, or to read."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._asked.wait()
+            self._asked = trio.Event()
+            while await self._work():
+                pass
+
+    async def wait_for(self, number: int) -> None:
+        """Wait until that batch is in the store."""
+        while self._storage.committed < number:
+            await self._written.park()
+
+    async def finish(self) -> None:
+        """Wait until all is written."""
+        while self._storage.unwritten:
+            await self._written.park()
+
+    async def _work(self) -> bool:
+        """Write what there is, then read what is asked for; False: there was nothing."""
+        storage = self._storage
+        batch = storage.take()
+        if batch is not None:
+            await self._until_it_works(partial(self._store.write, batch))
+            storage.written()
+        self._written.unpark_all()
+        reads = storage.take_reads()
+        for rows, action in reads:
+            action(await self._until_it_works(partial(self._store.read, rows)))
+        if batch is None and not reads:
+            return False
+        await self._flush()
+        return True
+
+    async def _until_it_works(self, work: Callable[[], _T]) -> _T:
+        while True:
+            try:
+                result = await trio.to_thread.run_sync(work, limiter=self._thread)
+                if self._storage.failure:
+                    log.info("the store works again")
+                    self._storage.works()
+                return result
+            except StoreError as error:
+                if not self._storage.failure:
+                    log.error("the store has failed", reason=str(error))
+                self._storage.failed(str(error))
+                await self._flush()
+                await trio.sleep(_RETRY)
