@@ -58,6 +58,7 @@ class Broker:
         full: queues at their limit that the reader at work just filled; it empties the set.
         on_room: called when a queue is no longer at its limit.
         application: handles what is sent to `/app/`; None: nobody does.
+        group_octets: what the groups of all queues cost, nearly.
         dead_letters_under_way: how many dead letters became dead letters on their way, at the moment.
 
     Args:
@@ -102,6 +103,7 @@ class Broker:
         self.on_room = on_room
         self.application: Application | None = None
         self.dead_letters_under_way = 0
+        self.group_octets = 0
         # What queues and topics need of the router.
         self.next_number = self.router.next_number
         self.deposit = self.router.deposit

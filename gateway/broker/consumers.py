@@ -9,12 +9,21 @@ avoid      who gave it back by NACK gets it again only where nobody else can
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from .errors import NotAllowed
 from .groups import Group, Groups
 from .interest import Interest
 from .lane import Lane
 from .message import Message
 from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+
+# Each message is offered to one after the other, until somebody with room wants it.
+MOST_INTERESTS = 1_000
 
 
 class Consumers:
@@ -29,9 +38,10 @@ class Consumers:
         changed: somebody left, so that others may go on who could not before.
     """
 
-    __slots__ = ("_exclusive", "all", "changed", "freed", "groups", "interests", "token_entered")
+    __slots__ = ("_broker", "_exclusive", "all", "changed", "freed", "groups", "interests", "token_entered")
 
-    def __init__(self) -> None:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self.all: dict[Subscription, None] = {}
         self.interests: list[Interest] = []
         self.groups: Groups | None = None
@@ -48,14 +58,16 @@ class Consumers:
         Args:
             refusing: gets the lanes of those who do not want it.
         """
-        willing = list(self._willing(message, refusing))
         avoid = message.history.avoid if message.history is not None else 0
-        for interest in willing:
+        consumer: Subscription | None = None
+        for interest in self._willing(message, refusing):
             consumer = interest.next_but(avoid) if avoid else interest.next()
             if consumer is not None:
                 self._move_behind(interest)
                 return consumer
-        return next(filter(None, (interest.next() for interest in willing)), None) if avoid else None
+        if avoid:
+            return next(filter(None, (interest.next() for interest in self._willing(message, refusing))), None)
+        return None
 
     def _willing(self, message: Message, refusing: set[Lane]) -> Iterator[Interest]:
         """The interests with room that want a message, and for which nothing older may wait."""
@@ -102,7 +114,7 @@ class Consumers:
     def group(self, name: str) -> Group:
         """The group of that name, which may be new."""
         if self.groups is None:
-            self.groups = Groups()
+            self.groups = Groups(self._broker)
         return self.groups.of(name)
 
     def group_of(self, message: Message) -> Group | None:
@@ -143,6 +155,9 @@ class Consumers:
         Args:
             text: of its selector; empty: it wants all.
             lanes: the queue's; a new selector adds one.
+
+        Raises:
+            NotAllowed: the queue's consumers differ in too many ways already.
         """
         interest = self._interest(subscription, text, lanes)
         interest.consumers += 1
@@ -162,8 +177,13 @@ class Consumers:
                 if interest.priority == priority:
                     return interest
                 lane = interest.lane
+        if len(self.interests) >= MOST_INTERESTS:
+            raise NotAllowed(
+                "too many different consumers",
+                f"those of a queue may have {MOST_INTERESTS} different selectors and priorities; use a topic for each",
+            )
         if lane is None:
-            lane = lanes[0].copy(subscription.options.selector)
+            lane = lanes[0].copy(subscription.options.selector, len(text))
             lanes.append(lane)
         interest = Interest(lane, text, priority)
         self._insert(interest)

@@ -127,7 +127,14 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
     try:
         head = Head.of("SEND", _headers(queue, message, why, target))
         head.derived = _DEAD_LETTER
-        properties = Properties(priority=message.properties.priority, persistent=durable)
+        old = message.properties
+        properties = Properties(
+            priority=old.priority,
+            group=old.group,
+            closes_group=old.closes_group,
+            conflation_key=old.conflation_key,
+            persistent=durable,
+        )
         broker.deposit(target, head, message.body, PLAIN if properties == PLAIN else properties)
     finally:
         broker.dead_letters_under_way -= 1
@@ -246,6 +253,8 @@ def forgotten(queue: Queue) -> None:
     if queue.expiry is not None:
         agenda.cancel(queue.expiry.date)
     queue.expiry = queue.unused = None
+    if queue.consumers.groups is not None:
+        queue.consumers.groups.end()
 
 
 def expired(queue: Queue, message: Message) -> None:

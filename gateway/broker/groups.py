@@ -5,7 +5,8 @@ group; from then on the token is parked with the owner, and the rest follows one
 the owner goes, the token returns to the lanes and chooses again.  So handing a group over costs the same however much
 of it waits, and a busy owner stands in nobody's way.
 
-Only so many groups are remembered without messages: the one that was silent longest goes first, and chooses again.
+Only so many groups are remembered without messages: the one that was silent longest goes first, and chooses again.  One
+whose owner has unacknowledged messages of it stays.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from .message import Message
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .broker import Broker
     from .queue import Queue
     from .subscription import Subscription
 
-# Per queue.  Each costs about 500 octets beside its name.
+# Per queue; and octets, for all queues.
 MOST_GROUPS = 65_536
+MOST_OCTETS = 64 * 1024 * 1024
+# What a group costs beside its name.
+_COST = 500
 # Groups looked at for one that can be forgotten.
 _LOOKS = 64
 
@@ -98,9 +103,10 @@ class Groups:
         touched: the consumers with whom something was parked just now.
     """
 
-    __slots__ = ("_groups", "touched")
+    __slots__ = ("_broker", "_groups", "touched")
 
-    def __init__(self) -> None:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self.touched: dict[Subscription, None] = {}
         self._groups: OrderedDict[str, Group] = OrderedDict()
 
@@ -114,9 +120,10 @@ class Groups:
         """The group of that name, which may be new."""
         group = self._groups.get(name)
         if group is None:
-            if len(self._groups) >= MOST_GROUPS:
+            if len(self._groups) >= MOST_GROUPS or self._broker.group_octets > MOST_OCTETS:
                 self._forget_oldest()
             group = self._groups[name] = Group(name)
+            self._broker.group_octets += _COST + len(name)
         else:
             self._groups.move_to_end(name)
         return group
@@ -129,9 +136,9 @@ class Groups:
     def _forget_oldest(self) -> None:
         """Forget the first that nothing waits for; where all have messages, they are bounded by these."""
         for group in list(islice(self._groups.values(), _LOOKS)):
-            if group.first() is None:
+            if group.first() is None and not _is_at_work(group):
                 group.free()
-                del self._groups[group.name]
+                self.forget(group)
                 break
             self._groups.move_to_end(group.name)
 
@@ -152,6 +159,18 @@ class Groups:
         """Nobody owns a group, and nothing waits for it."""
         if self._groups.get(group.name) is group:
             del self._groups[group.name]
+            self._broker.group_octets -= _COST + len(group.name)
+
+    def end(self) -> None:
+        """The queue goes."""
+        for group in list(self._groups.values()):
+            self.forget(group)
+
+
+def _is_at_work(group: Group) -> bool:
+    """Whether the owner has unacknowledged messages of a group: it must not lose the group before they are settled."""
+    ledger = group.owner.ledger if group.owner is not None else None
+    return ledger is not None and any(each.message.properties.group == group.name for each in ledger.values())
 
 
 def is_ready(group: Group, message: Message) -> bool:

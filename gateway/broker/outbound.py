@@ -55,6 +55,8 @@ class Outbound:
     """
 
     __slots__ = (
+        "_next",
+        "_rest",
         "carrier",
         "closed",
         "dirty",
@@ -77,6 +79,8 @@ class Outbound:
         self.session = session
         self.carrier: Carrier | None = carrier
         self.parts: list[bytes] = []
+        self._rest: list[bytes] = []  # what was in `parts` before, but for the first `_next`, which are taken
+        self._next = 0
         self.size = 0
         self.gone = 0
         self.taken = 0
@@ -105,13 +109,18 @@ class Outbound:
 
     def take(self, most: int | None = None) -> list[bytes]:
         """Hand parts, all of them or the first `most`, to the transport, which reports by `written` what left it."""
-        parts = self.parts
-        if most is None or len(parts) <= most:
-            self.parts = []
+        if most is None:
+            parts = self.parts if not self._rest else self._rest[self._next :] + self.parts
+            self.parts, self._rest = [], []
             self.taken = self.gone + self.size
             return parts
-        self.parts = parts[most:]
-        del parts[most:]
+        if not self._rest:
+            # Set aside, so that each part is moved once, however many there are.
+            self._rest, self._next, self.parts = self.parts, 0, []
+        parts = self._rest[self._next : self._next + most]
+        self._next += most
+        if self._next >= len(self._rest):
+            self._rest = []
         self.taken += sum(map(len, parts))
         return parts
 
@@ -162,6 +171,6 @@ class Outbound:
         """Throw away what was not written, and all that still comes."""
         self.closed = True
         self.carrier = None  # it refers to us: only the collector would find both
-        self.parts = []
+        self.parts, self._rest = [], []
         self.size = 0
         self.starved.clear()

@@ -33,6 +33,8 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from .broker import Broker
 
+# What a message costs in each lane but the first, and how little of that is not worth counting.
+_PLACE, _LITTLE = 8, 64 * 1024
 # Places of a lane that may be taken by messages that have gone, beside twice as many as wait.
 SLACK = 16
 
@@ -50,6 +52,7 @@ class Queue:
         browsers: those who read what waits, or comes, without consuming it.
         private: belongs to one subscription; it vanishes with it.
         lanes: what waits; the first holds all of it, the others what a selector may want.
+        lane_octets: what the others cost, as it was last counted.
         abandoned: the last consumer has left, and by its policy the queue goes with it.
         unused: the date of the queue's end, unless somebody subscribes.
         full: publishers are held back until there is room.
@@ -68,6 +71,7 @@ class Queue:
         "delayed",
         "expiry",
         "full",
+        "lane_octets",
         "lanes",
         "latest",
         "limits",
@@ -87,11 +91,12 @@ class Queue:
         self.octets = 0
         self.waiting = 0
         self.delayed = 0
-        self.consumers = Consumers()
+        self.consumers = Consumers(broker)
         self.browsers: dict[Subscription, Browser] = {}
         self.private = limits is not None
         self.limits = limits or limits_of(policy)
         self.lanes = [Lane()]
+        self.lane_octets = 0
         self.full = False
         self.abandoned = False
         self.unused: Entry | None = None
@@ -202,6 +207,18 @@ class Queue:
         for lane in self.lanes:
             if lane not in refusing:
                 lane.add(message)
+        if len(self.lanes) > 1 and not self.waiting % 1024:
+            self.weigh()
+
+    def weigh(self) -> None:
+        """Count what the lanes of selectors cost: many of them on a deep queue are as good as more messages."""
+        octets = _PLACE * sum([len(lane) for lane in self.lanes[1:]])
+        octets = octets if octets > _LITTLE else 0
+        if octets > self.lane_octets:
+            self.broker.keep(octets - self.lane_octets)
+        else:
+            self.broker.release(self.lane_octets - octets)
+        self.lane_octets = octets
 
     def wait(self, message: Message) -> None:
         """A message waits; where, the caller sees to."""
@@ -251,9 +268,12 @@ class Queue:
 
     def tidy(self) -> None:
         """Let no lane keep much that has gone."""
+        most = 2 * self.waiting + SLACK
         for lane in self.lanes:
-            if len(lane) > 2 * self.waiting + SLACK:
+            if len(lane) > most:
                 lane.compact()
+        if self.lane_octets > _PLACE * most * len(self.lanes):
+            self.weigh()
 
     def waiting_messages(self) -> list[Message]:
         """All that wait, in the order in which they are due."""
@@ -315,6 +335,7 @@ class Queue:
         self.abandoned = False
         fate.used(self)
         self.consumers.join(subscription, "" if self.private else subscription.options.selector_text, self.lanes)
+        self.weigh()
         returns.restore(self)
         if self.shelf is None or self.shelf.welcomes(subscription):
             self.enlist(subscription)
@@ -361,6 +382,7 @@ class Queue:
                 subscription.outbound.starved.pop(browser, None)
             return []
         self.consumers.leave(subscription, self.lanes)
+        self.weigh()
         if not self.subscriptions and not self.private:
             self.abandoned = self.policy.auto_delete
             fate.unused(self)

@@ -50,21 +50,26 @@ class Retained:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def check(self, names: Iterable[str], retain: Retain) -> None:
+    def check(self, names: Iterable[str]) -> None:
         """Refuse what cannot be retained.
 
         Raises:
-            NotAllowed: one of the names is no topic that lasts, or there are too many already.
+            NotAllowed: one of the names is no topic that lasts.
         """
-        new = set()
         for name in names:
             if not name.startswith((TOPIC, DIRECT)):
                 what = "a temporary destination" if name.startswith((REPLY_QUEUE, REPLY_TOPIC)) else repr(name[:80])
                 raise NotAllowed("retain is for topics", f"{what} is none that all can subscribe to")
-            if self._kept.get(name) is None:
-                new.add(name)
-        if retain is Retain.SET and new and len(self._kept) + len(new) > self._broker.quotas.max_retained:
-            limit = self._broker.quotas.max_retained
+
+    def check_room(self, names: Iterable[str]) -> None:
+        """Refuse what would be too many.
+
+        Raises:
+            NotAllowed: so many more cannot be retained.
+        """
+        new = sum([self._kept.get(name) is None for name in names])
+        limit = self._broker.quotas.max_retained
+        if new and len(self._kept) + new > limit:
             raise NotAllowed("too many retained messages", f"the server may keep {limit} (max_retained)")
 
     def keep(self, name: str, message: Message) -> None:
@@ -100,28 +105,31 @@ class Retained:
         if len(self._kept):
             kept = self._kept.matching(name)
             if kept:
-                reader = Reader(self._broker, subscription, topic, kept)
+                reader = Reader(self._broker, subscription, topic, [each.name for each in kept])
                 subscription.reader = reader
                 reader.offer()
 
-    def is_kept(self, kept: Kept) -> bool:
-        """Whether a topic keeps that still."""
-        return self._kept.get(kept.name) is kept
+    def of(self, name: str) -> Message | None:
+        """What a topic keeps."""
+        kept = self._kept.get(name)
+        return None if kept is None else kept.message
 
 
 class Reader:
     """What is left of the retained messages that a new subscriber is to get.
 
-    What is published meanwhile comes before it.
+    What is published meanwhile comes before it.  Names alone are remembered: a value that was replaced meanwhile, by
+    one that came the other way, must not be kept for somebody who does not read.
     """
 
-    __slots__ = ("_broker", "_kept", "_pause", "_subscription", "_topic")
+    __slots__ = ("_broker", "_kept", "_last", "_pause", "_subscription", "_topic")
 
-    def __init__(self, broker: Broker, subscription: Subscription, topic: Topic, kept: list[Kept]) -> None:
+    def __init__(self, broker: Broker, subscription: Subscription, topic: Topic, kept: list[str]) -> None:
         self._broker = broker
         self._subscription = subscription
         self._topic = topic
         self._kept = deque(kept)
+        self._last = broker.next_number()
         self._pause = _SHORTEST_PAUSE
 
     def offer(self) -> None:
@@ -139,9 +147,8 @@ class Reader:
                 self._broker.agenda.at(now + self._pause, self.offer)
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
                 return
-            kept = self._kept.popleft()
-            # A newer value, if there is one, has come the other way.
-            if self._broker.router.retained.is_kept(kept) and not 0 < kept.message.expires <= now:
-                self._topic.show(subscription, kept.message)
+            message = self._broker.router.retained.of(self._kept.popleft())
+            if message is not None and message.number < self._last and not 0 < message.expires <= now:
+                self._topic.show(subscription, message)
         if self._kept:
             self._broker.agenda.later(self.offer)

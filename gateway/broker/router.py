@@ -25,7 +25,7 @@ from .dedup import DedupIds
 from .errors import NotAllowed
 from .fate import forgotten, unused
 from .message import Message, Wire
-from .options import PLAIN, Properties
+from .options import PLAIN, Properties, Retain
 from .policy import Hints, Policies
 from .queue import Queue
 from .retained import Retained
@@ -139,7 +139,7 @@ class Router:
                 name, addressed = self._for_function(name, addressed, sender)
             targets.append((name, addressed))
         if properties.retain is not None:
-            self.retained.check((name for name, _ in targets), properties.retain)
+            self.retained.check(name for name, _ in targets)
         expires = 0.0
         if properties.time_to_live is not None:
             expires = self._clock() + properties.time_to_live
@@ -173,6 +173,9 @@ class Router:
             durable = [self._is_durable(name, each.properties) for each in sendings for name, _ in each.targets]
             if any(durable):
                 storage.check()
+        kept = {name for each in sendings if each.properties.retain is Retain.SET for name, _ in each.targets}
+        if kept:
+            self.retained.check_room(kept)
         limit = self._broker.quotas.max_delayed
         if self.delayed + sum(sending.is_delayed for sending in sendings) > limit:
             raise NotAllowed("too many delayed messages", f"the server may keep {limit} (max_delayed)")
@@ -410,6 +413,8 @@ class Router:
             del table[target.name]
             if isinstance(target, Queue):
                 forgotten(target)
+                if target.policy.auto_delete:
+                    self._declared.pop(target.name, None)
                 if target.shelf is not None:
                     target.shelf.forget()
         elif isinstance(target, Topic) and self.patterns.get(target.name) is target:

@@ -285,12 +285,13 @@ class Session:
             raise NotAllowed("too many subscriptions", f"a session may have {limit} (max_subscriptions)")
         if options.browser and mode is not AckMode.AUTO:
             raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
-        self._allowance.check(options)
+        names = len(destination) + len(subscription_id or "")
+        self._allowance.check(options, names)
         self._keys += 1
         subscription = Subscription(self, subscription_id, str(self._keys), destination, mode, options)
         self.broker.router.subscribe(subscription)
         self.broker.subscriptions += 1
-        self._allowance.use(options)
+        self._allowance.use(options, names)
         self.subscriptions[name] = subscription
         if subscription.ledger is not None:
             self.acknowledging[subscription.key] = subscription
@@ -310,7 +311,7 @@ class Session:
     def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]], *, lost: bool = False) -> None:
         """End a subscription; what its queue must take back goes into `returned`."""
         self.broker.subscriptions -= 1
-        self._allowance.give_back(subscription.options)
+        self._allowance.give_back(subscription.options, len(subscription.destination) + len(subscription.id or ""))
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)
         else:

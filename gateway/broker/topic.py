@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, encoder
 
+from .fate import forgotten
 from .limits import limits_of_subscriber
 from .message import Message, Wire
 from .policy import Policy, SlowConsumer
@@ -133,6 +134,7 @@ class Topic:
         queue = self._queued.pop(subscription, None)
         if queue is not None:
             queue.take_back(queue.drop(subscription, lost=lost))
+            forgotten(queue)
         else:
             self._choosy.pop(subscription, None)
             self._auto[subscription.version.index].pop(subscription, None)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from time import perf_counter
 
 import structlog
 import trio
@@ -37,8 +38,10 @@ log = structlog.get_logger("gateway.connection")
 # One read.  Larger ones cost more even for large bodies: malloc maps fresh memory for each (1 MiB bodies: 1,700 us/MB
 # with this, 2,500 with reads of 1 MiB).
 _READ = 64 * 1024
-# Deliveries after which a reader lets others have a turn in the middle of its chunk: about 2 ms.
+# Deliveries, or seconds, after which a reader lets others have a turn in the middle of its chunk.  So many deliveries
+# are about 2 ms; frames that deliver nothing may take long all the same.
 _DELIVERIES_PER_TURN = 4096
+_LONGEST_TURN = 0.005
 # Seconds for what is left to be written at the end, to a client that reads slowly.
 _LONGEST_FAREWELL = 10.0
 _TLS_HELLO = b"\x16\x03"
@@ -221,16 +224,20 @@ class Connection:
         frame: Frame | None = None
         try:
             while True:
-                mark, kept_before = counters.delivered, broker.kept
+                mark, kept_before, began = counters.delivered, broker.kept, perf_counter()
                 for frame in decoder.frames():
                     session.handle(frame)
                     frame = None  # an error of the decoder's is not this frame's
                     if session.ended:
                         return
-                    if counters.delivered - mark > _DELIVERIES_PER_TURN or broker.full:
+                    if (
+                        counters.delivered - mark > _DELIVERIES_PER_TURN
+                        or broker.full
+                        or perf_counter() - began > _LONGEST_TURN
+                    ):
                         await hub.settle(self, kept=broker.kept != kept_before)
                         await trio.lowlevel.checkpoint()
-                        mark, kept_before = counters.delivered, broker.kept
+                        mark, kept_before, began = counters.delivered, broker.kept, perf_counter()
                 await hub.settle(self, kept=broker.kept != kept_before)
                 octets = await link.receive(_READ)
                 if octets is None:

@@ -212,11 +212,18 @@ class TestHintsInFrames:
 
     def test_and_also_if_the_queue_was_forgotten_meanwhile(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
-        client.subscribe("/queue/a", **HEADERS)
+        client.subscribe("/queue/a", **{**HEADERS, "auto-delete": "false"})
         client.unsubscribe()
         assert not scene.broker.destinations
         client.publish("/queue/a", b"m")
-        assert policy_of(scene, "/queue/a") == EXPECTED
+        assert policy_of(scene, "/queue/a") == dataclasses.replace(EXPECTED, auto_delete=False)
+
+    def test_but_not_where_the_queue_was_to_go_with_its_consumers(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("/queue/a", **HEADERS)
+        client.unsubscribe()
+        client.publish("/queue/a", b"m", **{"x-max-length": "7"})
+        assert policy_of(scene, "/queue/a").max_messages == 7
 
     def test_only_so_many_are_remembered(self, scene: Scene, version: Version, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(router, "_MOST_DECLARED", 2)

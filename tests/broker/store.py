@@ -1,0 +1,251 @@
+"""A store in memory, and the committer in the hands of a test.
+
+`MemoryStore` stands where SQLite stands: it keeps the batches that it was given, and what they come to, as
+`gateway/broker/batch.py` describes it.  It is stricter than a store has to be: a row that goes twice, or whose content
+is missing, is a fault of the broker.  What it holds after a kill is `crash()`.
+
+`Vault` is the store of a scene with the committer before it.  A test says when a batch is taken and when it is written,
+and so it can stop the process at any moment between.  `Vault.audit` counts rows: whatever the store will hold once all
+is written must be a message that somebody has or that waits, and the other way round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gateway.broker.batch import Batch, Content, Place, Row, Stored
+from gateway.broker.facts import Facts
+from gateway.broker.message import Message
+from gateway.broker.ports import StoreError
+from gateway.broker.queue import Queue
+from gateway.broker.recovery import recover
+from gateway.broker.shelf import Shelf
+from gateway.broker.storage import Storage
+
+if TYPE_CHECKING:
+    from .client import Scene
+
+
+class MemoryStore:
+    """A store that lasts as long as a test.
+
+    Attributes:
+        batches: all that were written.
+        places, rows, contents, seen: what they come to.
+        highest: no row or content had a higher number.
+        clean: the last process has stopped in order.
+        failure: why it can do nothing; empty: it can.
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.places: dict[int, Place] = {}
+        self.rows: dict[int, Row] = {}
+        self.contents: dict[int, Content] = {}
+        self.seen: dict[bytes, float] = {}
+        self.highest = 0
+        self.clean = True
+        self.failure = ""
+
+    def write(self, batch: Batch) -> None:
+        """See `Store`."""
+        if self.failure:
+            raise StoreError(self.failure)
+        assert not self.batches or batch.number > self.batches[-1].number
+        self.batches.append(batch)
+        self._add(batch)
+        self._remove(batch)
+        self.highest = max(self.highest, *batch.rows, *batch.contents, 0)
+        assert {row.place for row in self.rows.values()} <= self.places.keys(), "rows of no place"
+        assert {row.content for row in self.rows.values()} == self.contents.keys(), "rows and contents do not match"
+
+    def _add(self, batch: Batch) -> None:
+        for place in batch.places.values():
+            old = self.places.get(place.number, place)
+            assert (old.kind, old.name) == (place.kind, place.name), "a place becomes another"
+        self.places |= batch.places
+        self.contents |= batch.contents
+        assert not self.rows.keys() & batch.rows.keys(), "rows that are there already"
+        self.rows |= batch.rows
+        for row, facts in batch.facts.items():
+            self.rows[row] = self.rows[row]._replace(facts=facts)
+        self.seen |= batch.seen
+
+    def _remove(self, batch: Batch) -> None:
+        assert len(set(batch.gone)) == len(batch.gone), "rows that go twice"
+        for row in batch.gone:
+            del self.rows[row]
+        places = {*batch.emptied, *batch.dropped}
+        self.rows = {number: row for number, row in self.rows.items() if row.place not in places}
+        for number in batch.dropped:
+            self.places.pop(number, None)
+        used = {row.content for row in self.rows.values()}
+        self.contents = {number: content for number, content in self.contents.items() if number in used}
+
+    def read(self, rows: Sequence[int]) -> list[Stored]:
+        """See `Store`."""
+        if self.failure:
+            raise StoreError(self.failure)
+        found = [self.rows[row] for row in rows if row in self.rows]
+        return [Stored(row, self.contents[row.content]) for row in found]
+
+    def crash(self, *, clean: bool = False) -> MemoryStore:
+        """What the next process finds."""
+        found = MemoryStore()
+        found.places = dict(self.places)
+        found.rows = {number: row for number, row in self.rows.items() if not row.transient}
+        used = {row.content for row in found.rows.values()}
+        found.contents = {number: content for number, content in self.contents.items() if number in used}
+        found.seen = dict(self.seen)
+        found.highest, found.clean = self.highest, clean
+        return found
+
+
+class Vault:
+    """The store of a scene, what the broker has for it, and the committer between them.
+
+    Attributes:
+        storage: the broker's side.
+        asked: how often the committer was called.
+        reliefs: how often the storage said that it is not behind any more.
+    """
+
+    def __init__(self, scene: Scene, store: MemoryStore) -> None:
+        broker = scene.broker
+        self.store = store
+        self.asked = 0
+        self.reliefs = 0
+        self._scene = scene
+        self.storage = broker.storage = Storage(
+            Facts(broker.agenda.clock, broker.agenda.epoch),
+            busy=self._on_busy,
+            on_relief=self._on_relief,
+            on_state=broker.look_at_store,
+        )
+        self.storage.places_from(max(store.places, default=0) + 1)
+        broker.router.number_from(max(store.highest, int(broker.agenda.epoch() * 1e6)))
+        rows = [store.rows[number] for number in sorted(store.rows)]
+        recover(broker, list(store.places.values()), rows, store.read, clean=store.clean)
+
+    def _on_busy(self) -> None:
+        self.asked += 1
+
+    def _on_relief(self) -> None:
+        self.reliefs += 1
+
+    def take(self) -> Batch | None:
+        """The committer takes what has gathered, and begins to write it."""
+        return self.storage.take()
+
+    def write(self, batch: Batch | None) -> bool:
+        """It has been written, or has failed; then what is asked for is read.  False: there was nothing, or it failed."""
+        storage = self.storage
+        try:
+            if batch is not None:
+                self.store.write(batch)
+                storage.written()
+            reads = storage.take_reads() if not self.store.failure else []
+            for rows, action in reads:
+                action(self.store.read(rows))
+        except StoreError as error:
+            storage.failed(str(error))
+            return False
+        finally:
+            self._scene.settle()
+        return batch is not None or bool(reads)
+
+    def commit(self) -> list[Batch]:
+        """All of it, until there is nothing left to write or to read; what was written."""
+        before = len(self.store.batches)
+        while self.write(self.take()):
+            pass
+        return self.store.batches[before:]
+
+    # the books
+
+    def audit(self) -> None:
+        """Each row that the store will hold is a message of the broker's, and each queue has counted its own."""
+        found = Counter(row for shelf in self._shelves() for row in _backlog_of(shelf))
+        found.update(message.row for message in self._messages() if message.row)
+        coming = self.coming()
+        assert found.keys() == coming.keys(), (found, coming)
+        assert set(found.values()) <= {1}, found
+        shelves = self._shelves()
+        assert all(0 <= shelf.transient <= shelf.rows for shelf in shelves), [
+            (shelf.transient, shelf.rows) for shelf in shelves
+        ]
+        assert sum(shelf.rows for shelf in shelves) == len(coming)
+        assert sum(shelf.transient for shelf in shelves) == sum(coming.values())
+
+    def coming(self) -> dict[int, bool]:
+        """The rows that the store will hold once all is written; True: transient."""
+        storage = self.storage
+        coming = {number: (row.place, row.transient) for number, row in self.store.rows.items()}
+        for batch in filter(None, [storage._under_way, storage._batch]):
+            coming |= {number: (row.place, row.transient) for number, row in batch.rows.items()}
+            coming = {
+                number: row
+                for number, row in coming.items()
+                if number not in batch.gone and row[0] not in (*batch.emptied, *batch.dropped)
+            }
+        coming |= {number: (place, transient) for number, (place, _, transient) in storage._new.items()}
+        return {number: transient for number, (_, transient) in coming.items()}
+
+    def _queues(self) -> set[Queue]:
+        """Also those that were forgotten, but have messages that somebody holds."""
+        scene = self._scene
+        router = scene.broker.router
+        every = [*router.destinations.values(), *router.hidden.values()]
+        found = {target for target in every if isinstance(target, Queue)}
+        for _, queue in self._held():
+            found.add(queue)
+        return found | {each for each in self._arguments() if isinstance(each, Queue)}
+
+    def _shelves(self) -> list[Shelf]:
+        return [queue.shelf for queue in self._queues() if queue.shelf is not None]
+
+    def _messages(self) -> Iterator[Message]:
+        for queue in self._queues():
+            yield from queue.waiting_messages()
+        for message, _ in self._held():
+            yield message
+        for each in self._arguments():
+            if isinstance(each, Message):
+                yield each
+
+    def _held(self) -> Iterator[tuple[Message, Queue]]:
+        """What somebody has, and the queue that it came from."""
+        for session in self._scene.broker.sessions.values():
+            deliveries = [each for one in session.subscriptions.values() for each in (one.ledger or {}).values()]
+            for transaction in session.transactions.values():
+                settled = [each for settlement in transaction.settlements for each in settlement.deliveries]
+                deliveries += [each for each in settled if each.subscription.ended]
+            for delivery in deliveries:
+                assert delivery.subscription.queue is not None
+                yield delivery.message, delivery.subscription.queue
+            for queue, message, _ in session.outbound.unsent:
+                yield message, queue
+
+    def _arguments(self) -> Iterator[object]:
+        """Of what the broker wants to do later: messages that come back, and their queues."""
+        for _, _, entry in self._scene.broker.agenda._heap:
+            if isinstance(entry.action, partial):
+                yield from entry.action.args
+
+
+def _backlog_of(shelf: Shelf) -> list[int]:
+    backlog = shelf.backlog
+    if backlog is None:
+        return []
+    found = [row for rows in backlog._ranks.values() for row in rows.rows()] + list(backlog._reading)
+    assert len(found) == backlog.count
+    return found
+
+
+def in_backlog(queue: Queue) -> tuple[int, int]:
+    """How many messages of a queue are in the store alone, and what they would cost."""
+    backlog = queue.shelf.backlog if queue.shelf is not None else None
+    return (0, 0) if backlog is None else (backlog.count, backlog.octets)
