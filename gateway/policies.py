@@ -54,7 +54,7 @@ _MEANT = {
 }
 """What clients write instead of a kind, and which one that is; what has no kind at all is a queue."""
 
-FOR_QUEUES = frozenset({"max_messages", "max_octets", "when_full", "auto_delete", "idle_timeout"})
+FOR_QUEUES = frozenset({"max_messages", "max_octets", "when_full", "auto_delete"})
 FOR_TOPICS = frozenset({"slow_consumer", "slow_messages"})
 
 

@@ -133,9 +133,10 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     store = await open_the_store(settings)
     hub = Hub(authenticator, quotas_of(settings), options_of(settings), policies=policies_of(settings), store=store)
     opened: dict[str, Listening] = {}
+    written = False
     try:
         if store is not None:
-            await trio.to_thread.run_sync(recover_from, store, hub.broker)
+            recover_from(store, hub.broker)  # nobody waits: no listener is open
         functions = runner_of(settings, hub)
         opened["tcp"] = await open_all("tcp", settings.tcp)
         opened["websocket"] = await open_all("websocket", settings.websocket)
@@ -179,8 +180,10 @@ def _last_words(broker: Broker) -> Iterator[None]:
         lost = {
             "waiting": sum([min(waiting, gone) for waiting, gone in mortal]),
             "queues": len(mortal),
-            "delayed": router.delayed + sum([max(gone - waiting, 0) for waiting, gone in mortal]),
-            "retained": len(router.retained),
+            "delayed": len(router.delayed)
+            - router.delayed.stored
+            + sum([max(gone - waiting, 0) for waiting, gone in mortal]),
+            "retained": len(router.retained) - router.retained.stored,
         }
         if any(lost.values()):
             log.warning("messages are lost, for they are kept in memory only", **lost)
@@ -214,6 +217,7 @@ def recover_from(store: SQLiteStore, broker: Broker) -> None:
         # What was never stored had numbers, too: by the clock they cannot come again.
         broker.router.number_from(max(found.highest, int(broker.agenda.epoch() * 1e6)))
         Message.run = store.token.encode()
+        broker.router.restore_seen(found.seen)
         recover(broker, found.places, found.rows, store.read, clean=found.clean)
     except StoreError as error:
         raise StartError(wrong("store", error)) from None
@@ -256,6 +260,7 @@ def quotas_of(settings: Settings) -> Quotas:
         max_unacknowledged_octets=settings.max_unacknowledged_octets,
         max_delayed=settings.max_delayed,
         max_retained=settings.max_retained,
+        max_durable_subscriptions=settings.max_durable_subscriptions,
         dedup_window=settings.dedup_window,
         max_dedup_ids=settings.max_dedup_ids,
         client_queue_arguments=settings.client_queue_arguments,

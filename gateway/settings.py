@@ -222,6 +222,13 @@ class Settings(BaseSettings):
         le=100_000_000,
         description="Messages that wait for their time, at once (0: none, every delay is refused).",
     )
+    max_durable_subscriptions: int = Field(
+        100_000,
+        ge=0,
+        le=10_000_000,
+        description="Durable and shared subscriptions of topics, also those that nobody consumes at the moment. Each "
+        "costs about 4 KiB, and what waits for it; a policy's `idle_timeout` ends those that nobody came back to.",
+    )
     max_retained: int = Field(
         100_000,
         ge=0,

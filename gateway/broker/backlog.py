@@ -7,15 +7,20 @@ So the memory holds the front of the queue, and a message of the backlog costs 1
 of the backlog stays in memory; everything else stands behind it, so that priorities and the order of arrival hold.
 
 A queue whose oldest messages may have to go, or whose messages replace each other, has no backlog: its own limits bound
-it.  Messages that are not durable have a row in the backlog, too, which is gone with the process.
+it.  Messages that are not durable have a row in the backlog, too, which is gone with the process; it is negative here.
+
+Known weakness: who wants only few of the messages gets those that stand within `_MOST_OF_OTHERS` octets of the front;
+what is behind that comes when others have consumed.  And what expires in the backlog is found out when it is read.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+from . import dispatch
 from .message import Message
 
 if TYPE_CHECKING:
@@ -29,6 +34,8 @@ MOST_IN_MEMORY = 16 * 1024 * 1024
 _LOW, _LOW_OCTETS = 1_000, 1024 * 1024
 # Rows of one read.
 _PAGE, _PAGE_OCTETS = 1_000, 2 * 1024 * 1024
+# Octets that may be read in search of what somebody wants who wants nothing of what is in memory.
+_MOST_OF_OTHERS = 4 * MOST_IN_MEMORY
 # Entries of an array that were read, before it is cut.
 _SLACK = 65_536
 
@@ -65,13 +72,10 @@ class _Rows:
             self._first = 0
         return taken
 
-    def first(self) -> int:
-        """The number of the first."""
-        return self._rows[self._first]
-
-    def rows(self) -> list[int]:
-        """The numbers of all."""
-        return self._rows[self._first :].tolist()
+    def first(self, count: int | None = None) -> list[int]:
+        """The numbers of the first; of all where no count is given."""
+        end = None if count is None else self._first + count
+        return self._rows[self._first : end].tolist()
 
 
 class Backlog:
@@ -80,31 +84,36 @@ class Backlog:
     Attributes:
         count: messages in it, also those that are being read.
         octets: what they would cost in memory.
-        suspect: up to that row, messages may have been delivered before the last process was killed.
     """
 
-    __slots__ = ("_queue", "_ranks", "_reading", "_reading_rank", "_storage", "count", "octets", "suspect")
+    __slots__ = ("_queue", "_ranks", "_reading", "_reading_rank", "_storage", "count", "octets")
 
     def __init__(self, queue: Queue, storage: Storage) -> None:
         self.count = 0
         self.octets = 0
-        self.suspect = 0
         self._queue = queue
         self._storage = storage
         self._ranks: dict[int, _Rows] = {}
         self._reading: dict[int, int] = {}  # row -> size
         self._reading_rank = 0
 
-    def first_row(self) -> int | None:
-        """The row that is read next."""
-        ranks = [rank for rank, rows in self._ranks.items() if len(rows)]
-        return self._ranks[min(ranks)].first() if ranks else None
+    def next_rows(self, count: int) -> Iterator[list[int]]:
+        """The rows that are read next, about so many."""
+        yield list(map(abs, self._reading))
+        for _, rows in sorted(self._ranks.items()):
+            yield list(map(abs, rows.first(count)))
+
+    def is_before(self, rank: int) -> bool:
+        """Whether something in it is more urgent."""
+        return self.count > 0 and self._first_rank() < rank
 
     def precedes(self, message: Message) -> bool:
         """Whether something in it is due before a new message."""
-        if self._reading and self._reading_rank <= message.rank:
-            return True
-        return any(rank <= message.rank and len(rows) for rank, rows in self._ranks.items())
+        return self.count > 0 and self._first_rank() <= message.rank
+
+    def _first_rank(self) -> int:
+        ranks = [rank for rank, rows in self._ranks.items() if len(rows)]
+        return min([*ranks, self._reading_rank] if self._reading else ranks)
 
     def add(self, row: int, rank: int, size: int) -> None:
         """A row stands behind the others of its rank."""
@@ -112,20 +121,15 @@ class Backlog:
         if rows is None:
             rows = self._ranks[rank] = _Rows()
         rows.add(row, size)
-        self.count += 1
-        self.octets += size
-        queue = self._queue
-        queue.octets += size
-        queue.waiting += 1
-        queue.broker.waiting += 1
+        self._count(1, size)
 
-    def _remove(self, size: int) -> None:
-        self.count -= 1
-        self.octets -= size
+    def _count(self, messages: int, octets: int) -> None:
+        self.count += messages
+        self.octets += octets
         queue = self._queue
-        queue.octets -= size
-        queue.waiting -= 1
-        queue.broker.waiting -= 1
+        queue.octets += octets
+        queue.waiting += messages
+        queue.broker.waiting += messages
 
     def refill(self, *, stuck: bool = False) -> None:
         """Read on, if there is little in memory.
@@ -134,44 +138,31 @@ class Backlog:
             stuck: somebody has room, and wants nothing of what is in memory.
         """
         queue = self._queue
-        little = queue.waiting - self.count < _LOW and queue.octets - self.octets < _LOW_OCTETS
-        may = little or (stuck and not queue.broker.pressed)
-        if self._reading or not may or not queue.subscriptions or not self.count:
+        if self._reading or not self.count or not queue.subscriptions:
             return
-        rank = min(rank for rank, rows in self._ranks.items() if len(rows))
-        self._reading_rank = rank
-        self._reading = dict(self._ranks[rank].take(_PAGE, _PAGE_OCTETS))
-        self._storage.read(list(self._reading), self._arrived)
+        octets = queue.octets - self.octets
+        little = queue.waiting - self.count < _LOW and octets < _LOW_OCTETS
+        if little or (stuck and octets < _MOST_OF_OTHERS and not queue.broker.pressed):
+            self._reading_rank = min([rank for rank, rows in self._ranks.items() if len(rows)])
+            self._reading = dict(self._ranks[self._reading_rank].take(_PAGE, _PAGE_OCTETS))
+            self._storage.read(list(map(abs, self._reading)), partial(self._arrived, self._reading))
 
-    def _arrived(self, found: list[Stored]) -> None:
-        """Rows were read: they take their places."""
-        reading = self._reading
-        if not reading:
+    def _arrived(self, reading: dict[int, int], found: list[Stored]) -> None:
+        """Rows were read: they take their places in memory."""
+        if self._reading is not reading:
             return  # it was purged meanwhile
         self._reading = {}
-        for size in reading.values():
-            self._remove(size)
-        self.place(found)
-        self.refill()
-
-    def place(self, found: Iterable[Stored]) -> None:
-        """Messages that were read take their places in memory."""
+        self._count(-len(reading), -sum(reading.values()))
         queue = self._queue
-        for stored in found:
-            message = self._storage.facts.message(stored)
-            if message.row <= self.suspect and not message.attempts:
-                message.attempts = 1
-            queue.broker.keep(message.size)
-            queue.put(message)
+        assert queue.shelf is not None  # this is its backlog
+        queue.shelf.place(found)
+        queue.look_for_room()
+        dispatch.dispatch_all(queue)  # who has room still gets what comes next
+        self.refill()
 
     def purge(self) -> list[int]:
         """Forget all of it; the rows that are no more."""
-        rows = [row for each in self._ranks.values() for row in each.rows()] + list(self._reading)
-        sizes = self.octets
-        queue = self._queue
-        queue.waiting -= self.count
-        queue.broker.waiting -= self.count
-        queue.octets -= sizes
-        self.count = self.octets = 0
+        rows = [row for each in self._ranks.values() for row in each.first()] + list(self._reading)
+        self._count(-self.count, -self.octets)
         self._ranks, self._reading = {}, {}
         return rows

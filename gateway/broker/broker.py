@@ -115,9 +115,19 @@ class Broker:
     # sessions
 
     def open_session(
-        self, version: Version, login: str, *, peer: str, transport: str, connected_at: float, carrier: Carrier
+        self,
+        version: Version,
+        login: str,
+        *,
+        peer: str,
+        transport: str,
+        connected_at: float,
+        carrier: Carrier,
+        client_id: str = "",
     ) -> Session:
         """A client has logged in."""
+        if client_id:
+            self.router.durables.take_over(login, client_id)
         session = Session(
             self,
             secrets.token_hex(8),
@@ -127,6 +137,7 @@ class Broker:
             transport=transport,
             connected_at=connected_at,
             carrier=carrier,
+            client_id=client_id,
         )
         self.sessions[session.id] = session
         self.counters.sessions += 1
@@ -136,6 +147,7 @@ class Broker:
         """A session has closed."""
         self.sessions.pop(session.id, None)
         self._slow.discard(session)
+        self.router.durables.forget_session(session)
 
     def end_session(self, session_id: str, reason: str) -> bool:
         """End a session on an operator's word; False when there is none of that id."""

@@ -21,7 +21,6 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from .broker import Broker
 
-
 # Each message is offered to one after the other, until somebody with room wants it.
 MOST_INTERESTS = 1_000
 
@@ -33,9 +32,11 @@ class Consumers:
         all: in order of arrival.
         interests: by priority, highest first; of equal ones the one whose turn it is.
         groups: None as long as there was no message of a group.
-        freed: groups that became nobody's by that.
+        changed: groups came free, or the exclusive consumer is another one, or none: others may go on who could not.
+        freed: the groups that became nobody's by that.
         token_entered: the first message of a group came into the lanes: it is to be dispatched.
-        changed: somebody left, so that others may go on who could not before.
+
+    Who sets the last three, and who consumes them, stands in `dispatch`.
     """
 
     __slots__ = ("_broker", "_exclusive", "all", "changed", "freed", "groups", "interests", "token_entered")
@@ -81,11 +82,16 @@ class Consumers:
             else:
                 refusing.add(lane)
 
-    def next_of(self, interest: Interest, message: Message) -> Subscription | None:
-        """The consumer who gets a message of an interest's lane; None: nobody has room."""
+    def next_of(self, interest: Interest, message: Message) -> Subscription:
+        """The consumer who gets a message of an interest's lane; somebody there has room."""
         avoid = message.history.avoid if message.history is not None else 0
-        if not avoid:
-            return interest.next()
+        consumer = self._next_but(avoid, interest, message) if avoid else None
+        consumer = consumer or interest.next()
+        assert consumer is not None  # the interest has room
+        return consumer
+
+    def _next_but(self, avoid: int, interest: Interest, message: Message) -> Subscription | None:
+        """The consumer who gets it, of any interest, but not the one with the serial `avoid`."""
         consumer = interest.next_but(avoid)
         if consumer is not None:
             return consumer
@@ -94,7 +100,7 @@ class Consumers:
             selector = other.lane.selector
             if other.rotation and (selector is None or selector(headers)) and (consumer := other.next_but(avoid)):
                 return consumer
-        return interest.next()
+        return None
 
     def first(self, lane: Lane) -> Message | None:
         """The first message of a lane that is nobody's."""

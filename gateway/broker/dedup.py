@@ -11,11 +11,17 @@ Only digests are kept, so that the length of an id costs nothing.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from hashlib import blake2b
 
 # The largest is looked for among all of them, with each id beyond `most`: 2 us.
 _SHARES = 64
+
+
+def digest(destination: str, dedup_id: str) -> bytes:
+    """What is remembered of an id."""
+    return blake2b(f"{destination}\0{dedup_id}".encode(), digest_size=16).digest()
 
 
 class DedupIds:
@@ -26,7 +32,7 @@ class DedupIds:
         most: ids.
     """
 
-    __slots__ = ("_count", "_most", "_shares", "_turn", "_window")
+    __slots__ = ("_count", "_most", "_restored", "_shares", "_turn", "_window")
 
     def __init__(self, window: float, most: int) -> None:
         self._window = window
@@ -34,9 +40,14 @@ class DedupIds:
         self._shares: list[OrderedDict[bytes, float]] = [OrderedDict() for _ in range(_SHARES)]
         self._count = 0
         self._turn = 0
+        self._restored: dict[bytes, float] = {}  # of the last process; all over within one window
 
     def __len__(self) -> int:
         return self._count
+
+    def restore(self, seen: dict[bytes, float]) -> None:
+        """Ids of the last process, and until when they count."""
+        self._restored = seen
 
     def is_new(self, destination: str, dedup_id: str, now: float) -> bool:
         """Whether that id was not seen at that destination; from now on it was."""
@@ -47,8 +58,8 @@ class DedupIds:
         self._forget(seen, now)
         self._turn = (self._turn + 1) % _SHARES
         self._forget(self._shares[self._turn], now)  # one after the other, so that none is left with what is over
-        key = blake2b(f"{destination}\0{dedup_id}".encode(), digest_size=16).digest()
-        if key in seen:
+        key = digest(destination, dedup_id)
+        if key in seen or self._restored.get(key, -math.inf) > now:
             return False
         if self._count >= self._most:
             max(self._shares, key=len).popitem(last=False)

@@ -58,7 +58,10 @@ _STARTS = {form[: form.rindex("/") + 1]: start for form, start in _FORMS.items()
 _AS_THEY_ARE = tuple(start for start, name in _STARTS.items() if start == name)
 _ALIASES = {start: name for start, name in _STARTS.items() if start != name}
 
-HIDDEN = (USER, HANDLERS)
+DURABLE = "/dsub/"
+"""What the queues of durable and shared subscriptions start with; no client can name one."""
+
+HIDDEN = (USER, HANDLERS, DURABLE)
 _TOPICS = (TOPIC, USER, DIRECT, REPLY_TOPIC)
 _PATTERNED = (TOPIC, USER)
 _OF_USERS = ("queue/", "topic/", "exchange/")

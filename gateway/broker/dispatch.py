@@ -5,6 +5,20 @@
     a token is parked with its owner    ->  to the owner, when nothing older waits for it
 
 A lane that a selector has to read for long is read in turns (`catch_up`); nobody gets anything past it meanwhile.
+
+What happens on the way is marked, and acted upon when everything stands in its place again:
+
+    mark           what happened                       set by                       consumed by
+    changed        groups came free, or the exclusive  `Consumers.leave`, `.join`   `returns.restore`, which lists all
+                   consumer is another one, or none                                 that have room again
+    freed          the groups that came free by it     the same                     `returns.restore`, behind that:
+                                                                                    their tokens enter the lanes
+    token_entered  a token came into the lanes         `groups.settle`              `dispatch_all`, which begins anew;
+                                                                                    until then `dispatch` gives nothing
+    touched        a consumer has to be asked for      `Consumers.park`,            `dispatch`, behind the lane: each
+                   what is parked with it              `give_parked`                interest for its own consumers
+
+Who may have caused one of the last two ends with `go_on`.
 """
 
 from __future__ import annotations
@@ -43,8 +57,9 @@ def dispatch(queue: Queue, interest: Interest) -> None:
     while True:
         while interest.has_room() and not consumers.token_entered:
             message = consumers.first(lane)
-            if message is None or not hand_out(queue, message, interest):
+            if message is None or (queue.shelf is not None and queue.shelf.holds_up(message)):
                 break
+            hand_out(queue, message, interest)
         owners = [] if consumers.token_entered else consumers.take_touched(interest)
         if lane.tired or not owners:
             break
@@ -53,7 +68,7 @@ def dispatch(queue: Queue, interest: Interest) -> None:
     if lane.tired and interest.rotation and not interest.behind:
         interest.behind = True
         queue.broker.agenda.later(partial(catch_up, queue, interest))
-    if queue.shelf is not None and interest.rotation:
+    if queue.shelf is not None and interest.has_room():
         queue.shelf.refill(stuck=True)
     if len(queue.lanes) > 1:
         queue.tidy()
@@ -67,6 +82,7 @@ def go_on(queue: Queue) -> None:
 
 
 def catch_up(queue: Queue, interest: Interest) -> None:
+    """Read on in the lane of an interest that is behind, for one turn."""
     interest.behind = False
     dispatch(queue, interest)
     if not interest.behind and queue.consumers.groups is not None:
@@ -90,16 +106,14 @@ def give_parked(queue: Queue, consumer: Subscription) -> None:
         groups.give_parked(queue, consumer, *found)
 
 
-def hand_out(queue: Queue, message: Message, interest: Interest) -> bool:
-    """Give the first message of a lane to whose turn it is, or what is parked there and older; False: nobody has
-    room."""
+def hand_out(queue: Queue, message: Message, interest: Interest) -> None:
+    """Give the first message of a lane to whose turn it is, or what is parked there and older; somebody has room."""
     consumers = queue.consumers
-    if consumers.groups is None and not message.expires:
+    if consumers.groups is None and not message.expires:  # the usual case
         consumer = consumers.next_of(interest, message)
-        if consumer is not None:
-            interest.lane.pop()
-            queue.take(message, consumer)
-        return consumer is not None
+        interest.lane.pop()
+        queue.take(message, consumer)
+        return
     if queue.has_expired(message):
         interest.lane.pop()
         queue.remove(message)
@@ -107,14 +121,12 @@ def hand_out(queue: Queue, message: Message, interest: Interest) -> bool:
         group = consumers.group_of(message)
         if group is not None:
             groups.settle(queue, group)
-        return True
+        return
     consumer = consumers.next_of(interest, message)
-    if consumer is None:
-        return False
     parked = groups.next_parked(queue, consumer)
     if parked is not None and parked[1].order < message.order:
         groups.give_parked(queue, consumer, *parked)
-        return True
+        return
     interest.lane.pop()
     group = consumers.group_of(message)
     if group is not None:
@@ -122,4 +134,3 @@ def hand_out(queue: Queue, message: Message, interest: Interest) -> bool:
     queue.take(message, consumer)
     if group is not None:
         groups.settle(queue, group)
-    return True

@@ -10,14 +10,14 @@ group, closes, key             of `Properties`; the headers alone do not tell, f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.codec import Head
 
 from .batch import Stored
 from .message import LOWEST_PRIORITY, History, Message
-from .options import PLAIN, Properties
+from .options import PERSISTENT, PLAIN, Properties
 
 
 class Facts:
@@ -32,12 +32,16 @@ class Facts:
         self._clock = clock
         self._epoch = epoch
 
-    def of(self, message: Message, row: int) -> str | None:
-        """What there is to tell of a message; None: nothing."""
+    def of(self, message: Message, row: int, extra: Mapping[str, object] | None = None) -> str | None:
+        """What there is to tell of a message; None: nothing.
+
+        Args:
+            extra: what else is to be kept.
+        """
         plain = not (message.attempts or message.expires) and message.history is None and message.place == row
-        if plain and message.properties is PLAIN:
+        if plain and not extra and (message.properties is PLAIN or message.properties is PERSISTENT):
             return None
-        facts: dict[str, Any] = {}
+        facts: dict[str, Any] = {"extra": extra} if extra else {}
         if message.attempts:
             facts["attempts"] = message.attempts
         if message.expires:
@@ -61,11 +65,15 @@ class Facts:
 
     def message(self, stored: Stored) -> Message:
         """The message that a row is."""
+        return self.read(stored)[0]
+
+    def read(self, stored: Stored) -> tuple[Message, dict[str, Any]]:
+        """The message that a row is, and what else was kept."""
         row, content = stored
         facts: dict[str, Any] = json.loads(row.facts) if row.facts else {}
         properties = _properties(row.rank, facts)
         message = Message(row.content, Head.of("SEND", content.headers), content.body, properties)
-        message.row = row.row
+        message.row = -row.row if row.transient else row.row
         message.place = facts.get("place", row.row)
         message.attempts = facts.get("attempts", 0)
         if "expires" in facts:
@@ -74,7 +82,7 @@ class Facts:
             message.history = History(facts["first_at"])
             message.history.failures = facts["failures"]
             message.history.reason = facts["reason"]
-        return message
+        return message, facts.get("extra", {})
 
 
 def _properties(rank: int, facts: dict[str, Any]) -> Properties:

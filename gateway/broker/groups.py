@@ -6,7 +6,8 @@ the owner goes, the token returns to the lanes and chooses again.  So handing a 
 of it waits, and a busy owner stands in nobody's way.
 
 Only so many groups are remembered without messages: the one that was silent longest goes first, and chooses again.  One
-whose owner has unacknowledged messages of it stays.
+whose owner has unacknowledged messages of it stays.  What all groups of all queues cost stands in the broker's
+`group_octets`, beside the account of messages.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from .queue import Queue
     from .subscription import Subscription
 
-# Per queue; and octets, for all queues.
+# Groups of a queue; and octets, for those of all queues.
 MOST_GROUPS = 65_536
 MOST_OCTETS = 64 * 1024 * 1024
-# What a group costs beside its name.
+# Octets that a group costs beside its name.
 _COST = 500
 # Groups looked at for one that can be forgotten.
 _LOOKS = 64

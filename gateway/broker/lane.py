@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 
 from .message import Message
 from .options import Selector
@@ -50,6 +51,16 @@ class Lane:
     def __len__(self) -> int:
         """Places taken, also by messages that wait no longer."""
         return len(self._tail) + len(self._others)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Those in order, then the others, also such as wait no longer."""
+        yield from self._tail
+        for _, _, message in self._others:
+            yield message
+
+    def is_behind(self, message: Message) -> bool:
+        """Whether a message would stand behind all others that came in order."""
+        return not self._tail or (self._tail[-1].rank, self._tail[-1].place) < (message.rank, message.place)
 
     def copy(self, selector: Selector | None = None, weight: int = 0) -> Lane:
         """The same messages for others."""

@@ -49,6 +49,10 @@ class History:
 class Message:
     """One message.
 
+    Of those that wait the one with the lowest `order` is due first, which is the pair of `rank` and `place`: higher
+    priorities before lower ones, and within a priority in the order of arrival.  Both stay with the message, so one
+    that comes back stands where it stood.
+
     Attributes:
         run: what the message-ids of this process start with; where there is a store, of all that use it.
         number: order of arrival, unique in this run.
@@ -62,7 +66,7 @@ class Message:
         waits: it is in a queue and nobody has it.
         history: None as long as nothing failed.
         wire: its octets, where others have it, too.
-        row: of the store, which holds it; 0: none.
+        row: of the store, which holds it; negative: only as long as the process lives; 0: it has none.
     """
 
     # Two runs of the server never issue the same message-id (MSG-02), and none holds `:` or `\`, which some clients
@@ -116,9 +120,14 @@ class Message:
         """For heaps, where one message has the place of another."""
         return self.number < other.number
 
-    def copy(self, wire: Wire) -> Message:
-        """The same message for another queue, which keeps its own count of deliveries."""
+    def copy(self, wire: Wire, place: int = 0) -> Message:
+        """The same message for another queue, which keeps its own count of deliveries.
+
+        Args:
+            place: its own, where it may have a row in the store; 0: its number does.
+        """
         copy = Message(self.number, self.head, self.body, self.properties)
+        copy.place = place or self.number
         copy.expires = self.expires
         copy.wire = wire
         return copy

@@ -22,6 +22,7 @@ class Opening:
         login: the user's name as claimed, or None.
         passcode: or None; never logged.
         host: the virtual host asked for; any is accepted (CON-04, CON-10).
+        client_id: what durable subscriptions are known by; empty: none.
     """
 
     version: Version
@@ -29,6 +30,7 @@ class Opening:
     login: str | None
     passcode: str | None = field(repr=False)
     host: str | None = None
+    client_id: str = ""
 
 
 def read_opening(frame: Frame) -> Opening:
@@ -56,4 +58,5 @@ def read_opening(frame: Frame) -> Opening:
         login=login,
         passcode=headers.get("passcode"),
         host=headers.get("host"),
+        client_id=headers.get("client-id", ""),
     )

@@ -91,6 +91,8 @@ class Options:
         slow_messages: messages that wait for a topic's subscriber at most; None: the policy's.
         multicast: True: the bare name is a topic's; False: a queue's; None: not given.
         durable: it is to outlive its connection.
+        durable_name: the same, under that name and the session's client-id; empty: not given.
+        queue_name: its messages are shared by all that give this name; empty: not given.
         hints: for a queue that comes into being with it.
     """
 
@@ -106,6 +108,8 @@ class Options:
     slow_messages: int | None = None
     multicast: bool | None = None
     durable: bool = False
+    durable_name: str = ""
+    queue_name: str = ""
     hints: Hints | None = None
 
 

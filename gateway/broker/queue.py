@@ -32,6 +32,7 @@ from .subscription import Subscription
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .durables import Durable
 
 # What a message costs in each lane but the first, and how little of that is not worth counting.
 _PLACE, _LITTLE = 8, 64 * 1024
@@ -60,6 +61,7 @@ class Queue:
         expiry: by time; None as long as no message of this queue could expire.
         latest: the waiting message of each conflation key; None as long as there was none.
         shelf: its rows in the store; None: nothing here outlives the process.
+        feed: the durable subscription that fills it; None: whoever sends to its name.
     """
 
     __slots__ = (
@@ -70,6 +72,7 @@ class Queue:
         "consumers",
         "delayed",
         "expiry",
+        "feed",
         "full",
         "lane_octets",
         "lanes",
@@ -104,6 +107,7 @@ class Queue:
         self.ages: fate.ByKey | None = None
         self.latest: dict[str, Message] | None = None
         self.shelf: Shelf | None = None
+        self.feed: Durable | None = None
 
     @property
     def subscriptions(self) -> dict[Subscription, None]:
@@ -117,8 +121,9 @@ class Queue:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody subscribes and nothing waits; a private queue is not the broker's to drop."""
-        return not (self.subscriptions or self.waiting or self.delayed or self.browsers or self.private)
+        """Nobody subscribes and nothing waits; a private queue is not the broker's to drop, nor one that lasts."""
+        lasts = self.private or (self.feed is not None and self.feed.lasts)
+        return not (self.subscriptions or self.waiting or self.delayed or self.browsers or lasts)
 
     # messages in
 
@@ -191,6 +196,9 @@ class Queue:
     def offer(self, message: Message) -> None:
         """A message without a group: to a consumer with room, else to its place."""
         refusing: set[Lane] = set()
+        if self.shelf is not None and self.shelf.holds_up(message):
+            self.stand(message)
+            return
         consumer = self.consumers.choose(message, refusing) if self.consumers.interests else None
         if consumer is not None:
             self.hand(message, consumer)
@@ -242,7 +250,7 @@ class Queue:
         if group is not None:
             groups.settle(self, group)
             self._serve(group)
-            group.tidy(2 * self.waiting + SLACK)
+            group.tidy(2 * self.present + SLACK)
         self.tidy()
 
     def remove(self, message: Message) -> None:
@@ -256,19 +264,35 @@ class Queue:
         if self.shelf is not None:
             self.shelf.refill()
         if self.expiry is not None:
-            self.expiry.tidy(self.waiting)
+            self.expiry.tidy(self.present)
         if self.ages is not None:
-            self.ages.tidy(self.waiting)
+            self.ages.tidy(self.present)
         if self.browsers:
             for browser in self.browsers.values():
-                browser.tidy(2 * self.waiting + SLACK)
+                browser.tidy(2 * self.present + SLACK)
+        if self.full:
+            self.look_for_room()
+
+    def look_for_room(self) -> None:
+        """Let those go on who were held back, if there is room."""
         if self.full and not self.limits.reached(self):
             self.full = False
             self.broker.on_room()
 
+    @property
+    def has_backlog(self) -> bool:
+        """Some of its messages are in the store alone."""
+        return self.present < self.waiting
+
+    @property
+    def present(self) -> int:
+        """Messages that wait in memory."""
+        backlog = self.shelf.backlog if self.shelf is not None else None
+        return self.waiting - (backlog.count if backlog is not None else 0)
+
     def tidy(self) -> None:
         """Let no lane keep much that has gone."""
-        most = 2 * self.waiting + SLACK
+        most = 2 * self.present + SLACK
         for lane in self.lanes:
             if len(lane) > most:
                 lane.compact()
@@ -300,6 +324,8 @@ class Queue:
         """Give a message that is kept, and did not wait, to a consumer."""
         if consumer.ledger is None:
             self.broker.release(message.size)
+        if message.row and self.shelf is not None:
+            self.shelf.delivered(message)
         self._deliver(message, consumer)
 
     def let_go(self, message: Message) -> None:
@@ -321,8 +347,6 @@ class Queue:
     def take(self, message: Message, consumer: Subscription) -> None:
         """Give a message that waits to a consumer."""
         self.remove(message)
-        if message.row and self.shelf is not None:
-            self.shelf.taken(message, consumer)
         if self.consumers.groups is not None:
             self.consumers.groups.taken(message, consumer)
         self.hand(message, consumer)
@@ -334,7 +358,8 @@ class Queue:
         subscription.queue = self
         self.abandoned = False
         fate.used(self)
-        self.consumers.join(subscription, "" if self.private else subscription.options.selector_text, self.lanes)
+        filtered = self.private or self.feed is not None  # by the topic
+        self.consumers.join(subscription, "" if filtered else subscription.options.selector_text, self.lanes)
         self.weigh()
         returns.restore(self)
         if self.shelf is None or self.shelf.welcomes(subscription):

@@ -24,6 +24,7 @@ class Quotas:
     max_unacknowledged_octets: int = 64 * MIB
     max_delayed: int = 1_000_000
     max_retained: int = 100_000
+    max_durable_subscriptions: int = 100_000
     dedup_window: float = 600.0
     max_dedup_ids: int = 100_000
     client_queue_arguments: bool = True

@@ -44,6 +44,7 @@ def _asking(command: str, cut: frozenset[str] = frozenset()) -> dict[str, Entry]
 
 _SEND = _asking("SEND", _CUT)
 _SUBSCRIBE = _asking("SUBSCRIBE")
+_UNSUBSCRIBE = _asking("UNSUBSCRIBE")
 _SEND_NAMES = frozenset(_SEND)
 _SUBSCRIBE_NAMES = frozenset(_SUBSCRIBE)
 _KNOWN_TO_SUBSCRIBE = frozenset(INDEX["SUBSCRIBE"])
@@ -82,6 +83,18 @@ def options_of(headers: Mapping[str, str]) -> Options:
         fields["selector"], fields["selector_text"] = selectors.parse(text), text
     options = Options(**fields, hints=_hints(hints))
     return NO_OPTIONS if options == NO_OPTIONS else options
+
+
+def ended_by(headers: Mapping[str, str]) -> Options | None:
+    """The durable subscription that an UNSUBSCRIBE with these headers ends for good; None: none.
+
+    Raises:
+        NotAllowed: a value that makes no sense.
+    """
+    if _UNSUBSCRIBE.keys().isdisjoint(headers):
+        return None
+    options = Options(**_read(_entries(_UNSUBSCRIBE, headers), headers)[0])
+    return options if options.durable or options.durable_name else None
 
 
 def requeue_of(headers: Mapping[str, str]) -> bool:

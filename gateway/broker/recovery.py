@@ -9,9 +9,11 @@ After a kill nobody can know which messages were delivered; those that may have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from . import delayed, retained
 from .batch import Place, Row, Stored
 from .queue import Queue
 
@@ -32,19 +34,39 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
         read: reads rows with their contents, at once.
         clean: the last process told all it knew before it ended.
     """
-    queues: dict[int, Queue] = {place.number: broker.router.restore(place, clean=clean) for place in places}
-    adders = {number: queue.shelf.adder() for number, queue in queues.items() if queue.shelf is not None}
+    storage, router = broker.storage, broker.router
+    assert storage is not None  # it is what is recovered
+    restorers = {delayed.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
+    queues: list[Queue] = []
+    pools: list[tuple[Callable[[Stored], None], list[int]]] = []
+    takers: dict[int, Callable[[Row], None]] = {}
+    for place in places:
+        restore = restorers.get(place.kind)
+        if restore is None:
+            queue = router.restore(place, clean=clean)
+            assert queue.shelf is not None  # the router gave it one
+            queues.append(queue)
+            takers[place.number] = queue.shelf.adder()
+        else:
+            found: list[int] = []
+            storage.restore_pool(place)
+            pools.append((restore, found))
+            takers[place.number] = partial(_note, found)
     for row in rows:
-        adders[row.place](row)
-    for queue in dict.fromkeys(queues.values()):
+        takers[row.place](row)
+    for take, found in pools:
+        for stored in _pages(found, read):
+            take(stored)
+    for queue in dict.fromkeys(queues):
         if queue.shelf is not None and not queue.shelf.has_pages():
-            _read_all(queue, read)
+            queue.shelf.place(_pages(queue.shelf.take_all(), read))
         broker.forget_if_idle(queue)
 
 
-def _read_all(queue: Queue, read: Read) -> None:
-    """Take all into memory."""
-    assert queue.shelf is not None  # its rows were found
-    rows = queue.shelf.take_all()
+def _note(rows: list[int], row: Row) -> None:
+    rows.append(row.row)
+
+
+def _pages(rows: list[int], read: Read) -> Iterator[Stored]:
     for start in range(0, len(rows), _PAGE):
-        queue.shelf.place(read(rows[start : start + _PAGE]))
+        yield from read(rows[start : start + _PAGE])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gateway.codec import Head
 
 from .agenda import Entry
+from .batch import Stored
 from .destinations import DIRECT, REPLY_QUEUE, REPLY_TOPIC, TOPIC
 from .errors import NotAllowed
 from .lane import READS_PER_TURN
@@ -28,24 +29,33 @@ if TYPE_CHECKING:
     from .topic import Topic
 
 
+KIND = "retained"
+"""The place in the store."""
+
 # Seconds until a subscriber that acknowledges is looked at again, while much waits for it.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 
 
 class Kept(NamedTuple):
-    """What a topic keeps, and the date of its end."""
+    """What a topic keeps, the date of its end, and what stands for it in the store."""
 
     name: str
     message: Message
     date: Entry | None
+    stored: Message | None
 
 
 class Retained:
-    """The retained messages of all topics."""
+    """The retained messages of all topics.
+
+    Attributes:
+        stored: how many of them outlive the process.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._kept: NameTree[Kept] = NameTree()
+        self.stored = 0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -81,12 +91,30 @@ class Retained:
         if len(self._kept) >= broker.quotas.max_retained:  # others came while it was delayed, or in a transaction
             broker.counters.dropped += 1
             return
+        stored = None
+        if broker.storage is not None and broker.router.is_durable(name, message.properties):
+            stored = Message(message.number, message.head, message.body, message.properties)
+            stored.expires = message.expires
+            storage = broker.storage
+            storage.enter(storage.pool(KIND), stored, row=broker.next_number(), extra={"name": name})
+        self._add(name, message, stored)
+
+    def _add(self, name: str, message: Message, stored: Message | None) -> None:
+        broker = self._broker
         head = Head.of(message.head.command, {**message.head.headers, "retained": "true"})
         copy = Message(message.number, head, message.body, message.properties)
         copy.expires = message.expires
         date = broker.agenda.at(copy.expires, partial(self._expire, name)) if copy.expires else None
-        self._kept.add(name, Kept(name, copy, date))
+        self._kept.add(name, Kept(name, copy, date, stored))
+        self.stored += stored is not None
         broker.keep(copy.size)
+
+    def restore(self, found: Stored) -> None:
+        """What the store holds from the last process."""
+        storage = self._broker.storage
+        assert storage is not None  # it holds it
+        message, extra = storage.facts.read(found)
+        self._add(extra["name"], message, message)
 
     def forget(self, name: str) -> None:
         """A topic keeps nothing any more."""
@@ -95,6 +123,9 @@ class Retained:
             self._kept.remove(name)
             self._broker.agenda.cancel(kept.date)
             self._broker.release(kept.message.size)
+            if kept.stored is not None and self._broker.storage is not None:
+                self._broker.storage.leave(kept.stored)
+                self.stored -= 1
 
     def _expire(self, name: str) -> None:
         self.forget(name)

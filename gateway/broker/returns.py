@@ -58,9 +58,12 @@ def take_back(queue: Queue, messages: Iterable[Message]) -> None:
         queue.purge()
         broker.forget_if_idle(queue)
         return
+    if home is not queue and home.shelf is not None and queue.shelf is not None:
+        messages = list(messages)
+        home.shelf.adopt(messages, queue.shelf)
     again = []
     for message in messages:
-        queue.note(message)
+        home.note(message)
         if not fate.was_last_attempt(home, message):
             again.append(message)
     restore(home, sorted(again, key=lambda message: message.order))

@@ -10,18 +10,21 @@ A SEND that asks for nothing special to a destination that is there, which is ne
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.codec import Head
 
 from . import destinations as names
+from . import durables
 from .arguments import Arguments
-from .batch import Place
-from .dedup import DedupIds
+from .batch import Place, Stored
+from .dedup import DedupIds, digest
+from .delayed import Delayed
+from .durables import Durables
 from .errors import NotAllowed
 from .fate import forgotten, unused
 from .message import Message, Wire
@@ -58,8 +61,9 @@ class Router:
         hidden: likewise, those whose canonical name means something else when a client says it: users' and functions'.
         patterns: the topics of subscriptions with wildcards.
         retained: the last message of each topic that keeps one.
-        temporaries: canonical name of each temporary destination -> its session.
+        durables: the subscriptions that outlive their sessions, or are shared.
         delayed: messages that wait for their time.
+        temporaries: canonical name of each temporary destination -> its session.
     """
 
     def __init__(self, broker: Broker, policies: Policies) -> None:
@@ -69,7 +73,8 @@ class Router:
         self.patterns: PatternTrie[Topic] = PatternTrie()
         self.retained = Retained(broker)
         self.temporaries: dict[str, Session] = {}
-        self.delayed = 0
+        self.durables = Durables(broker)
+        self.delayed = Delayed(broker, self._arrive)
         self._broker = broker
         self._policies = policies
         self._arguments = Arguments(policies, quotas.client_queue_arguments)
@@ -151,10 +156,20 @@ class Router:
         self.check([sending])
         return sending
 
-    def _is_durable(self, name: str, properties: Properties) -> bool:
+    def is_durable(self, name: str, properties: Properties) -> bool:
         """Whether a message outlives the process at that destination."""
         durable = self._policies.find(name).durable
         return properties.persistent if durable is None else durable
+
+    def _is_stored(self, name: str, properties: Properties) -> bool:
+        """Whether a message would have to be stored now."""
+        if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)) or not self.is_durable(name, properties):
+            return False
+        if not names.is_topic(name) or properties.retain is not None:
+            return True
+        topic = self._table(name).get(name)
+        topics = [*self.patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
+        return any(each.durables for each in topics)
 
     def check(self, sendings: Sequence[Sending]) -> None:
         """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now.
@@ -170,14 +185,14 @@ class Router:
             self._check_room(len(new))
         storage = self._broker.storage
         if storage is not None and storage.failure:
-            durable = [self._is_durable(name, each.properties) for each in sendings for name, _ in each.targets]
+            durable = [self._is_stored(name, each.properties) for each in sendings for name, _ in each.targets]
             if any(durable):
                 storage.check()
         kept = {name for each in sendings if each.properties.retain is Retain.SET for name, _ in each.targets}
         if kept:
             self.retained.check_room(kept)
         limit = self._broker.quotas.max_delayed
-        if self.delayed + sum(sending.is_delayed for sending in sendings) > limit:
+        if len(self.delayed) + sum(sending.is_delayed for sending in sendings) > limit:
             raise NotAllowed("too many delayed messages", f"the server may keep {limit} (max_delayed)")
 
     def _name(self, destination: str, multicast: bool | None, sender: Session | None) -> str:
@@ -206,26 +221,21 @@ class Router:
             if properties.deliver_at is not None:
                 due = properties.deliver_at - self._broker.agenda.epoch()
         if due > 0 and sending.targets:
-            self._send_later(sending, due)
+            self.delayed.put_off(sending, due)
         else:
             self._arrive(sending)
 
     def _new_ones(self, sending: Sending, dedup_id: str) -> list[tuple[str, Head]]:
         now = self._clock()
         found = [target for target in sending.targets if self._dedup.is_new(target[0], dedup_id, now)]
+        storage = self._broker.storage
+        if storage is not None:
+            until = self._broker.agenda.epoch() + self._broker.quotas.dedup_window
+            for name, _ in found:
+                if self.is_durable(name, sending.properties):
+                    storage.saw(digest(name, dedup_id), until)
         self._broker.counters.duplicates += len(sending.targets) - len(found)
         return found
-
-    def _send_later(self, sending: Sending, delay: float) -> None:
-        broker = self._broker
-        self.delayed += 1
-        broker.keep(sending.octets)
-        broker.agenda.at(self._clock() + delay, partial(self._arrive_late, sending))
-
-    def _arrive_late(self, sending: Sending) -> None:
-        self.delayed -= 1
-        self._broker.release(sending.octets)
-        self._arrive(sending)
 
     def _arrive(self, sending: Sending) -> None:
         for name, head in sending.targets:
@@ -317,11 +327,21 @@ class Router:
             raise NotAllowed(
                 "browsers are for queues", f"{subscription.destination[:80]!r} is a topic: it keeps nothing"
             )
-        if options.durable:
+        durable = durables.name_of(options, subscription.session, subscription.id, name)
+        if durable is not None and name.startswith(names.REPLY_TOPIC):
             raise NotAllowed(
-                "durable subscriptions are not supported",
-                "in this version a subscription ends with its connection; leave durable out, or say durable:false",
+                "a temporary topic has no durable subscriptions",
+                f"{subscription.destination[:80]!r} goes with its session; leave out what asks for a durable one",
             )
+        topic = self._topic(name)
+        if durable is None:
+            topic.join(subscription)
+        elif not self.durables.subscribe(durable, topic, subscription):
+            return  # it was there, and knows what the topic retains
+        self.retained.show(name, subscription, topic)
+
+    def _topic(self, name: str) -> Topic:
+        """The topic, or pattern, of that name, which may be new."""
         is_pattern = has_wildcard(name)
         found = self.patterns.get(name) if is_pattern else self._table(name).get(name)
         if found is None:
@@ -333,8 +353,17 @@ class Router:
             else:
                 self._table(name)[name] = found
         assert isinstance(found, Topic)  # names of queues and topics differ
-        found.join(subscription)
-        self.retained.show(name, subscription, found)
+        return found
+
+    def queue_of_durable(self, name: str, topic: Topic, *, lasts: bool) -> Queue:
+        """The queue of a new durable or shared subscription."""
+        policy = dataclasses.replace(topic.policy, auto_delete=not lasts)
+        queue = self.hidden[name] = Queue(self._broker, name, policy)
+        storage = self._broker.storage
+        if storage is not None and lasts and policy.durable is not False:
+            queue.shelf = Shelf(queue, storage, policy.durable)
+        unused(queue)
+        return queue
 
     def _subscribe_queue(self, name: str, subscription: Subscription) -> None:
         options = subscription.options
@@ -365,14 +394,29 @@ class Router:
         return queue
 
     def restore(self, place: Place, *, clean: bool) -> Queue:
-        """A queue that the store holds from the last process; see `Shelf.recover`."""
-        queue = self._table(place.name).get(place.name) or self._create_queue(place.name)
+        """A queue, or durable subscription, that the store holds from the last process; see `Shelf.recover`."""
+        queue = self._table(place.name).get(place.name)
+        if queue is None and place.kind == "subscription":
+            queue = self.durables.restore(place, self._topic)
+        elif queue is None:
+            queue = self._create_queue(place.name)
         assert isinstance(queue, Queue)  # names of queues and topics differ
         storage = self._broker.storage
         assert storage is not None  # it holds the queue
         queue.shelf = queue.shelf or Shelf(queue, storage, queue.policy.durable)
         queue.shelf.recover(place, clean=clean)
+        if place.kind == "queue":
+            self._declare(queue, queue.shelf.hints)
         return queue
+
+    def restore_delayed(self, found: Stored) -> None:
+        """A delayed message that the store holds from the last process."""
+        self.delayed.restore(found)
+
+    def restore_seen(self, seen: Mapping[bytes, float]) -> None:
+        """De-duplication ids that the store holds, and until when they count, in seconds since the epoch."""
+        now = self._broker.agenda.epoch()
+        self._dedup.restore({key: self._clock() + until - now for key, until in seen.items()})
 
     def number_from(self, number: int) -> None:
         """Messages are numbered from there on: no two processes use the same numbers in one store."""
@@ -380,12 +424,14 @@ class Router:
 
     def _declare(self, queue: Queue, hints: Hints | None) -> None:
         """A client's wishes for a queue: the first that has any is heard, also when the queue went meanwhile."""
-        if hints is None or queue.name in self._declared or queue.name.startswith(names.HIDDEN):
+        if hints is None or queue.name in self._declared or queue.name.startswith(names.HIDDEN) or queue.has_backlog:
             return
         self._declared[queue.name] = hints
         if len(self._declared) > _MOST_DECLARED:
             self._declared.popitem(last=False)
         queue.declare(hints)
+        if queue.shelf is not None:
+            queue.shelf.declare(hints)
 
     def home_of(self, queue: Queue) -> Queue | None:
         """Where messages of a queue come back to: itself, also when it was forgotten meanwhile, or its successor.
@@ -394,7 +440,7 @@ class Router:
         """
         if queue.private:
             return queue if queue.subscriptions else None
-        if self._is_gone(queue.name):
+        if self._is_gone(queue.name) or (queue.feed is not None and self.durables.get(queue.name) is not queue.feed):
             return None
         table = self._table(queue.name)
         home = table.get(queue.name)
@@ -417,6 +463,8 @@ class Router:
                     self._declared.pop(target.name, None)
                 if target.shelf is not None:
                     target.shelf.forget()
+                if target.feed is not None:
+                    self.durables.forget(target.feed)
         elif isinstance(target, Topic) and self.patterns.get(target.name) is target:
             self.patterns.remove(target.name)
             self._has_patterns = len(self.patterns) > 0

@@ -20,13 +20,14 @@ from . import returns
 from .allowance import Allowance
 from .destinations import is_temporary
 from .dictionary import ack_mode
+from .durables import Name, name_of
 from .errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
 from .message import Message
 from .naming import delivery_named, subscription_named
 from .options import NO_OPTIONS, PERSISTENT, PLAIN, Options, Properties
 from .outbound import Outbound
 from .ports import ANONYMOUS
-from .reading import options_of, properties_of, requeue_of
+from .reading import ended_by, options_of, properties_of, requeue_of
 from .subscription import AckMode, Subscription
 from .temporaries import Temporaries
 from .transactions import Settlement, Transaction
@@ -46,6 +47,7 @@ class Session:
     Attributes:
         id: unique; the `session` header of CONNECTED.
         login: the user's name.
+        client_id: the `client-id` of CONNECT, which durable subscriptions are known by; empty: none.
         user: whose mail `/user/queue/...` is: the login, or, of somebody without a name, the session's id.
         peer: address of the other end, for logs and lists.
         transport: `tcp` or `websocket`.
@@ -65,6 +67,7 @@ class Session:
         "acknowledging",
         "batch",
         "broker",
+        "client_id",
         "connected_at",
         "ended",
         "failed",
@@ -94,7 +97,9 @@ class Session:
         transport: str,
         connected_at: float,
         carrier: Carrier,
+        client_id: str = "",
     ) -> None:
+        self.client_id = client_id
         self.broker = broker
         self.id = session_id
         self.version = version
@@ -300,13 +305,22 @@ class Session:
         return ", client-individual" if self.version.nack else ""
 
     def _on_unsubscribe(self, frame: Frame) -> None:
-        subscription = self.subscriptions.pop(subscription_named(frame, self))
-        self.acknowledging.pop(subscription.key, None)
-        returned: dict[Queue, list[Message]] = {}
-        self._leave(subscription, returned)
-        _take_back(returned)
-        if is_temporary(subscription.destination):
-            self.temporaries.release(subscription.destination)
+        ends = ended_by(frame.headers)
+        durable = None
+        if ends is not None and ends.durable_name:  # the only one that can be named without being consumed here
+            durable = name_of(ends, self, None, "")
+        if durable is None or frame.headers.get("id") in self.subscriptions:
+            subscription = self.subscriptions.pop(subscription_named(frame, self))
+            self.acknowledging.pop(subscription.key, None)
+            if ends is not None and subscription.queue is not None and subscription.queue.feed is not None:
+                durable = Name(subscription.queue.name, lasts=True)
+            returned: dict[Queue, list[Message]] = {}
+            self._leave(subscription, returned)
+            _take_back(returned)
+            if is_temporary(subscription.destination):
+                self.temporaries.release(subscription.destination)
+        if durable is not None:
+            self.broker.router.durables.end(durable.text)
 
     def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]], *, lost: bool = False) -> None:
         """End a subscription; what its queue must take back goes into `returned`."""

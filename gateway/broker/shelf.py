@@ -1,18 +1,15 @@
-"""A queue's side of the store: which of its messages have a row, and what a crash must find there.
+"""A queue's side of the store: which of its messages have a row, and when one comes or goes.
 
-    durable message comes            a row, in the batch at hand
-    it is settled, for good          the row goes
-    it comes back after a failure    the row's facts are new
-    too much waits                   rows alone: the backlog
-
-A message that was delivered and not settled when the process was killed must come back marked as redelivered.  Most are
-delivered in the batch that holds their row, and it says so.  For those that waited the place has a `reach`, written
-ahead: whatever has a row up to there may have been delivered.  So a delivery costs the store nothing, and the price is
-that after a crash those that were next to be delivered, about as many as consumers may prefetch, are marked, too.
+durable message comes            a row, in the batch at hand
+it is settled, for good          the row goes
+it comes back after a failure    the row's facts are new
+too much waits                   rows alone: the backlog
+it may have been delivered       the place's facts tell (see `reach`)
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -22,6 +19,8 @@ from .backlog import MOST_IN_MEMORY, Backlog
 from .batch import Place, Row, Stored
 from .message import Message
 from .options import Properties
+from .policy import Hints
+from .reach import Reach
 from .storage import Storage
 
 if TYPE_CHECKING:
@@ -36,23 +35,56 @@ class Shelf:
         rows: how many there are.
         transient: how many of them are gone with the process.
         backlog: what is in the store alone; None: nothing is.
-        reach: up to that row, messages may have been delivered.
+        has_keys: the store holds messages that replace each other.
 
     Args:
         durable: True: all messages are stored; False: none; None: those that ask for it.
     """
 
-    __slots__ = ("_durable", "_near", "_place", "_queue", "_storage", "backlog", "reach", "rows", "transient")
+    __slots__ = (
+        "_durable",
+        "_facts",
+        "_kind",
+        "_place",
+        "_queue",
+        "_reach",
+        "_storage",
+        "backlog",
+        "has_keys",
+        "rows",
+        "transient",
+    )
 
     def __init__(self, queue: Queue, storage: Storage, durable: bool | None) -> None:
         self.rows = 0
         self.transient = 0
         self.backlog: Backlog | None = None
-        self.reach = self._near = 0
+        self.has_keys = False
         self._queue = queue
+        self._reach = Reach(queue, storage)
         self._storage = storage
         self._durable = durable
         self._place = 0
+        self._kind = "queue"
+        self._facts: dict[str, object] = {}
+
+    def describe(self, facts: dict[str, object]) -> None:
+        """The queue is a durable subscription's: the store keeps what it is, also while nothing waits."""
+        self._kind, self._facts = "subscription", facts
+        if not self._place:
+            self._place = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
+
+    def declare(self, hints: Hints) -> None:
+        """A client's wishes for the queue: they hold as long as something of it is stored."""
+        self._facts["hints"] = dataclasses.asdict(hints)
+        if self._place:
+            self._describe()
+
+    @property
+    def hints(self) -> Hints | None:
+        """A client's wishes, as the store kept them."""
+        found = self._facts.get("hints")
+        return Hints(**found) if isinstance(found, dict) else None
 
     # messages come
 
@@ -60,17 +92,22 @@ class Shelf:
         """Give a new message a row, if it is durable; True: it goes to the backlog, and that was all."""
         if self.is_durable(message.properties):
             self._enter(message)
-        queue, backlog = self._queue, self.backlog
-        if backlog is None:
-            if queue.octets < MOST_IN_MEMORY or not self.has_pages():
-                return False
-            backlog = self.backlog = Backlog(queue, self._storage)
-        elif queue.octets - backlog.octets < MOST_IN_MEMORY and not backlog.precedes(message):
+        if not self._is_too_much(message):
             return False
         if not message.row:
             self._enter(message, transient=True)
-        backlog.add(message.row, message.rank, message.size)
+        self.backlog = self.backlog or Backlog(self._queue, self._storage)
+        self.backlog.add(message.row, message.rank, message.size)
         return True
+
+    def _is_too_much(self, message: Message) -> bool:
+        """Whether a new message stands behind what fits into memory."""
+        queue, backlog = self._queue, self.backlog
+        if backlog is not None and backlog.precedes(message):
+            return True
+        in_memory = queue.octets - (backlog.octets if backlog is not None else 0)
+        # What is more urgent than the last one in memory stands there, too.
+        return in_memory >= MOST_IN_MEMORY and self.has_pages() and queue.lanes[0].is_behind(message)
 
     def is_durable(self, properties: Properties) -> bool:
         """Whether such a message outlives the process here."""
@@ -80,16 +117,7 @@ class Shelf:
     def has_pages(self) -> bool:
         """Whether there may be a backlog: nothing that waits may have to go, or be replaced."""
         queue = self._queue
-        return queue.limits.keeps_all and not queue.policy.conflate_by
-
-    def check(self, properties: Properties) -> None:
-        """Refuse a durable message while the store cannot take it.
-
-        Raises:
-            NotAllowed: the store has failed.
-        """
-        if self._storage.failure and self.is_durable(properties):
-            self._storage.check()
+        return queue.limits.keeps_all and not (queue.policy.conflate_by or queue.latest or self.has_keys)
 
     def forget(self) -> None:
         """The queue goes; while an open transaction holds one of its rows, the place stays, until the next start."""
@@ -99,7 +127,7 @@ class Shelf:
 
     def _enter(self, message: Message, *, transient: bool = False) -> None:
         if not self._place:
-            self._place = self._storage.place("queue", self._queue.name)
+            self._place = self._storage.place(self._kind, self._queue.name, json.dumps(self._facts))
         self.rows += 1
         self.transient += transient
         self._storage.enter(self._place, message, row=message.place, transient=transient)
@@ -109,42 +137,45 @@ class Shelf:
     def leave(self, message: Message) -> None:
         """A message is settled for good."""
         self.rows -= 1
+        self.transient -= message.row < 0
         self._storage.leave(message)
 
     def note(self, message: Message) -> None:
         """A message comes back."""
         self._storage.note(message)
 
-    def taken(self, message: Message, consumer: Subscription) -> None:
-        """A message that waited is delivered."""
-        if message.row > self._near and not self._storage.is_new(message):
-            self._move_on(message.row, consumer)
-
-    def _move_on(self, row: int, consumer: Subscription) -> None:
-        ahead = consumer.prefetch
-        self.reach, self._near = row + 2 * ahead, row + ahead
-        facts = json.dumps({"reach": self.reach})
-        self._storage.describe(Place(self._place, "queue", self._queue.name, facts))
+    def delivered(self, message: Message) -> None:
+        """A message with a row is delivered."""
+        if self._reach.is_near(message) and self._reach.move_on(message.row):
+            self._describe()
 
     def welcomes(self, subscription: Subscription) -> bool:
         """A consumer has come; False: it is listed later, once the store knows that messages may be delivered."""
-        first = self._first_row()
-        if first is None or first <= self._near:
+        if not self.rows:
             return True
-        self._move_on(first, subscription)
-        self._storage.soon(partial(self._list, subscription))
+        if self._reach.move_on():
+            self._describe()
+        if self._reach.is_written or self._storage.failure:
+            return True
+        self._storage.when_settled(partial(self._list, subscription))
         return False
 
     def _list(self, subscription: Subscription) -> None:
         if not subscription.ended:
             self._queue.enlist(subscription)
 
-    def _first_row(self) -> int | None:
-        """The first row that is in the store already, of what waits."""
-        first = self._queue.lanes[0].first()
-        if first is not None and first.row and not self._storage.is_new(first):
-            return first.row
-        return self.backlog.first_row() if self.backlog is not None else None
+    def _describe(self) -> None:
+        facts = json.dumps(self._facts | self._reach.facts)
+        self._storage.describe(Place(self._place, self._kind, self._queue.name, facts))
+
+    def adopt(self, messages: Iterable[Message], shelf: Shelf) -> None:
+        """Messages of a queue that was forgotten meanwhile come back to its successor."""
+        for message in messages:
+            if message.row:
+                shelf.rows -= 1
+                shelf.transient -= message.row < 0
+                self.rows += 1
+                self.transient += message.row < 0
 
     # the start of the process
 
@@ -154,10 +185,12 @@ class Shelf:
         Args:
             clean: that one has told all it knew; else what it may have delivered is marked.
         """
-        self._place = place.number
+        facts = json.loads(place.facts)
+        self._place, self._kind = place.number, place.kind
+        self._facts = {name: value for name, value in facts.items() if name not in ("reach", "suspect")}
         self.backlog = self.backlog or Backlog(self._queue, self._storage)
-        if not clean:
-            self.backlog.suspect = max(self.backlog.suspect, json.loads(place.facts).get("reach", 0))
+        if self._reach.recover(facts, clean=clean):
+            self._describe()
 
     def adder(self) -> Callable[[Row], None]:
         """Takes one row after the other that was found there."""
@@ -166,6 +199,7 @@ class Shelf:
 
         def add(row: Row) -> None:
             self.rows += 1
+            self.has_keys |= row.facts is not None and '"key":' in row.facts
             backlog.add(row.row, row.rank, row.size)
 
         return add
@@ -173,12 +207,18 @@ class Shelf:
     def take_all(self) -> list[int]:
         """All rows of the backlog, in order, which is no more: they come by `place`."""
         assert self.backlog is not None  # it was made for them
-        return sorted(self.backlog.purge())
+        return sorted(map(abs, self.backlog.purge()))
 
     def place(self, found: Iterable[Stored]) -> None:
-        """Messages that were read take their places."""
-        assert self.backlog is not None  # they stood there
-        self.backlog.place(found)
+        """Messages that were read take their places in memory."""
+        queue = self._queue
+        for stored in found:
+            message = self._storage.facts.message(stored)
+            if not message.attempts and message.row <= self._reach.suspect:
+                message.attempts = 1
+                self._storage.note(message)
+            queue.broker.keep(message.size)
+            queue.put(message)
 
     # the backlog
 
@@ -192,4 +232,9 @@ class Shelf:
         if self.backlog is not None:
             for row in self.backlog.purge():
                 self.rows -= 1
-                self._storage.leave_row(row)
+                self.transient -= row < 0
+                self._storage.leave_row(abs(row))
+
+    def holds_up(self, message: Message) -> bool:
+        """Whether something more urgent than a message in memory is still to be read."""
+        return self.backlog is not None and self.backlog.is_before(message.rank)

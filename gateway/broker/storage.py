@@ -17,8 +17,7 @@ and new durable messages are refused.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .batch import CHANGE, Batch, Content, Place, Row, Stored
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
 
 # What may wait to be written before publishers are held back: a slow disk must not fill the memory.
 MOST_WAITING = 32 * 1024 * 1024
+
+
+Read = tuple[Sequence[int], Callable[[list[Stored]], None]]
 
 
 class Storage:
@@ -68,12 +70,14 @@ class Storage:
         self._on_state = on_state
         self._batch = Batch(1)
         self._under_way: Batch | None = None
-        self._new: dict[int, tuple[int, Message, bool]] = {}
+        self._new: dict[int, tuple[int, Message, bool, Mapping[str, object] | None]] = {}
+        self._pools: dict[str, int] = {}
+        self._fresh: set[int] = set()  # places of which nothing is written so far
         self._noted: dict[int, Message] = {}
         self._asked = False
-        self._waiting: list[Callable[[], None]] = []
-        self._parked: deque[tuple[int, Callable[[], None]]] = deque()
-        self._reads: deque[tuple[Sequence[int], Callable[[list[Stored]], None]]] = deque()
+        self._parked: dict[int, list[Callable[[], None]]] = {}
+        self._careful: dict[int, list[Callable[[], None]]] = {}
+        self._reads: list[tuple[int, Read]] = []
 
     @property
     def number(self) -> int:
@@ -88,7 +92,7 @@ class Storage:
     @property
     def unwritten(self) -> bool:
         """Something is still to be written."""
-        return self._under_way is not None or bool(self._batch or self._new or self._noted)
+        return self._has_changed()
 
     def check(self) -> None:
         """Refuse a durable message while the store cannot take it.
@@ -109,6 +113,7 @@ class Storage:
         """The number of a new place."""
         number = self._next_place
         self._next_place += 1
+        self._fresh.add(number)
         self.describe(Place(number, kind, name, facts))
         return number
 
@@ -118,18 +123,43 @@ class Storage:
         self._change(0)
 
     def drop(self, place: int) -> None:
-        """A place is no more, and all its rows."""
-        self._new = {row: entry for row, entry in self._new.items() if entry[0] != place}
-        if self._batch.places.pop(place, None) is None or place < self._next_place:
+        """A place is no more; it has no rows."""
+        self._batch.places.pop(place, None)
+        if place in self._fresh:
+            self._fresh.discard(place)
+        else:
             self._batch.dropped.append(place)
         self._change(0)
 
     # messages
 
-    def enter(self, place: int, message: Message, *, row: int, transient: bool = False) -> None:
-        """A message stands in a place; from now on it has a row."""
-        message.row = row
-        self._new[row] = (place, message, transient)
+    def pool(self, kind: str) -> int:
+        """The one place of a kind that is no destination's."""
+        if kind not in self._pools:
+            self._pools[kind] = self.place(kind, kind)
+        return self._pools[kind]
+
+    def restore_pool(self, place: Place) -> None:
+        """The store holds such a place from the last process."""
+        self._pools[place.kind] = place.number
+
+    def enter(
+        self,
+        place: int,
+        message: Message,
+        *,
+        row: int,
+        transient: bool = False,
+        extra: Mapping[str, object] | None = None,
+    ) -> None:
+        """A message stands in a place; from now on it has a row.
+
+        Args:
+            transient: it is gone with the process.
+            extra: what is to be kept of it beside what `Facts` tells.
+        """
+        message.row = -row if transient else row
+        self._new[row] = (place, message, transient, extra)
         if transient:
             self._count(message.size)
         else:
@@ -137,7 +167,7 @@ class Storage:
 
     def leave(self, message: Message) -> None:
         """A message with a row is settled for good, whatever became of it."""
-        row, message.row = message.row, 0
+        row, message.row = abs(message.row), 0
         if row in self._new:
             del self._new[row]
             self._change(-message.size - CHANGE)
@@ -153,13 +183,13 @@ class Storage:
 
     def note(self, message: Message) -> None:
         """What is known of a message with a row has changed: attempts, failures, its place among the others."""
-        if message.row not in self._new:
+        if abs(message.row) not in self._new and message.row > 0:
             self._noted[message.row] = message
             self._change(0)
 
     def is_new(self, message: Message) -> bool:
         """Its row is written together with whatever happens to it now."""
-        return message.row in self._new
+        return abs(message.row) in self._new
 
     def saw(self, digest: bytes, until: float) -> None:
         """A de-duplication id counts until then, seconds since the epoch."""
@@ -173,9 +203,7 @@ class Storage:
     def _count(self, octets: int) -> None:
         self.octets += octets + CHANGE
         self._batch.octets += octets + CHANGE
-        if not self._asked:
-            self._asked = True
-            self._busy()
+        self._ask()
 
     # the committer
 
@@ -185,16 +213,14 @@ class Storage:
             return self._under_way  # once more, for it failed
         self._asked = False
         batch = self._batch
-        for row, (place, message, transient) in self._new.items():
-            content = message.number
-            batch.rows[row] = Row(
-                row, place, content, message.rank, message.size, transient, self.facts.of(message, row)
-            )
+        for row, (place, message, transient, extra) in self._new.items():
+            content, facts = message.number, self.facts.of(message, row, extra)
+            batch.rows[row] = Row(row, place, content, message.rank, message.size, transient, facts)
             if content not in batch.contents:
                 batch.contents[content] = Content(message.head.headers, message.body)
         for row, message in self._noted.items():
             batch.facts[row] = self.facts.of(message, row) or "{}"
-        self._new, self._noted = {}, {}
+        self._new, self._noted, self._fresh = {}, {}, set()
         self._batch = Batch(batch.number + 1)
         if not batch:
             self._settle(batch)
@@ -208,7 +234,6 @@ class Storage:
         assert batch is not None  # it was taken
         self.works()
         self._settle(batch)
-        self._go_on()
 
     def works(self) -> None:
         """The store does what it should."""
@@ -221,8 +246,10 @@ class Storage:
         self.committed = batch.number
         behind = self.is_behind
         self.octets -= batch.octets
-        while self._parked and self._parked[0][0] <= batch.number:
-            self._parked.popleft()[1]()
+        for action in self._parked.pop(batch.number, ()):
+            action()
+        for action in self._careful.pop(batch.number, ()):
+            action()
         if behind and not self.is_behind:
             self._on_relief()
 
@@ -230,33 +257,37 @@ class Storage:
         """The batch that was taken could not be written; it is to be taken again."""
         self.failure = reason
         self._on_state()
-        self._go_on()
-
-    def _go_on(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for action in waiting:
-            action()
+        for number in list(self._careful):
+            for action in self._careful.pop(number):
+                action()
 
     # what waits for it
 
     def when_written(self, number: int, action: Callable[[], None]) -> None:
-        """Do something once that batch is in the store; in order."""
-        self._parked.append((number, action))
+        """Do something once that batch, which is not yet, is in the store."""
+        self._parked.setdefault(number, []).append(action)
 
-    def soon(self, action: Callable[[], None]) -> None:
-        """Do something once all that is gathered now is in the store, or cannot be written."""
-        self._waiting.append(action)
+    def when_settled(self, action: Callable[[], None]) -> None:
+        """Do something once all that is gathered now is in the store, or it turns out that it cannot be."""
+        self._careful.setdefault(self.number, []).append(action)
 
     # reading
 
     def read(self, rows: Sequence[int], action: Callable[[list[Stored]], None]) -> None:
-        """Read rows back, behind all that is gathered now; `action` gets them in that order, soon."""
-        self._reads.append((rows, action))
+        """Read rows back, once all that is gathered now is in the store; `action` gets them in that order, soon."""
+        self._reads.append((self.number if self._has_changed() else self.committed, (rows, action)))
+        self._ask()
+
+    def take_reads(self) -> list[Read]:
+        """What is to be read now: all that was asked for before the last batch that is written."""
+        ready = [read for number, read in self._reads if number <= self.committed]
+        self._reads = [each for each in self._reads if each[0] > self.committed]
+        return ready
+
+    def _ask(self) -> None:
         if not self._asked:
             self._asked = True
             self._busy()
 
-    def take_reads(self) -> list[tuple[Sequence[int], Callable[[list[Stored]], None]]]:
-        """What is to be read now, behind the batch that was taken last."""
-        reads, self._reads = list(self._reads), deque()
-        return reads
+    def _has_changed(self) -> bool:
+        return bool(self._batch or self._new or self._noted or self._under_way)

@@ -23,6 +23,7 @@ from .subscription import Subscription
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .durables import Durable
 
 # Octets in the outbox of a subscriber whose messages are conflated or dropped: little, so that what it gets is news.
 _WINDOW_OF_NEWS = 16 * 1024
@@ -31,7 +32,7 @@ _WINDOW_OF_NEWS = 16 * 1024
 class Topic:
     """A topic with at least one subscriber."""
 
-    __slots__ = ("_auto", "_broker", "_choosy", "_queued", "name", "policy")
+    __slots__ = ("_auto", "_broker", "_choosy", "_queued", "durables", "name", "policy")
 
     def __init__(self, broker: Broker, name: str, policy: Policy) -> None:
         self.name = name
@@ -40,6 +41,7 @@ class Topic:
         self._auto: tuple[dict[Subscription, None], ...] = tuple({} for _ in VERSIONS)
         self._choosy: dict[Subscription, None] = {}
         self._queued: dict[Subscription, Queue] = {}
+        self.durables: dict[str, Durable] = {}
 
     @property
     def subscriptions(self) -> list[Subscription]:
@@ -50,7 +52,7 @@ class Topic:
     @property
     def is_idle(self) -> bool:
         """Nobody subscribes."""
-        return not self._queued and not self._choosy and not any(self._auto)
+        return not self._queued and not self.durables and not self._choosy and not any(self._auto)
 
     def accept(self, message: Message, sender: str, wire: Wire | None = None) -> None:
         """Copy a message to everybody.
@@ -91,14 +93,19 @@ class Topic:
             for subscription, queue in self._queued.items():
                 if _wants(subscription, message, sender):
                     queue.accept(message.copy(wire))
+        if self.durables:
+            wire = wire or Wire(message)
+            for durable in list(self.durables.values()):
+                if durable.wants(message, sender):
+                    durable.queue.accept(message.copy(wire, place=broker.next_number()))
 
     def show(self, subscription: Subscription, message: Message) -> None:
         """Give one subscriber a message that the topic retained."""
         if not _wants(subscription, message, ""):
             return
-        queue = self._queued.get(subscription)
+        queue = self._queued.get(subscription) or subscription.queue
         if queue is not None:
-            queue.accept(message.copy(Wire(message)))
+            queue.accept(message.copy(Wire(message), place=self._broker.next_number()))
         else:
             self._broker.counters.delivered += 1
             subscription.show(message)

@@ -102,7 +102,7 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "gateway_messages_delayed",
             "Messages that wait for the time they were sent for.",
-            value=broker.router.delayed,
+            value=len(broker.router.delayed),
         )
         yield GaugeMetricFamily(
             "gateway_messages_retained", "Topics that keep a message.", value=len(broker.router.retained)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.stores.errors import StoreDamaged, StoreError, StoreFull, StoreLocked
+from gateway.broker.ports import StoreError
+from gateway.stores.errors import StoreDamaged, StoreFull, StoreLocked
 from gateway.stores.sqlite import Recovered, SQLiteStore
 
 __all__ = ["Recovered", "SQLiteStore", "StoreDamaged", "StoreError", "StoreFull", "StoreLocked", "open_store"]

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gateway.broker.ports import StoreError
+
 _DAMAGE = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
@@ -23,10 +25,6 @@ _DAMAGE = {
 }
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _PROBE = bytes(65_536)
-
-
-class StoreError(Exception):
-    """The store cannot do what was asked; `str()` says why, and names the file."""
 
 
 class StoreFull(StoreError):

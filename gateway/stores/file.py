@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from gateway.broker.ports import StoreError
 from gateway.stores import schema
-from gateway.stores.errors import StoreDamaged, StoreError, told
+from gateway.stores.errors import StoreDamaged, told
 
 PAGE = 8192
 """Octets.  A lone message is written as two pages, so the smallest that holds a message of 1 KiB thrice."""
@@ -78,6 +79,7 @@ def connect(path: Path) -> sqlite3.Connection:
             raise StoreDamaged(path, "it is empty")
         connection = _connect(path, "rw")
         try:
+            schema.check(connection, path)
             _set_up(connection)
             schema.migrate(connection, path)
         except BaseException:
@@ -102,7 +104,7 @@ def is_there(path: Path) -> bool:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         timeout=0,
@@ -110,12 +112,13 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         check_same_thread=False,
         cached_statements=_STATEMENTS,
     )
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    return connection
 
 
 def _set_up(connection: sqlite3.Connection) -> None:
     """What SQLite does not keep in the file."""
     for pragma in (
-        "locking_mode = EXCLUSIVE",
         "journal_mode = WAL",
         "synchronous = FULL",
         f"wal_autocheckpoint = {LOG_PAGES}",

@@ -51,37 +51,41 @@ def readable(path: Path, connection: sqlite3.Connection, table: str, columns: st
             except sqlite3.Error as error:
                 if not is_damage(error):
                     raise
-            good = _good(connection, f"{behind} LIMIT 1", start)
+            # Python reads a row ahead, and where that fails it drops the one that it has.
+            if row := _first(connection, behind, start):
+                start = row[0] + 1
+                yield row
+                continue
+            good = _good(connection, behind, start)
             yield Lost(start, None if good is None else good - 1)
             if good is None:
                 return
             start = good
 
 
+def _first(connection: sqlite3.Connection, query: str, start: int) -> tuple[Any, ...] | None:
+    """The first row from that key on; empty: there is none.  None: damage."""
+    try:
+        return connection.execute(f"{query} LIMIT 1", (start,)).fetchone() or ()
+    except sqlite3.Error as error:
+        if is_damage(error):
+            return None
+        raise
+
+
 def _good(connection: sqlite3.Connection, query: str, bad: int) -> int | None:
-    """The first key behind `bad` from which on something can be read; None: there is nothing more."""
-
-    def found(start: int) -> int | None:
-        """The first key from there on; 0: there is none.  None: damage."""
-        try:
-            row = connection.execute(query, (start,)).fetchone()
-        except sqlite3.Error as error:
-            if is_damage(error):
-                return None
-            raise
-        return row[0] if row else 0
-
+    """The first key behind `bad`, where there is damage, that can be read; None: there is nothing more."""
     step = 1
-    while (good := found(min(bad + step, _HIGHEST))) is None:
+    while (row := _first(connection, query, min(bad + step, _HIGHEST))) is None:
         if bad + step > _HIGHEST:
             return None
         bad, step = bad + step, 2 * step
-    end = bad + step
+    good, end = row, bad + step
     while end - bad > 1:
         middle = (end + bad) // 2
-        key = found(middle)
-        if key is None:
+        row = _first(connection, query, middle)
+        if row is None:
             bad = middle
         else:
-            end, good = middle, key
-    return good or None
+            good, end = row, middle
+    return good[0] if good else None

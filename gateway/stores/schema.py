@@ -25,7 +25,8 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gateway.stores.errors import StoreDamaged, StoreError
+from gateway.broker.ports import StoreError
+from gateway.stores.errors import StoreDamaged
 
 APPLICATION = 0x53474154
 """What SQLite keeps in the file to say whose it is."""
@@ -71,21 +72,28 @@ def create(connection: sqlite3.Connection) -> None:
     """)
 
 
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to the schema of this gateway; it has it already, most of the time.
+def check(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that this gateway cannot use, before anything in it is changed.
 
     Raises:
         StoreError: it is not a store, or a newer gateway made it.
-        StoreDamaged: no gateway made it as it is.
     """
-    found = _number(connection, "user_version")
-    application = _number(connection, "application_id")
-    if application != APPLICATION:
+    if _number(connection, "application_id") != APPLICATION:
         raise StoreError(f"{path} is an SQLite file, but not a store of the gateway: name another file")
+    found = _number(connection, "user_version")
     if found > VERSION:
         raise StoreError(
             f"{path} was made by a newer gateway: it has schema {found}, and this gateway knows those up to {VERSION}"
         )
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the file to the schema of this gateway; it has it already, most of the time.
+
+    Raises:
+        StoreDamaged: no gateway made it as it is.
+    """
+    found = _number(connection, "user_version")
     if found == VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")

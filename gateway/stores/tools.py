@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gateway.broker.batch import Batch, Content, Place, Row
+from gateway.broker.ports import StoreError
 from gateway.stores import file
-from gateway.stores.errors import StoreDamaged, StoreError, is_damage, told
+from gateway.stores.errors import StoreDamaged, told
 from gateway.stores.salvage import Lost, readable
 from gateway.stores.sqlite import SQLiteStore
 
@@ -42,7 +43,6 @@ _FINDINGS = (
     (f"SELECT count(*) FROM rows WHERE {_PLACELESS}", "messages stand in a place that is not there"),
     (f"SELECT count(*) FROM rows WHERE {_EMPTY}", "messages have no content"),
     (f"SELECT count(*) FROM contents WHERE {_UNUSED}", "contents belong to no message"),
-    ("SELECT count(*) FROM contents WHERE NOT json_valid(headers)", "contents have headers that are no JSON"),
     ("SELECT 1 - count(*) FROM store", "rows are missing in the table `store`"),
 )
 
@@ -56,31 +56,33 @@ def check(path: Path) -> list[str]:
     Raises:
         StoreError: there is no store, or it cannot be opened.
     """
+    findings: list[str] = []
     try:
-        with closing(file.connect(path)) as connection:
-            return [*_integrity(connection), *_belonging(connection)]
+        with told(path), closing(file.connect(path)) as connection:
+            findings += _integrity(connection)
+            for _ in _lines(path, connection, findings):
+                pass  # what can be exported can be read
+            findings += [] if findings else _belonging(connection)
     except StoreDamaged as error:
-        return [str(error)]
+        findings.append(str(error))
+    return findings
 
 
 def _integrity(connection: sqlite3.Connection) -> Iterator[str]:
+    connection.execute("PRAGMA cell_size_check = OFF")  # it would end the check at the first page that it finds
     try:
         for (found,) in connection.execute(f"PRAGMA integrity_check({_MANY})"):
             if found != "ok":
                 yield from found.splitlines()
     except sqlite3.DatabaseError as error:
-        yield f"SQLite cannot go on with its check: {error}"
+        yield f"SQLite's own check ends early: {error}"
 
 
 def _belonging(connection: sqlite3.Connection) -> Iterator[str]:
     for query, finding in _FINDINGS:
-        try:
-            (count,) = connection.execute(query).fetchone()
-        except sqlite3.DatabaseError as error:
-            yield f"cannot be told, whether {finding}: {error}"
-        else:
-            if count:
-                yield f"{count} {finding}"
+        (count,) = connection.execute(query).fetchone()
+        if count:
+            yield f"{count} {finding}"
 
 
 def export(path: Path, out: TextIO) -> list[str]:
@@ -95,11 +97,20 @@ def export(path: Path, out: TextIO) -> list[str]:
     missing: list[str] = []
     with closing(file.connect(path)) as connection:
         for line in _lines(path, connection, missing):
-            out.write(json.dumps(line) + "\n")
+            out.write(f"{line}\n")
     return missing
 
 
-def _lines(path: Path, connection: sqlite3.Connection, missing: list[str]) -> Iterator[Line]:
+def _lines(path: Path, connection: sqlite3.Connection, missing: list[str]) -> Iterator[str]:
+    """What the store holds, line by line; what cannot be read goes to `missing`."""
+    for thing in _things(path, connection, missing):
+        try:
+            yield json.dumps(thing)
+        except TypeError:  # octets where there were none: a damaged row may still look like one
+            missing.append(f"damaged, so that it cannot be written down: {thing!r:.200}")
+
+
+def _things(path: Path, connection: sqlite3.Connection, missing: list[str]) -> Iterator[Line]:
     def read(table: str, columns: str) -> Iterator[tuple[Any, ...]]:
         for found in readable(path, connection, table, columns):
             if not isinstance(found, Lost):
@@ -117,12 +128,12 @@ def _lines(path: Path, connection: sqlite3.Connection, missing: list[str]) -> It
     for content, headers, body in read("contents", "content, headers, body"):
         try:
             yield _content_line(content, headers, body)
-        except ValueError as error:
-            missing.append(f"contents: the headers of number {content} are damaged: {error}")
+        except (ValueError, TypeError, AttributeError) as error:
+            missing.append(f"contents: number {content} is damaged: {error}")
     try:
         for digest, until in connection.execute("SELECT digest, until FROM seen"):
             yield {"seen": digest.hex(), "until": until}
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, AttributeError) as error:
         missing.append(f"seen: de-duplication ids are damaged: {error}")
 
 

@@ -9,13 +9,12 @@ same thread, behind the batch that may hold them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 import trio
 
+from gateway.broker.batch import Batch, Stored
 from gateway.broker.ports import Store, StoreError
 from gateway.broker.storage import Storage
 
@@ -23,9 +22,6 @@ log = structlog.get_logger("gateway.store")
 
 # Seconds until a store that has failed is tried again.
 _RETRY = 1.0
-
-
-_T = TypeVar("_T")
 
 
 class Committer:
@@ -70,28 +66,40 @@ class Committer:
         storage = self._storage
         batch = storage.take()
         if batch is not None:
-            await self._until_it_works(partial(self._store.write, batch))
-            storage.written()
+            await self._write(batch)
         self._written.unpark_all()
         reads = storage.take_reads()
         for rows, action in reads:
-            action(await self._until_it_works(partial(self._store.read, rows)))
+            action(await self._read(rows))
         if batch is None and not reads:
             return False
         await self._flush()
         return True
 
-    async def _until_it_works(self, work: Callable[[], _T]) -> _T:
+    async def _write(self, batch: Batch) -> None:
+        """Write a batch, however often that must be tried."""
         while True:
             try:
-                result = await trio.to_thread.run_sync(work, limiter=self._thread)
-                if self._storage.failure:
-                    log.info("the store works again")
-                    self._storage.works()
-                return result
+                await trio.to_thread.run_sync(self._store.write, batch, limiter=self._thread)
             except StoreError as error:
                 if not self._storage.failure:
                     log.error("the store has failed", reason=str(error))
                 self._storage.failed(str(error))
                 await self._flush()
                 await trio.sleep(_RETRY)
+            else:
+                if self._storage.failure:
+                    log.info("the store works again")
+                self._storage.written()
+                return
+
+    async def _read(self, rows: Sequence[int]) -> list[Stored]:
+        """Read rows; where that fails for good they stay in the store, and nobody gets them before it is mended."""
+        for last in (False, True):
+            try:
+                return await trio.to_thread.run_sync(self._store.read, rows, limiter=self._thread)
+            except StoreError as error:
+                log.error("messages cannot be read back", reason=str(error), count=len(rows), again=not last)
+                if not last:
+                    await trio.sleep(_RETRY)
+        return []

@@ -194,6 +194,7 @@ class Connection:
             transport=self._link.transport,
             connected_at=time.time(),
             carrier=self,
+            client_id=opening.client_id,
         )
         self.session = session
         assert self._nursery is not None  # it is there as long as we read

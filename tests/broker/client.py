@@ -7,26 +7,29 @@ of its own (`audit`), so that every test is a test of the accounts, too.  Time s
 (`Scene.wait`).
 
 The socket of a `stalled` client takes nothing: its frames stay in the outbox, as they do while a writer waits.
+
+A scene may have a store (`stored=True`).  Nothing is written until the test says so (`Scene.commit`), and `Scene.crash`
+kills the process: what it returns is a new scene, which has what was written.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
-from gateway.broker import Broker, Quotas, Session
-from gateway.broker.errors import SlowConsumer
-from gateway.broker.message import Message
+from gateway.broker import Broker, Quotas
+from gateway.broker.batch import Batch
+from gateway.broker.errors import SessionEnded, SlowConsumer
 from gateway.broker.negotiate import read_opening
 from gateway.broker.policy import Policies
-from gateway.broker.queue import Queue
-from gateway.broker.sending import Sending
 from gateway.broker.words import Pattern
 from gateway.codec import V10, V11, V12, Decoder, Frame, Limits, ProtocolError, Version
 
+from .books import audit, audit_rows, waiting
+from .store import MemoryStore, Vault
 from .wire import Received, build, parse
+
+__all__ = ["ALL", "EPOCH", "WITH_NACK", "Client", "Scene", "Step", "waiting"]
 
 ALL = (V10, V11, V12)
 WITH_NACK = (V11, V12)
@@ -38,15 +41,27 @@ class Scene:
 
     Args:
         policies: pattern -> keys of `Policy`; where nothing else is said, rejected messages come back at once.
+        stored: True: there is a store, an empty one; or the one that a process before this has left.
 
     Attributes:
         now: the broker's clock, in seconds.
+        epoch: seconds since the epoch when that clock is 0.
         pressure: what the broker said about memory: True when it becomes short, False when it is no longer.
         rooms: how often the broker said that a full queue has room again.
     """
 
-    def __init__(self, policies: Mapping[str, Mapping[str, Any]] | None = None, **quotas: Any) -> None:
+    def __init__(
+        self,
+        policies: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        stored: bool | MemoryStore = False,
+        **quotas: Any,
+    ) -> None:
         self.now = 1_000.0
+        self.epoch = EPOCH
+        self._made_of = (policies, quotas)
+        self._next: Scene | None = None
+        self._vault: Vault | None = None
         self.pressure: list[bool] = []
         self.rooms = 0
         rules = {"#": {"backoff": 0.0}} | dict(policies or {})
@@ -54,15 +69,59 @@ class Scene:
             Quotas(**quotas),
             Policies([(Pattern(text), values) for text, values in rules.items()]),
             clock=lambda: self.now,
-            epoch=lambda: EPOCH + self.now,
+            epoch=lambda: self.epoch + self.now,
             on_pressure=lambda: self.pressure.append(True),
             on_relief=lambda: self.pressure.append(False),
             on_room=self._on_room,
         )
         self.clients: list[Client] = []
+        if stored:
+            self._open(stored if isinstance(stored, MemoryStore) else MemoryStore())
+
+    def _open(self, store: MemoryStore, at: float | None = None) -> None:
+        """The process starts on a store.
+
+        Args:
+            at: seconds since the epoch; None: `EPOCH`, and what the clock says.
+        """
+        if at is not None:
+            self.now, self.epoch = 20.0, at - 20.0  # the clock of another process
+        self._vault = Vault(self, store)
 
     def _on_room(self) -> None:
         self.rooms += 1
+
+    # the store
+
+    @property
+    def vault(self) -> Vault:
+        """The store and the committer of a scene that has them."""
+        assert self._vault is not None  # it is `stored`
+        return self._vault
+
+    @property
+    def store(self) -> MemoryStore:
+        """What has been written."""
+        return self.vault.store
+
+    def commit(self) -> list[Batch]:
+        """Write all there is to write, and read what is asked for; what was written."""
+        return self.vault.commit()
+
+    def crash(self, away: float = 1.0, *, clean: bool = False) -> Scene:
+        """The process is killed; the next one, so many seconds later."""
+        again = self._next = Scene(self._made_of[0], **self._made_of[1])
+        again._open(self.store.crash(clean=clean), self.epoch + self.now + away)
+        again.settle()
+        return again
+
+    def restart(self, away: float = 1.0) -> Scene:
+        """The process stops in order: all sessions end, and all is written; the next one."""
+        for client in self.clients:
+            client.end(SessionEnded("server is shutting down", "for a test"))
+        self.settle()
+        self.commit()
+        return self.crash(away, clean=True)
 
     def wait(self, seconds: float) -> None:
         """Time passes; the agenda is looked at as often as the transports would."""
@@ -101,50 +160,15 @@ class Scene:
 
     def audit(self) -> None:
         """Count everything that is kept and compare."""
-        broker = self.broker
-        cost: Counter[str] = Counter()
-        outstanding: Counter[Session] = Counter()
-        for target in [*broker.destinations.values(), *broker.router.hidden.values(), *broker.router.patterns.values()]:
-            assert not target.is_idle, f"{target.name} is idle"
-            if isinstance(target, Queue):
-                cost += _audit_queue(target)
-        cost["octets"] += sum(self._put_off()) + sum(kept.size for kept in self._retained())
-        sessions = broker.sessions.values()
-        for session in sessions:
-            for subscription in session.subscriptions.values():
-                if subscription.topic is not None and subscription.queue is not None:
-                    cost += _audit_queue(subscription.queue)
-                deliveries = (subscription.ledger or {}).values()
-                cost["octets"] += sum(each.message.size for each in deliveries)
-                outstanding[session] += len(deliveries)
-            for transaction in session.transactions.values():
-                frames = sum(sending.octets for sending in transaction.sends)
-                assert transaction.octets == frames
-                settled = [each for settlement in transaction.settlements for each in settlement.deliveries]
-                held = [each for each in settled if each.subscription.ended]
-                cost["octets"] += frames + sum(each.message.size for each in held)
-                outstanding[session] += len(held)
-            assert session.outstanding == outstanding[session]
-        for client in self.clients:
-            outbound = client.session.outbound
-            assert outbound.closed or outbound.gone + outbound.size == outbound.taken + sum(map(len, outbound.parts))
-        assert broker.stored_octets == cost["octets"]
-        assert broker.waiting == cost["messages"]
-        assert broker.subscriptions == sum(len(session.subscriptions) for session in sessions)
-        assert broker.pressed == (broker.stored_octets > broker.quotas.memory_high)
-
-    def _put_off(self) -> list[int]:
-        """What the messages cost that wait for their time: delayed, or coming back later."""
-        actions = [entry.action for _, _, entry in self.broker.agenda._heap]
-        found = [action.args for action in actions if isinstance(action, partial)]
-        kept = [argument for arguments in found for argument in arguments if isinstance(argument, (Message, Sending))]
-        return [each.octets if isinstance(each, Sending) else each.size for each in kept]
-
-    def _retained(self) -> list[Message]:
-        return [kept.message for kept in self.broker.router.retained._kept.values()]
+        audit(self)
+        if self._vault is not None:
+            audit_rows(self, self._vault)
 
     def finish(self) -> None:
         """Everybody leaves, what still waits is consumed; then nothing may be left."""
+        if self._next is not None:  # this process is dead
+            self._next.finish()
+            return
         for client in self.clients:
             client.drop()
         broker = self.broker
@@ -157,6 +181,9 @@ class Scene:
         for name in list(broker.destinations):
             last = self.connect()
             last.subscribe(name)
+            if self._vault is not None:
+                self.store.failure = ""
+                self.commit()
             last.drop()
         assert not broker.destinations
         assert not broker.router.hidden
@@ -165,18 +192,8 @@ class Scene:
         assert not broker.sessions
         assert broker.stored_octets == 0
         assert not broker.pressed
-
-
-def _audit_queue(queue: Queue) -> Counter[str]:
-    messages = waiting(queue)
-    assert queue.waiting == len(messages)
-    assert queue.octets == sum(message.size for message in messages)
-    return Counter(octets=queue.octets, messages=queue.waiting)
-
-
-def waiting(queue: Queue) -> list[Message]:
-    """Messages that nobody has, in the order in which consumers will get them."""
-    return queue.waiting_messages()
+        if self._vault is not None:
+            self._vault.finish()
 
 
 class Client:
@@ -224,7 +241,8 @@ class Client:
             for frame in self._decoder.frames():
                 self.session.handle(frame)
                 if self.session.ended:
-                    self.close()
+                    if not self.waits_for_store:
+                        self.close()
                     break
         except ProtocolError as error:
             self._fail(error, frame)
@@ -237,7 +255,16 @@ class Client:
     @property
     def is_ending(self) -> bool:
         """The connection ends at the end of this step."""
-        return not self.closed and bool(self.failures or self._ended_by)
+        if self.closed:
+            return False
+        said_goodbye = self.session.ended and not self.waits_for_store
+        return said_goodbye or bool(self.failures or self._ended_by)
+
+    @property
+    def waits_for_store(self) -> bool:
+        """What the session did is not written yet: before it is, the connection does not end on its DISCONNECT."""
+        storage = self.scene.broker.storage
+        return storage is not None and self.session.batch > storage.committed
 
     def flush(self) -> None:
         """Write what lies in the outbox (`Carrier`)."""

@@ -95,6 +95,7 @@ class Model(Fates):
             self.fail(free[0])
         for copy in free:
             if not copy.gone:
+                copy.left_by = self.step
                 self.give_back(copy)
             consumer.ledger.remove(copy)
         store.abandoned = store.rules.auto_delete and not store.consumers
@@ -207,7 +208,7 @@ class Model(Fates):
         """The client is gone.
 
         Args:
-            taken: what lay in its outbox may have reached it.
+            taken: what lay in its outbox may have reached it, and comes back only when the connection is closed.
             lost: it did not say goodbye.
         """
         for transaction in [each for each in self.transactions if each.client is client]:
@@ -217,6 +218,7 @@ class Model(Fates):
         for copy in self._unwritten(client):
             if not taken:
                 copy.attempts -= 1
+                copy.left_by = self.step
             self.give_back(copy)
 
     def written(self, client: Client) -> None:

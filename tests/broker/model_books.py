@@ -97,6 +97,7 @@ class Copy:
         since: the step in which it came, or came back.
         source: where it died; empty: it is no dead letter.
         told: headers that its MESSAGE has because of what happened to it.
+        left_by: the step in which its consumer left: all that comes back so has its place before anybody gets any.
         given: the step in which somebody got it.
         at: who has it: it is in that consumer's ledger or, in mode auto, in its client's outbox.
         transaction: the open one that holds it.
@@ -114,6 +115,7 @@ class Copy:
     source: str = ""
     told: Mapping[str, str] = field(default_factory=dict)
     expires: float = 0.0
+    left_by: int = -1
     given: int = -1
     at: Consumer | None = None
     transaction: Transaction | None = None
@@ -144,8 +146,8 @@ class Copy:
 
     @property
     def is_back(self) -> bool:
-        """Somebody had it, or it was put off."""
-        return self.since > self._came
+        """Somebody had it, perhaps in the very step in which it came, or it was put off."""
+        return self.since > self._came or not self.fresh
 
     @property
     def waits(self) -> bool:
@@ -175,7 +177,7 @@ class Store:
         copies: all that is not done with, in order of arrival.
         consumers: in the order in which they came.
         most: that may wait now, after all that was given back.
-        lost: the last step in which it gave up a message, so that the next of a group came to its turn.
+        given_up: what waited and was ended in this step without a delivery.
         abandoned: its last consumer left, and so it goes with all that is still under way to it.
     """
 
@@ -190,7 +192,7 @@ class Store:
     browsers: list[Consumer] = field(default_factory=list)
     groups: dict[str, Consumer] = field(default_factory=dict)
     most: int = 0
-    lost: int = -1
+    given_up: list[Copy] = field(default_factory=list)
     abandoned: bool = False
 
     @property
@@ -222,7 +224,7 @@ class Store:
 
         Args:
             step: what came before that step has its place.
-            left: so have these, whenever they came.
+            left: so have these, whenever they came, and although they may have been given up afterwards.
         """
         if self.stands_by(consumer) or not consumer.wants(copy.sent):
             return False
@@ -231,9 +233,9 @@ class Store:
         owner = self.owner_of(copy)
         if owner is not None and owner is not consumer:
             return False
-        before = [each for each in self.copies if each.waits and each.order < copy.order]
-        before = [each for each in before if each.since < step or each.name in left]
-        return all(each.sent.group != copy.sent.group for each in before)
+        before = [each for each in self.copies if each.waits and (each.since < step or each.name in left)]
+        before += [each for each in self.given_up if each.name in left]
+        return not any(each.sent.group == copy.sent.group and each.order < copy.order for each in before)
 
     def free_groups(self) -> None:
         """A group is anybody's if its consumer stands by, or does not want what comes next."""

@@ -6,7 +6,7 @@ replaced them, or their queue was full and it was their turn.  `compare` is for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gateway.broker.queue import Queue
 
@@ -29,12 +29,13 @@ def has_room(model: Model, consumer: Consumer) -> bool:
     return not consumer.browser and outbound.size < outbound.window and may_have_more(model, consumer)
 
 
-def may_have_more(model: Model, consumer: Consumer) -> bool:
-    """The same as far as it is a question of what it has not acknowledged."""
+def may_have_more(model: Model, consumer: Consumer, before: Iterable[Copy] = ()) -> bool:
+    """The same as far as it is a question of what it has not acknowledged; `before`: what it had, and may have yet."""
     asked = consumer.prefetch
     most = model.scene.broker.quotas.max_unacknowledged if asked is None else asked
-    held = sum(copy.size for copy in consumer.ledger)
-    return (not most or len(consumer.ledger) < most) and (consumer.octets is None or held < consumer.octets)
+    ledger = {*consumer.ledger, *before}
+    held = sum(copy.size for copy in ledger)
+    return (not most or len(ledger) < most) and (consumer.octets is None or held < consumer.octets)
 
 
 def _queue_of(model: Model, store: Store) -> Queue | None:
@@ -120,7 +121,7 @@ def compare(model: Model) -> None:
     patterns = {name for name in topics if "*" in name or "#" in name}
     assert set(broker.destinations) == names | (topics - patterns)
     assert {each.name for each in broker.router.patterns.values()} == patterns
-    assert broker.router.delayed == len(model.delayed)
+    assert len(broker.router.delayed) == len(model.delayed)
     assert len(broker.router.retained) == len(model.retained)
     _compare_counts(model)
     model.tidy()

@@ -59,6 +59,8 @@ class Fates:
 
     def tidy(self) -> None:
         """Forget stores that nobody uses, and that nothing comes back to."""
+        for store in self.stores:
+            store.given_up.clear()
         self.queues = {name: store for name, store in self.queues.items() if store.copies or store.is_used}
         self.parted = [store for store in self.parted if store.copies]
 
@@ -185,6 +187,6 @@ class Fates:
         copy.store.copies.remove(copy)
         copy.gone = True
         if copy.at is None:
-            copy.store.lost = self.step
+            copy.store.given_up.append(copy)
         if how:
             self.counts[how] += 1

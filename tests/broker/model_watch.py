@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gateway.broker import Session
+from gateway.broker import Broker, Session
 from gateway.broker.errors import SlowConsumer
 from gateway.broker.message import Message
 from gateway.broker.subscription import Subscription
@@ -51,6 +51,12 @@ class Given(NamedTuple):
     left: frozenset[Name]
 
 
+class Slow(NamedTuple):
+    """The broker found that a client does not keep up.  It is closed later, and may get everything before that."""
+
+    session: Session
+
+
 class Failed(NamedTuple):
     """The broker ended a session."""
 
@@ -71,16 +77,18 @@ class Watch:
         self.scene = model.scene
         self.failing: Client | None = None
         self.names: list[tuple[Client, str, Received]] = []
-        self._log: list[Given | Failed] = []
+        self._log: list[Given | Slow | Failed] = []
+        self._slow: set[Client] = set()
         self._read_up_to: dict[Client, int] = {}
         self._came: dict[Client, int] = {}  # octets in this step
         self._frames: dict[Client, deque[Received]] = {}
-        self._had_room: dict[Consumer, int] = {}  # octets in the outbox when the step began
+        # Of each when the step began: octets in the outbox, and the ledger.
+        self._had_room: dict[Consumer, tuple[int, list[Copy]]] = {}
         self._unread = False  # what came last to somebody did not reach him
         self._record(patch)
 
     def _record(self, patch: pytest.MonkeyPatch) -> None:
-        deliver, fail, log = Subscription.deliver, Session.fail, self._log
+        deliver, end_slow, fail, log = Subscription.deliver, Broker.end_slow, Session.fail, self._log
 
         def delivered(subscription: Subscription, message: Message) -> None:
             assert subscription.queue is not None  # it is the queue that calls
@@ -88,11 +96,16 @@ class Watch:
             log.append(Given(subscription, message, frozenset(left)))
             deliver(subscription, message)
 
+        def slow(broker: Broker, session: Session, why: str) -> None:
+            log.append(Slow(session))
+            end_slow(broker, session, why)
+
         def failed(session: Session, error: ProtocolError, *frame: object) -> None:
             log.append(Failed(session, error))
             fail(session, error, *frame)  # type: ignore[arg-type]
 
         patch.setattr(Subscription, "deliver", delivered)
+        patch.setattr(Broker, "end_slow", slow)
         patch.setattr(Session, "fail", failed)
 
     def look(self) -> None:
@@ -106,6 +119,8 @@ class Watch:
         for index, entry in enumerate(self._log):
             if isinstance(entry, Given):
                 self._deliver(entry)
+            elif isinstance(entry, Slow):
+                self._end_slow(*entry)
             else:
                 self._fail(*entry)
                 # What that client gave back may have replaced older ones of its key, and gone to the next, at once.
@@ -120,7 +135,7 @@ class Watch:
         find_given_up(model, set(), last=True)
         compare(model)
         free = [each for each in model.consumers if has_room(model, each)]
-        self._had_room = {each: each.client.session.outbound.size for each in free}
+        self._had_room = {each: (each.client.session.outbound.size, list(each.ledger)) for each in free}
         self._log.clear()
         model.step += 1
 
@@ -263,10 +278,11 @@ class Watch:
         assert store.is_for(copy, consumer, step, left), f"{copy} is of a group of {store.owner_of(copy)}"
         assert may_have_more(self.model, consumer), f"{consumer.id} has enough"
         for other in [each for each in store.waiting if each.order < copy.order]:
-            waited = (other.since < step or other.name in left) and not other.has_expired(now)
+            has_place = other.since < step or other.left_by == step or other.name in left
+            waited = has_place and not other.has_expired(now)
             if waited and other.avoid is not consumer and not other.vague and not copy.vague:
-                # It may stand behind one of its group that came back in this step, and that this consumer does not
-                # want.  What came later than this delivery is no excuse: it was not `left` there.
+                # It may stand behind one of its group that came back in this step, or was given up later in it, and
+                # that this consumer does not want.  Only what was `left` there at that moment is an excuse.
                 assert not store.is_for(other, consumer, step, left), f"{copy} overtakes {other}"
         if store.owner_of(copy) is None:
             for rival in store.consumers:
@@ -275,12 +291,17 @@ class Watch:
                     assert copy.avoid is not consumer, f"{rival.id} had room, too"
 
     def _could_have(self, rival: Consumer, copy: Copy) -> bool:
-        """Whether it had room when the step began, and has it now, whatever came in between."""
-        octets = self._had_room.get(rival)
-        outbound = rival.client.session.outbound
-        if octets is None or octets + self._came.get(rival.client, 0) >= outbound.window:
+        """Whether it had room when the step began, and has it now, whatever came in between.
+
+        A COMMIT gives it messages before it settles others: it must have room for both.
+        """
+        if rival not in self._had_room:
             return False
-        return copy.store.is_for(copy, rival, self.model.step) and may_have_more(self.model, rival)
+        octets, ledger = self._had_room[rival]
+        outbound = rival.client.session.outbound
+        if octets + self._came.get(rival.client, 0) >= outbound.window:
+            return False
+        return copy.store.is_for(copy, rival, self.model.step) and may_have_more(self.model, rival, ledger)
 
     def _is_behind(self, consumer: Consumer) -> bool:
         """More waits for a topic's subscriber, or a browser, than may."""
@@ -292,12 +313,17 @@ class Watch:
         # Its outbox holds an eighth of the limit already; what headers cost is not known here.
         return sum(len(name[0]) for name in names) > self.scene.broker.quotas.max_outbound // 2
 
+    def _end_slow(self, session: Session) -> None:
+        client = self._client(session)
+        own = [each for each in self.model.consumers if each.client is client]
+        assert any(self._is_behind(each) for each in own), f"{client} is closed for no reason"
+        self._slow.add(client)
+
     def _fail(self, session: Session, error: ProtocolError) -> None:
         """The broker ends a session."""
         client = self._client(session)
         if isinstance(error, SlowConsumer):
-            own = [each for each in self.model.consumers if each.client is client]
-            assert any(self._is_behind(each) for each in own), f"{client} was closed for no reason"
+            assert client in self._slow, f"{client} was closed, and nobody said why"
             self.model.counts["slow_consumers"] += 1
         else:
             assert client is self.failing, error

@@ -65,6 +65,11 @@ class Taker:
         interest = self.subscription.interest if self.subscription is not None else None
         return interest is not None and interest.behind
 
+    @property
+    def is_starved(self) -> bool:
+        """It got nothing because the outbox was full, and was not asked again since."""
+        return self.subscription in self.client.session.outbound.starved
+
     def wants(self, sent: Sent) -> bool:
         return SELECTORS[self.selector](sent.color)
 
@@ -141,8 +146,9 @@ class Watch:
     def _priority(self, taker: Taker, sent: Sent) -> None:
         """Nobody of higher priority has room for it, but who gave it back, and those whose lane is being read."""
         others = [each for each in self.takers if each.priority > taker.priority and each is not sent.rejected_by]
-        # Of one session, who was left out when its outbox was full goes on first, whatever its priority.
-        others = [each for each in others if each.client is not taker.client and each.subscription is not None]
+        # Who was left out when its outbox was full, and is to be told yet that there is room, has to wait for that: of
+        # one session, whoever was left out first goes on first, whatever its priority.
+        others = [each for each in others if each.subscription is not None and not each.is_starved]
         ready = [each for each in others if each.has_room and self.has_turn(each) and each.wants(sent)]
         if not self.is_mixed(sent.group) and self.owners.get(sent.group) is None:
             assert all(each.is_reading for each in ready), f"{sent} goes to {taker} and not to {ready}"

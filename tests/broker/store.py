@@ -5,24 +5,18 @@
 is missing, is a fault of the broker.  What it holds after a kill is `crash()`.
 
 `Vault` is the store of a scene with the committer before it.  A test says when a batch is taken and when it is written,
-and so it can stop the process at any moment between.  `Vault.audit` counts rows: whatever the store will hold once all
-is written must be a message that somebody has or that waits, and the other way round.
+and so it can stop the process at any moment between.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gateway.broker.batch import Batch, Content, Place, Row, Stored
 from gateway.broker.facts import Facts
-from gateway.broker.message import Message
 from gateway.broker.ports import StoreError
-from gateway.broker.queue import Queue
 from gateway.broker.recovery import recover
-from gateway.broker.shelf import Shelf
 from gateway.broker.storage import Storage
 
 if TYPE_CHECKING:
@@ -141,7 +135,7 @@ class Vault:
         return self.storage.take()
 
     def write(self, batch: Batch | None) -> bool:
-        """It has been written, or has failed; then what is asked for is read.  False: there was nothing, or it failed."""
+        """It has been written, or has failed; then what is asked for is read.  False: there was nothing, or no way."""
         storage = self.storage
         try:
             if batch is not None:
@@ -166,19 +160,18 @@ class Vault:
 
     # the books
 
-    def audit(self) -> None:
-        """Each row that the store will hold is a message of the broker's, and each queue has counted its own."""
-        found = Counter(row for shelf in self._shelves() for row in _backlog_of(shelf))
-        found.update(message.row for message in self._messages() if message.row)
-        coming = self.coming()
-        assert found.keys() == coming.keys(), (found, coming)
-        assert set(found.values()) <= {1}, found
-        shelves = self._shelves()
-        assert all(0 <= shelf.transient <= shelf.rows for shelf in shelves), [
-            (shelf.transient, shelf.rows) for shelf in shelves
-        ]
-        assert sum(shelf.rows for shelf in shelves) == len(coming)
-        assert sum(shelf.transient for shelf in shelves) == sum(coming.values())
+    def finish(self) -> None:
+        """The broker has nothing left; then the store has neither, at the latest when it is opened again."""
+        self.commit()
+        storage, store = self.storage, self.store
+        assert not storage.unwritten
+        assert storage.octets == 0
+        assert not store.rows
+        assert not store.contents
+        if store.places:
+            again = self._scene.crash()
+            again.commit()
+            assert not again.store.places
 
     def coming(self) -> dict[int, bool]:
         """The rows that the store will hold once all is written; True: transient."""
@@ -191,61 +184,5 @@ class Vault:
                 for number, row in coming.items()
                 if number not in batch.gone and row[0] not in (*batch.emptied, *batch.dropped)
             }
-        coming |= {number: (place, transient) for number, (place, _, transient) in storage._new.items()}
+        coming |= {number: (entry[0], entry[2]) for number, entry in storage._new.items()}
         return {number: transient for number, (_, transient) in coming.items()}
-
-    def _queues(self) -> set[Queue]:
-        """Also those that were forgotten, but have messages that somebody holds."""
-        scene = self._scene
-        router = scene.broker.router
-        every = [*router.destinations.values(), *router.hidden.values()]
-        found = {target for target in every if isinstance(target, Queue)}
-        for _, queue in self._held():
-            found.add(queue)
-        return found | {each for each in self._arguments() if isinstance(each, Queue)}
-
-    def _shelves(self) -> list[Shelf]:
-        return [queue.shelf for queue in self._queues() if queue.shelf is not None]
-
-    def _messages(self) -> Iterator[Message]:
-        for queue in self._queues():
-            yield from queue.waiting_messages()
-        for message, _ in self._held():
-            yield message
-        for each in self._arguments():
-            if isinstance(each, Message):
-                yield each
-
-    def _held(self) -> Iterator[tuple[Message, Queue]]:
-        """What somebody has, and the queue that it came from."""
-        for session in self._scene.broker.sessions.values():
-            deliveries = [each for one in session.subscriptions.values() for each in (one.ledger or {}).values()]
-            for transaction in session.transactions.values():
-                settled = [each for settlement in transaction.settlements for each in settlement.deliveries]
-                deliveries += [each for each in settled if each.subscription.ended]
-            for delivery in deliveries:
-                assert delivery.subscription.queue is not None
-                yield delivery.message, delivery.subscription.queue
-            for queue, message, _ in session.outbound.unsent:
-                yield message, queue
-
-    def _arguments(self) -> Iterator[object]:
-        """Of what the broker wants to do later: messages that come back, and their queues."""
-        for _, _, entry in self._scene.broker.agenda._heap:
-            if isinstance(entry.action, partial):
-                yield from entry.action.args
-
-
-def _backlog_of(shelf: Shelf) -> list[int]:
-    backlog = shelf.backlog
-    if backlog is None:
-        return []
-    found = [row for rows in backlog._ranks.values() for row in rows.rows()] + list(backlog._reading)
-    assert len(found) == backlog.count
-    return found
-
-
-def in_backlog(queue: Queue) -> tuple[int, int]:
-    """How many messages of a queue are in the store alone, and what they would cost."""
-    backlog = queue.shelf.backlog if queue.shelf is not None else None
-    return (0, 0) if backlog is None else (backlog.count, backlog.octets)

@@ -235,7 +235,7 @@ class TestSeveralDestinations:
         client.subscribe("a")
         for _ in range(2):
             client.publish("a", b"m", **{"dedup-id": "x", "x-delay": "100"})
-        assert scene.broker.router.delayed == 1
+        assert len(scene.broker.router.delayed) == 1
         scene.wait(0.2)
         assert len(client.messages()) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .kinds import BOOLEAN
 from .rows import ACTIVEMQ, APOLLO, ARTEMIS, RABBITMQ, Row, Spelling, honoured, without_effect
-from .values import Anything
+from .values import Anything, Text
 
 _CONNECT = ("CONNECT", "STOMP")
 _UNSUBSCRIBE = ("UNSUBSCRIBE",)
@@ -40,10 +40,11 @@ CONNECT = (
         Spelling("token", broker="Spring's clients"),
     ),
     without_effect(_CONNECT, "There is one virtual host, and every name is its name.", Spelling("host")),
-    without_effect(
+    honoured(
         _CONNECT,
-        "It says whose durable subscriptions are meant, and SUBSCRIBE refuses those in this version.",
-        Spelling("client-id", broker=f"{ACTIVEMQ}, {ARTEMIS}"),
+        "Whose durable subscriptions are meant, where they have a name. A session of the same user that has them is "
+        "ended.",
+        Spelling("client-id", Anything("a name"), broker=f"{ACTIVEMQ}, {ARTEMIS}"),
     ),
     without_effect(
         _CONNECT,
@@ -55,14 +56,18 @@ CONNECT = (
 OTHERS = (
     _standard(_UNSUBSCRIBE, "id", "a subscription", "Which one ends."),
     _standard(_UNSUBSCRIBE, "destination", "a destination", "The same, for a subscription of 1.0 that has no id."),
-    without_effect(
+    honoured(
         _UNSUBSCRIBE,
-        "It would end a durable subscription, and there are none in this version.",
-        Spelling("durable", broker=RABBITMQ),
-        Spelling("persistent", broker=f"{RABBITMQ}, {APOLLO}"),
-        Spelling("activemq.subscriptionName", broker=ACTIVEMQ),
-        Spelling("durable-subscription-name", broker=ARTEMIS),
-        Spelling("durable-subscriber-name", broker=ARTEMIS),
+        "Not only does the session consume the durable subscription no more: it ends, and what waits for it is gone.",
+        Spelling("durable", BOOLEAN, "durable", RABBITMQ),
+        Spelling("persistent", BOOLEAN, "durable", f"{RABBITMQ}, {APOLLO}"),
+    ),
+    honoured(
+        _UNSUBSCRIBE,
+        "The same for the one of that name; the session need not consume it.",
+        Spelling("durable-subscription-name", Text(255), "durable_name", ARTEMIS),
+        Spelling("durable-subscriber-name", Text(255), "durable_name", ARTEMIS),
+        Spelling("activemq.subscriptionName", Text(255), "durable_name", ACTIVEMQ),
     ),
     _standard(_SETTLING, "id", "the `ack` of a MESSAGE", "Which delivery is meant, in 1.2."),
     _standard(_SETTLING, "message-id", "the `message-id` of a MESSAGE", "Which message is meant, in 1.0 and 1.1."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .kinds import BOOLEAN, MOST, ROUTING
 from .rows import ACTIVEMQ, AMQP, APOLLO, ARTEMIS, RABBITMQ, Spelling, honoured, refused, without_effect
-from .values import Anything, Choice, Credit, Integer
+from .values import Anything, Choice, Credit, Integer, Text
 
 _FRAMES = ("SUBSCRIBE",)
 
@@ -32,7 +32,6 @@ _WINDOW = Integer(-1, MOST, "octets", "; -1 sets no limit, 0 is one message at a
 _PENDING = Integer(-1, MOST, "messages", "; -1 and 0 leave it to the policy", _limit)
 _RANK = Integer(-(2**31), 2**31 - 1)
 
-_NOT_DURABLE = "A subscription ends with its connection; durable ones are not supported in this version."
 _NOT_REPLAYED = "Messages are neither numbered nor kept for replay; that is not supported in this version."
 _NOT_STREAMED = "There are no streams in this version; `selector` filters."
 
@@ -133,22 +132,23 @@ SUBSCRIBE = (
     ),
     honoured(
         _FRAMES,
-        "A queue outlives its consumers anyway, as long as the server runs. On a topic true is an ERROR: "
-        + _NOT_DURABLE,
+        "What is sent to the topic waits while nobody is there, and who comes back with the same `id` gets it. "
+        "Several sessions of a user share the messages. A queue outlives its consumers anyway.",
         Spelling("durable", BOOLEAN, "durable", RABBITMQ),
         Spelling("persistent", BOOLEAN, "durable", f"{RABBITMQ}, {APOLLO}"),
     ),
-    refused(
+    honoured(
         _FRAMES,
-        _NOT_DURABLE,
-        Spelling("activemq.subscriptionName", broker=ACTIVEMQ, passes=("",)),
-        Spelling("durable-subscription-name", broker=ARTEMIS, passes=("",)),
-        Spelling("durable-subscriber-name", broker=ARTEMIS, passes=("",)),
+        "A durable subscription of that name: what is sent to the topic waits while nobody is there. It belongs to the "
+        "user and the `client-id` of CONNECT, and one session has it at a time, the one that came last.",
+        Spelling("durable-subscription-name", Text(255), "durable_name", ARTEMIS),
+        Spelling("durable-subscriber-name", Text(255), "durable_name", ARTEMIS),
+        Spelling("activemq.subscriptionName", Text(255), "durable_name", ACTIVEMQ),
     ),
-    refused(
+    honoured(
         _FRAMES,
-        "A subscription shares its messages with nobody; named ones are not supported in this version.",
-        Spelling("x-queue-name", broker=RABBITMQ, passes=("",)),
+        "All that give this name share the messages of the topic. With `durable:true` they wait while nobody is there.",
+        Spelling("x-queue-name", Text(255), "queue_name", RABBITMQ),
     ),
     refused(
         _FRAMES,

@@ -1,0 +1,155 @@
+"""The books of a scene: what the broker says that it keeps, against a count of all that is there.
+
+`audit` counts messages and octets, wherever they wait or whoever has them.  `audit_rows` counts rows: whatever the
+store will hold once all is written must be a message that somebody has or that waits, and the other way round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gateway.broker import Session
+from gateway.broker.message import Delivery, Message
+from gateway.broker.queue import Queue
+from gateway.broker.sending import Sending
+from gateway.broker.shelf import Shelf
+
+if TYPE_CHECKING:
+    from .client import Scene
+    from .store import Vault
+
+
+def waiting(queue: Queue) -> list[Message]:
+    """Messages in memory that nobody has, in the order in which consumers will get them."""
+    return queue.waiting_messages()
+
+
+# messages and octets
+
+
+def audit(scene: Scene) -> None:
+    """Count everything that is kept and compare."""
+    broker = scene.broker
+    cost: Counter[str] = Counter()
+    outstanding: Counter[Session] = Counter()
+    for target in [*broker.destinations.values(), *broker.router.hidden.values(), *broker.router.patterns.values()]:
+        assert not target.is_idle, f"{target.name} is idle"
+        if isinstance(target, Queue):
+            cost += _audit_queue(target)
+    cost["octets"] += sum(_put_off(scene)) + sum(kept.message.size for kept in broker.router.retained._kept.values())
+    sessions = broker.sessions.values()
+    for session in sessions:
+        for subscription in session.subscriptions.values():
+            if subscription.topic is not None and subscription.queue is not None:
+                cost += _audit_queue(subscription.queue)
+            deliveries = (subscription.ledger or {}).values()
+            cost["octets"] += sum(each.message.size for each in deliveries)
+            outstanding[session] += len(deliveries)
+        for transaction in session.transactions.values():
+            frames = sum(sending.octets for sending in transaction.sends)
+            assert transaction.octets == frames
+        held = _held_in_transactions(session)
+        cost["octets"] += sum(each.message.size for each in held)
+        cost["octets"] += sum(transaction.octets for transaction in session.transactions.values())
+        outstanding[session] += len(held)
+        assert session.outstanding == outstanding[session]
+    for client in scene.clients:
+        outbound = client.session.outbound
+        assert outbound.closed or outbound.gone + outbound.size == outbound.taken + sum(map(len, outbound.parts))
+    assert broker.stored_octets == cost["octets"]
+    assert broker.waiting == cost["messages"]
+    assert broker.subscriptions == sum(len(session.subscriptions) for session in sessions)
+    assert broker.pressed == (broker.stored_octets > broker.quotas.memory_high)
+
+
+def _audit_queue(queue: Queue) -> Counter[str]:
+    messages = waiting(queue)
+    count, octets = in_backlog(queue)
+    assert queue.waiting == len(messages) + count
+    assert queue.octets == sum(message.size for message in messages) + octets
+    return Counter(octets=queue.octets - octets + queue.lane_octets, messages=queue.waiting)
+
+
+def _held_in_transactions(session: Session) -> list[Delivery]:
+    """The deliveries of subscriptions that are gone."""
+    transactions = session.transactions.values()
+    settlements = [settlement for transaction in transactions for settlement in transaction.settlements]
+    return [each for settlement in settlements for each in settlement.deliveries if each.subscription.ended]
+
+
+def _put_off(scene: Scene) -> list[int]:
+    """What the messages cost that wait for their time: delayed, or coming back later."""
+    kept = [each for each in _arguments(scene) if isinstance(each, (Message, Sending))]
+    return [each.octets if isinstance(each, Sending) else each.size for each in kept]
+
+
+def _arguments(scene: Scene) -> Iterator[object]:
+    """Of what the broker wants to do later: messages that come back, and their queues."""
+    for _, _, entry in scene.broker.agenda._heap:
+        if isinstance(entry.action, partial):
+            yield from entry.action.args
+
+
+# rows
+
+
+def audit_rows(scene: Scene, vault: Vault) -> None:
+    """Each row that the store will hold is a message of the broker's, and each queue has counted its own."""
+    shelves = [queue.shelf for queue in _queues(scene) if queue.shelf is not None]
+    found = Counter(row for shelf in shelves for row in _rows_of_backlog(shelf))
+    found.update(abs(message.row) for message in _messages(scene) if message.row)
+    coming = vault.coming()
+    assert found.keys() == coming.keys(), (found, coming)
+    assert set(found.values()) <= {1}, found
+    counts = [(shelf.transient, shelf.rows) for shelf in shelves]
+    assert all(0 <= transient <= rows for transient, rows in counts), counts
+    assert sum(rows for _, rows in counts) == len(coming)
+    assert sum(transient for transient, _ in counts) == sum(coming.values())
+
+
+def _queues(scene: Scene) -> set[Queue]:
+    """Also those that were forgotten, but have messages that somebody holds."""
+    router = scene.broker.router
+    every = [*router.destinations.values(), *router.hidden.values()]
+    found = {target for target in every if isinstance(target, Queue)}
+    found |= {queue for _, queue in _held(scene)}
+    return found | {each for each in _arguments(scene) if isinstance(each, Queue)}
+
+
+def _messages(scene: Scene) -> Iterator[Message]:
+    for queue in _queues(scene):
+        yield from waiting(queue)
+    for message, _ in _held(scene):
+        yield message
+    for each in _arguments(scene):
+        if isinstance(each, Message):
+            yield each
+
+
+def _held(scene: Scene) -> Iterator[tuple[Message, Queue]]:
+    """What somebody has, and the queue that it came from."""
+    for session in scene.broker.sessions.values():
+        deliveries = [each for one in session.subscriptions.values() for each in (one.ledger or {}).values()]
+        for delivery in [*deliveries, *_held_in_transactions(session)]:
+            assert delivery.subscription.queue is not None  # a ledger never stands without a queue
+            yield delivery.message, delivery.subscription.queue
+        for queue, message, _ in session.outbound.unsent:
+            yield message, queue
+
+
+def _rows_of_backlog(shelf: Shelf) -> list[int]:
+    backlog = shelf.backlog
+    if backlog is None:
+        return []
+    found = [row for rows in backlog._ranks.values() for row in rows.rows()] + list(backlog._reading)
+    assert len(found) == backlog.count
+    return found
+
+
+def in_backlog(queue: Queue) -> tuple[int, int]:
+    """How many messages of a queue are in the store alone, and what they would cost."""
+    backlog = queue.shelf.backlog if queue.shelf is not None else None
+    return (0, 0) if backlog is None else (backlog.count, backlog.octets)

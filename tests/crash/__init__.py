@@ -1,0 +1,21 @@
+"""The crash test: a real gateway is killed again and again, and nothing that it promised may be missing.
+
+A round is one store and a few lives of the gateway on it.  In each life producers and consumers work with receipts,
+until the process is killed with SIGKILL: at a random moment, or by itself at a named point of a commit.  At the end one
+more life gives out all that is left, and what was sent, receipted and seen is compared.
+
+    books      what was sent, what was promised, what came: complaints at once where that contradicts
+    audit      what can be said only at the end: lost messages, half transactions
+    wire       a small STOMP client
+    load       producers and consumers
+    plan       what a round is like: all of it follows from its seed, but for the timing
+    points     where a gateway kills itself: patches, so that the product needs no hook for it
+    server     the process: points first, then `gateway serve`
+    process    that process, seen from outside
+    torn       damage to the end of a write-ahead log, as a power cut leaves it
+    disk       a disk that is full, and has room again
+    round      all that together
+
+`make crash` runs many rounds; `make test` a few, and the full disk, and the lies: patches that break one promise of the
+gateway each.  The test must find them, or it proves nothing.
+"""

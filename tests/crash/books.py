@@ -1,0 +1,262 @@
+"""The books of a round: what clients sent, what the gateway promised, what came.
+
+A SEND to one queue is a `Letter`; one to several is a letter in each.  What must happen together is a `Unit`: a SEND,
+an ACK, a transaction, with the letters that it brings and those that it settles.
+
+    OPEN  ->  SENT     the frame that decides is on its way: the SEND, the ACK, the COMMIT
+          ->  NEVER    aborted, or the client died first
+    SENT  ->  SURE     a RECEIPT came; or another receipt says the same
+
+What is still SENT when the gateway dies has happened as a whole or not at all: `audit` looks at that.  What contradicts
+a promise the moment it is seen becomes a complaint here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+from zlib import crc32
+
+from .wire import Frame
+
+NEVER_SEEN = -1
+KINDS = ("lost", "doubled", "unmarked", "marked", "ghost", "half", "order", "id", "body", "error")
+"""Of complaints.  `half`: only a part of a transaction; `ghost`: what should not exist; `marked`: as redelivered, and
+nobody ever consumed its queue."""
+
+
+class State(Enum):
+    """Of a unit."""
+
+    OPEN = "open"
+    SENT = "sent"
+    SURE = "sure"
+    NEVER = "never"
+
+
+class Complaint(NamedTuple):
+    """A promise that was broken.
+
+    Attributes:
+        kind: one of `KINDS`.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(eq=False, slots=True)
+class Letter:
+    """A message in one queue.
+
+    Attributes:
+        number: increases with its producer.
+        unit: what brought it.
+        kept: it outlives the process, and nobody consumes it in mode auto.
+        seen: the last life in which it was delivered.
+        settling: the unit that settles it, as far as anybody knows.
+        rejecting: by NACK with requeue:false: it becomes a dead letter.
+        touched: the last life in which somebody tried to settle it.
+        done: a receipt said that it is settled.
+        dead: it was found among the dead letters.
+    """
+
+    queue: str
+    producer: str
+    number: int
+    priority: int
+    durable: bool
+    kept: bool
+    check: int
+    unit: Unit
+    id: str = ""
+    seen: int = NEVER_SEEN
+    settling: Unit | None = None
+    rejecting: bool = False
+    touched: int = NEVER_SEEN
+    done: bool = False
+    dead: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.queue} {self.producer} {self.number} ({self.id or 'never seen'})"
+
+    @property
+    def line(self) -> tuple[str, str, int]:
+        """Within it, the order counts."""
+        return self.queue, self.producer, self.priority
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """What happens together.
+
+    Attributes:
+        life: in which it was begun.
+        loose: its client died before it could know; the gateway lived on.
+    """
+
+    life: int
+    letters: list[Letter] = field(default_factory=list)
+    settled: list[Letter] = field(default_factory=list)
+    state: State = State.OPEN
+    loose: bool = False
+
+    def undo(self) -> None:
+        """It does not happen."""
+        self.state = State.NEVER
+        for letter in self.settled:
+            if letter.settling is self:
+                letter.settling = None
+                letter.rejecting = False
+
+    def confirm(self) -> None:
+        """A receipt says that it has happened."""
+        self.state = State.SURE
+        for letter in self.settled:
+            if letter.settling is self:
+                letter.done = True
+            if letter.durable and letter.unit.state is State.SENT:
+                letter.unit.confirm()  # it cannot be settled and not have come
+
+
+class Books:
+    """All that is known of a round.
+
+    Attributes:
+        life: of the gateway; 0 for the first.
+        counts: messages, deliveries and the like.
+        draining: the last life, in which one consumer of each queue gets all that there is.
+        consumed: queues that ever had a consumer.
+
+    Args:
+        single: queues that have one consumer at a time, so that the order in which they give out is seen.
+    """
+
+    def __init__(self, single: Iterable[str] = ()) -> None:
+        self.life = 0
+        self.letters: dict[tuple[str, str, int], Letter] = {}
+        self.units: list[Unit] = []
+        self.complaints: list[Complaint] = []
+        self.counts: Counter[str] = Counter()
+        self.draining = False
+        self.consumed: set[str] = set()
+        self._single = frozenset(single)
+        self._ids: dict[str, Letter] = {}
+        self._numbers: Counter[str] = Counter()
+        self._newest: dict[tuple[object, ...], int] = {}
+
+    def complain(self, kind: str, text: str) -> None:
+        """A promise was broken."""
+        self.complaints.append(Complaint(kind, f"life {self.life}: {text}"))
+
+    # clients
+
+    def begin(self) -> Unit:
+        """A new unit."""
+        unit = Unit(self.life)
+        self.units.append(unit)
+        return unit
+
+    def number(self, producer: str) -> int:
+        """The next one of that producer."""
+        self._numbers[producer] += 1
+        return self._numbers[producer]
+
+    def add(self, letter: Letter) -> None:
+        """A letter is to be sent."""
+        self.counts["messages"] += 1
+        letter.unit.letters.append(letter)
+        self.letters[letter.queue, letter.producer, letter.number] = letter
+
+    def settle(self, unit: Unit, letters: Iterable[Letter], *, rejecting: bool = False) -> None:
+        """A unit settles letters."""
+        for letter in letters:
+            letter.settling, letter.rejecting, letter.touched = unit, rejecting, self.life
+            unit.settled.append(letter)
+
+    def end_of_life(self) -> None:
+        """The gateway has died: what nobody asked it to do has not happened."""
+        for unit in self.units:
+            if unit.state is State.OPEN:
+                unit.undo()
+        self.life += 1
+
+    # what comes
+
+    def delivered(self, frame: Frame, subscription: object) -> Letter | None:
+        """A message came; None: it cannot be.
+
+        Args:
+            subscription: stands for it, for as long as it lasts.
+        """
+        headers = frame.headers
+        self.counts["deliveries"] += 1
+        letter = self.letters.get((headers["destination"], headers.get("producer", ""), int(headers.get("number", 0))))
+        if letter is None:
+            self.complain("ghost", f"nobody sent {headers}")
+            return None
+        self._check_identity(letter, headers["message-id"], frame.body)
+        self._check_promises(letter)
+        marked = headers.get("redelivered") == "true"
+        if letter.seen != NEVER_SEEN and not marked:
+            self.complain("unmarked", f"{letter} was delivered in life {letter.seen}, and is not marked")
+        if marked and letter.queue not in self.consumed:
+            self.complain("marked", f"{letter} is marked, and its queue never had a consumer")
+        self._check_order(letter, subscription, marked=marked)
+        if letter.seen not in (NEVER_SEEN, self.life):
+            self.counts["came back"] += 1
+        letter.seen = self.life
+        return letter
+
+    def _check_identity(self, letter: Letter, name: str, body: bytes) -> None:
+        if letter.id not in ("", name):
+            self.complain("id", f"{letter} is called {name} now")
+        other = self._ids.setdefault(name, letter)
+        if other is not letter:
+            self.complain("id", f"{letter} has the message-id {name} of {other}")
+        letter.id = name
+        if crc32(body) != letter.check:
+            self.complain("body", f"{letter} has another body, of {len(body)} octets")
+
+    def _check_promises(self, letter: Letter) -> None:
+        unit, settling = letter.unit, letter.settling
+        if unit.state in (State.OPEN, State.NEVER):
+            self.complain("ghost", f"{letter} came, and its transaction is {unit.state.value}")
+        elif unit.life != self.life and not letter.durable:
+            self.complain("ghost", f"{letter} is not durable, and was sent in life {unit.life}")
+        if letter.done or letter.dead:
+            self.complain("doubled", f"{letter} came, and was settled in life {letter.touched}, with a receipt")
+        elif settling is not None and settling.life == self.life and not settling.loose:
+            self.complain("doubled", f"{letter} came, and its consumer is still about to settle it")
+        letter.settling, letter.rejecting = None, False
+
+    def _check_order(self, letter: Letter, subscription: object, *, marked: bool) -> None:
+        if not marked:
+            self._next(letter, (subscription, *letter.line), "in its subscription")
+        if letter.queue in self._single and letter.seen == NEVER_SEEN:
+            self._next(letter, letter.line, "of all that was new")
+        if self.draining:
+            self._next(letter, ("at the end", *letter.line), "at the end")
+
+    def _next(self, letter: Letter, key: tuple[object, ...], where: str) -> None:
+        newest = self._newest.get(key, 0)
+        if letter.number <= newest:
+            self.complain("order", f"{letter} came behind number {newest} {where}")
+        self._newest[key] = max(newest, letter.number)
+
+    def dead_letter(self, frame: Frame) -> None:
+        """A dead letter came, at the end."""
+        headers = frame.headers
+        name = headers.get("original-destination", ""), headers.get("producer", ""), int(headers.get("number", 0))
+        letter = self.letters.get(name)
+        if letter is None:
+            self.complain("ghost", f"nobody sent the dead letter {headers}")
+            return
+        if letter.dead:
+            self.complain("doubled", f"{letter} is a dead letter twice")
+        letter.dead = True
+        if crc32(frame.body) != letter.check:
+            self.complain("body", f"the dead letter of {letter} has another body")

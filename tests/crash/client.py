@@ -1,0 +1,130 @@
+"""A client that asks for receipts, and enters into the books what they say.
+
+A RECEIPT says that its frame was carried out, and all frames before it on the connection.  So what was sent without a
+receipt is sure with the next one, and receipts come in the order in which they were asked for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .books import Books, State, Unit
+from .wire import Frame, Gone, Link, frame
+
+
+class Client:
+    """A connection and what it waits for.
+
+    Attributes:
+        outstanding: receipts that have not come yet.
+        error: the ERROR that ended it; None: none has.
+    """
+
+    def __init__(self, link: Link, books: Books) -> None:
+        self.outstanding = 0
+        self.error: Frame | None = None
+        self._link = link
+        self._books = books
+        self._asked: deque[tuple[str, Unit | None]] = deque()
+        self._count = 0
+
+    @classmethod
+    async def open(cls, port: int, books: Books) -> Client:
+        """Connect.
+
+        Raises:
+            Gone: there is no gateway any more.
+        """
+        return cls(await Link.open(port), books)
+
+    def ask(self, command: str, headers: dict[str, str], body: bytes = b"", *, unit: Unit | None = None) -> bytes:
+        """A frame that asks for a receipt, which confirms that unit."""
+        self._count += 1
+        self.outstanding += 1
+        name = str(self._count)
+        self._asked.append((name, unit))
+        return frame(command, {**headers, "receipt": name}, body)
+
+    def tell(self, command: str, headers: dict[str, str], body: bytes = b"", *, unit: Unit) -> bytes:
+        """A frame that decides on a unit, and asks for nothing."""
+        self._asked.append(("", unit))
+        return frame(command, headers, body)
+
+    async def send(self, *frames: bytes, unit: Unit | None = None, piecemeal: bool = False) -> None:
+        """Write frames; the last of them decides on the unit.
+
+        Args:
+            piecemeal: one by one, so that a kill may fall between them.
+
+        Raises:
+            Gone: the gateway has died.
+        """
+        if piecemeal:
+            for each in frames[:-1]:
+                await self._link.send(each)
+            frames = frames[-1:]
+        if unit is not None:
+            unit.state = State.SENT
+        await self._link.send(b"".join(frames))
+
+    async def receive(self) -> list[Frame]:
+        """Messages of one chunk, perhaps none; receipts are seen to.
+
+        Raises:
+            Gone: the gateway has died, or sent an ERROR.
+        """
+        messages = []
+        for each in await self._link.receive():
+            if each.command == "MESSAGE":
+                messages.append(each)
+            elif each.command == "RECEIPT":
+                self._confirm(each.headers["receipt-id"])
+            else:
+                self.error = each
+                raise Gone
+        return messages
+
+    def _confirm(self, name: str) -> None:
+        self._books.counts["receipts"] += 1
+        self.outstanding -= 1
+        while self._asked and not self._asked[0][0]:
+            self._sure(self._asked.popleft())
+        names = [asked for asked, _ in self._asked]
+        if name not in names:
+            self._books.complain("error", f"receipt {name} was not asked for")
+            return
+        index = names.index(name)
+        if index:
+            self._books.complain("error", f"receipt {name} came before receipt {names[0]}")
+        self._sure(self._asked[index])
+        del self._asked[index]
+
+    def _sure(self, asked: tuple[str, Unit | None]) -> None:
+        if asked[1] is not None:
+            asked[1].confirm()
+
+    async def receipts(self) -> None:
+        """Wait for all; what else comes is not looked at."""
+        while self.outstanding:
+            await self.receive()
+
+    async def disconnect(self) -> None:
+        """Leave in order."""
+        await self._link.send(self.ask("DISCONNECT", {}))
+        await self.receipts()
+        await self.close()
+
+    def complain(self) -> None:
+        """Of an ERROR, unless the gateway says goodbye."""
+        if self.error is not None and self.error.headers["message"] != "server is shutting down":
+            self._books.complain("error", f"{self.error.command} {self.error.headers} {self.error.body!r}")
+
+    def forsake(self) -> None:
+        """Nobody will read the answers, though the gateway may go on."""
+        for _, unit in self._asked:
+            if unit is not None:
+                unit.loose = True
+
+    async def close(self) -> None:
+        """Leave without a word."""
+        await self._link.close()

@@ -1,0 +1,118 @@
+"""Consumers: they acknowledge alone and in transactions, with messages of their own in them, reject, leave and die."""
+
+from __future__ import annotations
+
+from random import Random
+
+import trio
+
+from .books import Books, Letter
+from .client import Client
+from .load import Worker
+from .plan import Queue
+from .wire import Frame, frame
+
+_ACTS = {"ack": 50, "commit": 14, "abort": 4, "return": 6, "reject": 4, "leave": 1, "die": 1, "pause": 5}
+_PREFETCH = (1, 3, 10, 100)
+_MOST_HELD = 8
+_LONGEST_TRANSACTION = 3
+_LONGEST_PAUSE = 0.02
+
+Held = list[tuple[str, Letter]]
+
+
+class Consumer(Worker):
+    """One of them; it consumes one queue."""
+
+    def __init__(self, name: str, books: Books, random: Random, queue: Queue) -> None:
+        super().__init__(name, books, random)
+        self._queue = queue
+        self._held: Held = []
+
+    async def work(self, client: Client) -> None:
+        """Consume until the gateway dies, or the consumer goes."""
+        self._held = []
+        prefetch = self.random.choice(_PREFETCH)
+        headers = {"id": "s", "destination": self._queue.name, "ack": self._queue.mode, "prefetch-count": str(prefetch)}
+        self.books.consumed.add(self._queue.name)
+        await client.send(client.ask("SUBSCRIBE", headers))
+        while True:
+            self._take(await client.receive(), client)
+            enough = self.random.randint(1, min(prefetch, _MOST_HELD))
+            while len(self._held) >= enough or (self._queue.mode == "auto" and self.random.random() < 0.02):
+                if not await self._act(client):
+                    return
+
+    def _take(self, messages: list[Frame], client: Client) -> None:
+        for each in messages:
+            letter = self.books.delivered(each, client)
+            if letter is not None and self._queue.mode != "auto":
+                self._held.append((each.headers["ack"], letter))
+
+    async def _act(self, client: Client) -> bool:
+        """Do something; False: it leaves."""
+        act = self.random.choices(list(_ACTS), weights=list(_ACTS.values()))[0]
+        if self._queue.mode == "auto":
+            act = self.random.choice(["leave", "pause"])
+        if act == "die" and self._queue.consumers > 1:  # nobody sees when the gateway notices, so the order is open
+            client.forsake()
+            return False
+        if act in ("leave", "die"):
+            await self._leave(client)
+            return False
+        if act == "pause":
+            await trio.sleep(self.random.random() * _LONGEST_PAUSE)
+        elif act == "return":
+            handle, _ = self._pick()
+            await client.send(client.ask("NACK", {"id": handle}))
+        elif act in ("commit", "abort"):
+            await self._transact(client, commit=act == "commit")
+        else:
+            await self._settle(client, "NACK" if act == "reject" else "ACK")
+        return True
+
+    def _pick(self) -> tuple[str, list[Letter]]:
+        """A handle, and the letters that an ACK or NACK of it covers; they are held no more."""
+        index = self.random.randrange(len(self._held))
+        handle = self._held[index][0]
+        first = 0 if self._queue.mode == "client" else index
+        covered = [letter for _, letter in self._held[first : index + 1]]
+        del self._held[first : index + 1]
+        return handle, covered
+
+    async def _settle(self, client: Client, command: str) -> None:
+        unit = self.books.begin()
+        handle, letters = self._pick()
+        self.books.settle(unit, letters, rejecting=command == "NACK")
+        headers = {"id": handle} | ({"requeue": "false"} if command == "NACK" else {})
+        silently = self.random.random() < 0.1
+        octets = (client.tell if silently else client.ask)(command, headers, unit=unit)
+        self.books.counts["acks"] += 1
+        await client.send(octets, unit=unit)
+
+    async def _transact(self, client: Client, *, commit: bool) -> None:
+        unit, name = self.books.begin(), self.transaction()
+        frames = [frame("BEGIN", {"transaction": name})]
+        before = list(self._held)
+        for _ in range(self.random.randint(1, _LONGEST_TRANSACTION)):
+            if self._held:
+                handle, letters = self._pick()
+                self.books.settle(unit, letters)
+                frames.append(client.ask("ACK", {"id": handle, "transaction": name}))
+        frames += self.sender.transactional(client, unit, name, self.random.randint(0, _LONGEST_TRANSACTION))
+        piecemeal = self.random.random() < 0.5
+        if commit:
+            frames.append(client.ask("COMMIT", {"transaction": name}, unit=unit))
+            self.books.counts["transactions"] += 1
+            await client.send(*frames, unit=unit, piecemeal=piecemeal)
+            return
+        unit.undo()
+        self._held = before
+        frames.append(client.ask("ABORT", {"transaction": name}))
+        await client.send(*frames, piecemeal=piecemeal)
+
+    async def _leave(self, client: Client) -> None:
+        """In order: what was asked is answered, and what comes meanwhile is seen."""
+        while client.outstanding:
+            self._take(await client.receive(), client)
+        await client.disconnect()

@@ -1,0 +1,97 @@
+"""What producers and consumers share: how a message is made, and how long a client lives.
+
+The name of a producer and its numbers go on over all lives of the gateway, so that the order of its messages can be
+looked at from the first to the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from zlib import crc32
+
+from .books import Books, Letter, Unit
+from .client import Client
+from .plan import QUEUES, Queue
+from .wire import Gone
+
+_USUAL_PRIORITY = 4
+# Octets of bodies, at most, and how often.  The store writes those of 16 KiB and more apart.
+_SIZES = {0: 1, 30: 6, 500: 6, 5_000: 4, 20_000: 1}
+
+
+class Sender:
+    """Makes messages.
+
+    Args:
+        name: of the producer.
+    """
+
+    def __init__(self, name: str, books: Books, random: Random) -> None:
+        self.name = name
+        self._books = books
+        self._random = random
+
+    def letters(self, unit: Unit, queues: Sequence[Queue]) -> tuple[dict[str, str], bytes]:
+        """Headers and body of a SEND to those queues; its letters are in the books."""
+        random = self._random
+        body = random.randbytes(int(random.choices(list(_SIZES), weights=list(_SIZES.values()))[0] * random.random()))
+        persistent = random.random() < 0.7
+        priority = random.randrange(10) if all(queue.priorities for queue in queues) else _USUAL_PRIORITY
+        number = self._books.number(self.name)
+        for queue in queues:
+            durable = persistent if queue.durable is None else queue.durable
+            kept = durable and queue.mode != "auto"
+            check = crc32(body)
+            self._books.add(Letter(queue.name, self.name, number, priority, durable, kept, check, unit))
+        headers = {"destination": ",".join(queue.name for queue in queues), "producer": self.name}
+        headers |= {"number": str(number), "priority": str(priority)}
+        if persistent:
+            headers["persistent"] = "true"
+        return headers, body
+
+    def transactional(self, client: Client, unit: Unit, transaction: str, count: int) -> list[bytes]:
+        """So many SENDs of a transaction."""
+        frames = []
+        for _ in range(count):
+            headers, body = self.letters(unit, self.somewhere())
+            headers["transaction"] = transaction
+            frames.append(client.ask("SEND", headers, body))
+        return frames
+
+    def somewhere(self) -> list[Queue]:
+        """A queue, or sometimes two."""
+        return self._random.sample(QUEUES, 2 if self._random.random() < 0.1 else 1)
+
+
+class Worker:
+    """A client that goes on until the gateway dies, and may leave and come back meanwhile."""
+
+    def __init__(self, name: str, books: Books, random: Random) -> None:
+        self.name = name
+        self.books = books
+        self.random = random
+        self.sender = Sender(name, books, random)
+        self._transactions = 0
+
+    async def run(self, port: int) -> None:
+        """Work until the gateway has gone."""
+        try:
+            while True:
+                client = await Client.open(port, self.books)
+                try:
+                    await self.work(client)
+                finally:
+                    client.complain()
+                    await client.close()
+        except Gone:
+            pass
+
+    async def work(self, client: Client) -> None:
+        """One connection."""
+        raise NotImplementedError
+
+    def transaction(self) -> str:
+        """The name of a new one."""
+        self._transactions += 1
+        return f"t{self._transactions}"

@@ -1,0 +1,119 @@
+"""What a round is like.  All of it follows from the seed; only the timing of the processes does not.
+
+Queues differ in what makes their messages durable, how they are acknowledged, and by how many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from .points import POINTS
+
+POLICIES = """
+[[policy]]
+match = "/queue/#"
+max_attempts = 0
+backoff = 0.05
+
+[[policy]]
+match = ["/queue/orders", "/queue/urgent", "/queue/deep", "/queue/auto", "/queue/dlq.#"]
+durable = true
+
+[[policy]]
+match = "/queue/memory"
+durable = false
+"""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue of the round.
+
+    Attributes:
+        durable: by policy; None: by the header of each message.
+        mode: of its consumers.
+        consumers: at most so many at a time.
+        priorities: its messages have some.
+    """
+
+    name: str
+    durable: bool | None
+    mode: str
+    consumers: int
+    priorities: bool = False
+
+
+QUEUES = (
+    Queue("/queue/orders", True, "client-individual", 1),
+    Queue("/queue/mail", None, "client", 3),
+    Queue("/queue/urgent", True, "client-individual", 2, priorities=True),
+    Queue("/queue/mixed", None, "client-individual", 2),
+    Queue("/queue/deep", True, "client", 1),
+    Queue("/queue/auto", True, "auto", 1),
+    Queue("/queue/memory", False, "client", 1),
+)
+
+# Ways a life ends, with their weights.
+_ENDS = {"moment": 6, "point": 10, "torn": 3, "start": 1, "stop": 1}
+# The highest number of times that a process may come by a point; the others come by rarely.
+_OFTEN = {"flushed": 400, "log": 300, "log-torn": 300, "log-written": 300, "statement": 500}
+_SELDOM = {"recovery": 1}
+_USUAL = 60
+
+
+@dataclass(frozen=True)
+class Life:
+    """One life of the gateway.
+
+    Attributes:
+        end: `moment`: killed after `seconds`.  `point`: it kills itself.  `torn`: behind a commit that nobody knows
+            of, and then the end of the write-ahead log is damaged.  `start`: killed while it starts.  `stop`: SIGTERM.
+        seconds: after which it is killed, if it has not done so itself.
+        log_pages: see `process.gateway`.
+        consumers: of each queue.
+    """
+
+    end: str
+    point: str
+    seconds: float
+    log_pages: int
+    consumers: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A round.
+
+    Attributes:
+        producers: how many.
+        fresh: the last life, in which all is given out, begins behind an orderly end of the one before.
+    """
+
+    seed: int
+    producers: int
+    lives: list[Life]
+
+
+def plan(seed: int) -> Plan:
+    """The round of that seed."""
+    random = Random(seed)
+    return Plan(seed, random.randint(2, 5), [_life(random) for _ in range(random.randint(2, 4))])
+
+
+def _life(random: Random) -> Life:
+    end = random.choices(list(_ENDS), weights=list(_ENDS.values()))[0]
+    point, log_pages, seconds = "", random.choice([0, 0, 20, 100]), 2.0
+    if end == "point":
+        name = random.choice(POINTS)
+        point = f"{name}:{random.randint(1, _SELDOM.get(name, _OFTEN.get(name, _USUAL)))}"
+        if name.startswith("file"):
+            log_pages = random.choice([20, 50, 100])
+    elif end == "torn":
+        point, log_pages = f"committed:{random.randint(3, _USUAL)}", 0
+    else:
+        seconds = random.uniform(0.02, 0.45 if end == "start" else 0.8)
+    consumers = {queue.name: random.randint(0, queue.consumers) for queue in QUEUES}
+    if random.random() < 0.7:
+        consumers["/queue/deep"] = 0
+    return Life(end, point, seconds, log_pages, consumers)

@@ -1,0 +1,146 @@
+"""A round: a store, a few lives of the gateway on it that end badly, and one in which all is given out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import trio
+
+from gateway.stores.file import LOG_PAGES
+
+from .audit import audit
+from .books import Books, Complaint
+from .consumers import Consumer
+from .drain import look_into, take_all
+from .load import Worker
+from .plan import POLICIES, QUEUES, Life, Plan
+from .process import Process, gateway, wait_until_it_listens
+from .producers import Producer
+from .torn import tear
+
+# Seconds in which clients must have noticed that the gateway is dead.
+_NOTICE = 10.0
+
+
+@dataclass
+class Outcome:
+    """What a round has shown.
+
+    Attributes:
+        ends: how often lives ended in which way.
+        counts: messages, receipts and the like.
+    """
+
+    seed: int
+    ends: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    complaints: list[Complaint] = field(default_factory=list)
+
+    @property
+    def kills(self) -> int:
+        """Lives that did not end in order."""
+        return self.ends.total() - self.ends["stop"]
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"{end} {count}" if count > 1 else end for end, count in sorted(self.ends.items()))
+        counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
+        complaints = "".join(f"\n  {kind}: {text}" for kind, text in self.complaints)
+        return f"seed {self.seed}: {ends}; {counts}{complaints}"
+
+
+class Round:
+    """A round on a store in that folder.
+
+    Args:
+        lie: see `points`.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, *, lie: str = "") -> None:
+        self._plan = plan
+        self._folder = folder
+        self._lie = lie
+        self._random = Random(plan.seed)
+        self._books = Books(queue.name for queue in QUEUES if queue.consumers == 1)
+        self._outcome = Outcome(plan.seed, counts=self._books.counts, complaints=self._books.complaints)
+        self._store = folder / "store.db"
+        names = [f"p{number}" for number in range(plan.producers)]
+        self._producers = [Producer(name, self._books, self._random) for name in names]
+        self._consumers = {
+            queue.name: [Consumer(f"c{index}.{queue.name}", self._books, self._random, queue) for index in range(3)]
+            for queue in QUEUES
+        }
+
+    async def run(self) -> Outcome:
+        """All of it."""
+        (self._folder / "gateway.toml").write_text(POLICIES)
+        for life in self._plan.lives:
+            await self._live(life)
+            self._books.end_of_life()
+            if life.end == "torn":
+                torn = tear(Path(f"{self._store}-wal"), self._random, LOG_PAGES)
+                self._outcome.ends[f"log {torn.split()[0]}" if torn else "log whole"] += 0
+        await self._drain()
+        audit(self._books)
+        look_into(self._store, self._books)
+        return self._outcome
+
+    # lives
+
+    async def _live(self, life: Life) -> None:
+        store = f"sqlite:{self._store}"
+        opened = gateway(
+            self._folder, store=store, point=life.point, log_pages=life.log_pages, lie=self._lie, close_linger=0
+        )
+        async with opened as process:
+            if life.end == "start":
+                with trio.move_on_after(life.seconds):
+                    await process.wait()
+                process.kill()
+                self._outcome.ends["start"] += 1
+            elif await wait_until_it_listens(process):
+                await self._work(process, life)
+            await process.wait()
+            self._note_end(process, life)
+
+    def _note_end(self, process: Process, life: Life) -> None:
+        for line in process.troubles():
+            self._books.complain("error", line)
+        if process.status not in (0, -9):
+            self._books.complain("error", f"the gateway ended with {process.status}:\n{process.text}")
+
+    async def _work(self, process: Process, life: Life) -> None:
+        async with trio.open_nursery() as nursery:
+            for worker in self._workers(life):
+                nursery.start_soon(worker.run, process.port)
+            with trio.move_on_after(life.seconds) as waiting:
+                await process.wait()
+            if life.end == "stop":
+                await process.stop()
+                end = "stop"
+            else:
+                process.kill()
+                end = "moment" if waiting.cancelled_caught else life.point.partition(":")[0]
+            self._outcome.ends[end] += 1
+            nursery.cancel_scope.deadline = trio.current_time() + _NOTICE
+        if nursery.cancel_scope.cancelled_caught:
+            self._books.complain("error", "clients did not see that the gateway has gone")
+
+    def _workers(self, life: Life) -> list[Worker]:
+        consumers = [each for name, count in life.consumers.items() for each in self._consumers[name][:count]]
+        return [*self._producers, *consumers]
+
+    # the end
+
+    async def _drain(self) -> None:
+        """Let the gateway give out all that it has, and stop it in order."""
+        self._books.draining = True
+        async with gateway(self._folder, store=f"sqlite:{self._store}", lie=self._lie, close_linger=0) as process:
+            if not await wait_until_it_listens(process):
+                self._books.complain("lost", f"the gateway does not start any more:\n{process.text}")
+                return
+            await take_all(process.port, self._books)
+            await process.stop()
+            self._note_end(process, self._plan.lives[-1])

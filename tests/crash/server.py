@@ -1,0 +1,35 @@
+"""The process that is killed: `gateway serve`, after patches that the environment names.
+
+CRASH_POINT=NAME:COUNT   die there, see `points`
+CRASH_LIE=NAME           break a promise, see `points`
+CRASH_LOG_PAGES=N        pages of the write-ahead log after which SQLite makes a checkpoint
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gateway.cli import main
+from gateway.stores import file
+
+from . import points
+
+
+def run() -> None:
+    """Patch, and serve."""
+    point = os.environ.get("CRASH_POINT")
+    if point:
+        name, _, count = point.partition(":")
+        points.set_point(name, int(count), Path(os.environ["GATEWAY_STORE"].partition(":")[2]))
+    lie = os.environ.get("CRASH_LIE")
+    if lie:
+        points.tell(lie)
+    pages = os.environ.get("CRASH_LOG_PAGES")
+    if pages:
+        file.LOG_PAGES = int(pages)
+    main(["serve"])
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,47 @@
+"""A few rounds of the crash test, and lies that it must find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .__main__ import run_rounds, summary
+from .plan import QUEUES, Life, Plan
+from .points import POINTS, set_point
+from .round import Round
+
+_ROUNDS = 12
+
+
+@pytest.mark.slow
+async def test_what_was_promised_holds() -> None:
+    outcomes = await run_rounds(1, _ROUNDS)
+    assert len(outcomes) == _ROUNDS
+    assert sum(outcome.kills for outcome in outcomes) >= _ROUNDS
+    assert not [str(outcome) for outcome in outcomes if outcome.complaints], summary(outcomes, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lie", "point", "kind"),
+    [
+        ("early-receipts", "write:15", "lost"),
+        ("half-commits", "committed:25", "half"),
+        ("forgetful", "write:15", "doubled"),
+        ("unmarked", "write:15", "unmarked"),
+        ("renamed", "write:15", "id"),
+    ],
+)
+async def test_a_lie_is_found(lie: str, point: str, kind: str, tmp_path: Path) -> None:
+    consumers = {queue.name: queue.consumers for queue in QUEUES}
+    life = Life("point", point, 10.0, 0, consumers)
+    outcome = await Round(Plan(1, 4, [life, life]), tmp_path, lie=lie).run()
+    assert kind in {complaint.kind for complaint in outcome.complaints}, str(outcome)
+    assert outcome.ends[point.partition(":")[0]] == 2, "the process did not come by that point"
+
+
+def test_a_point_has_a_name() -> None:
+    with pytest.raises(KeyError):
+        set_point("nowhere", 1, Path("store"))
+    assert len(set(POINTS)) == len(POINTS)

@@ -1,0 +1,203 @@
+"""A store's file: made whole or not at all, had by one process only, and a sentence for whatever is in the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.stores import SQLiteStore, StoreDamaged, StoreError, StoreLocked, file, schema
+from tests.stores.batches import new, opened, rows_of
+
+NOBODY = 65534
+
+
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """Rights bind everybody but root."""
+    user = os.geteuid()
+    os.seteuid(user or NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder that nobody in particular may use, for pytest's own are the user's alone."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    yield folder
+    folder.chmod(0o777)
+    shutil.rmtree(folder)
+
+
+class TestMaking:
+    def test_leaves_nothing_beside_it(self, path: Path) -> None:
+        file.make(path)
+        assert list(path.parent.iterdir()) == [path]
+
+    def test_is_for_its_owner_only(self, store: SQLiteStore, path: Path) -> None:
+        store.write(new([1]))
+        assert {each.stat().st_mode & 0o777 for each in path.parent.iterdir()} == {0o600}
+
+    def test_that_fails_leaves_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(connection: sqlite3.Connection) -> None:
+            raise sqlite3.OperationalError("as in the middle of it")
+
+        monkeypatch.setattr(schema, "create", fail)
+        with pytest.raises(StoreError, match="as in the middle of it"):
+            file.make(path)
+        assert not list(path.parent.iterdir())
+
+    def test_replaces_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another gateway may be faster."""
+        monkeypatch.setattr(schema, "create", lambda connection: path.write_bytes(b"first"))
+        with pytest.raises(StoreError, match="File exists"):
+            file.make(path)
+        assert path.read_bytes() == b"first"
+
+    def test_where_files_have_one_name_only(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(os, "link", refuse)
+        opened(path).close(clean=True)
+        assert list(path.parent.iterdir()) == [path]
+
+    def test_without_a_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match=r"no/a\.db cannot be made: there is no folder .*/no$"):
+            SQLiteStore.open(tmp_path / "no" / "a.db")
+
+    def test_in_a_file(self, path: Path) -> None:
+        path.touch()
+        with pytest.raises(StoreError, match=r"cannot be made: there is no folder"):
+            SQLiteStore.open(path / "a.db")
+
+    def test_where_one_may_not_write(self, home: Path) -> None:
+        home.chmod(0o555)
+        with without_rights(), pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
+            SQLiteStore.open(home / "a.db")
+
+    def test_where_one_may_not_look(self, home: Path) -> None:
+        home.chmod(0)
+        with without_rights(), pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
+            SQLiteStore.open(home / "a.db")
+
+
+class TestOpening:
+    def test_a_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match="is a folder: name a file"):
+            SQLiteStore.open(tmp_path)
+
+    def test_another_kind_of_file(self, path: Path) -> None:
+        path.write_text("[[policy]]\n" * 1000)
+        with pytest.raises(StoreDamaged, match=r"store\.db is damaged: file is not a database"):
+            SQLiteStore.open(path)
+        assert path.read_text() == "[[policy]]\n" * 1000
+
+    def test_another_database(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE rows (a)")
+        before = path.read_bytes()
+        with pytest.raises(StoreError, match="is an SQLite file, but not a store of the gateway: name another file"):
+            SQLiteStore.open(path)
+        assert path.read_bytes() == before
+
+    def test_a_file_that_may_only_be_read(self, home: Path) -> None:
+        with without_rights():
+            opened(home / "a.db").close(clean=True)
+            (home / "a.db").chmod(0o444)
+            with pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
+                SQLiteStore.open(home / "a.db")
+
+    def test_in_a_folder_that_may_only_be_read(self, home: Path) -> None:
+        with without_rights():
+            opened(home / "a.db").close(clean=True)
+        home.chmod(0o555)
+        with without_rights(), pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
+            SQLiteStore.open(home / "a.db")
+
+
+class TestNeverSilentlyEmpty:
+    def test_an_empty_file(self, path: Path) -> None:
+        path.touch()
+        with pytest.raises(StoreDamaged, match=r"store\.db is damaged: it is empty"):
+            SQLiteStore.open(path)
+
+    def test_an_empty_file_with_a_log(self, path: Path, left: Path) -> None:
+        os.truncate(path, 0)
+        with pytest.raises(StoreDamaged, match="it is empty"):
+            SQLiteStore.open(path)
+
+    def test_a_log_alone(self, path: Path, left: Path) -> None:
+        path.unlink()
+        with pytest.raises(StoreDamaged, match=r"it is missing, and only its log .*-wal is there"):
+            SQLiteStore.open(path)
+        assert left.stat().st_size
+
+    def test_a_file_that_was_cut(self, path: Path) -> None:
+        store = opened(path)
+        store.write(new(range(1, 1001)))
+        store.close(clean=True)
+        os.truncate(path, path.stat().st_size // 2)
+        with pytest.raises(
+            StoreDamaged, match=r"gateway store check .*store\.db`; .* `gateway store export .*store\.db`"
+        ):
+            SQLiteStore.open(path)
+
+    @pytest.fixture
+    def left(self, path: Path) -> Path:
+        """The log of a store that was left by `kill -9`."""
+        script = "import os, sys; from pathlib import Path; from tests.stores.batches import *\n"
+        script += "opened(Path(sys.argv[1])).write(new([1])); os._exit(0)"
+        subprocess.run([sys.executable, "-c", script, path], check=True)
+        log = Path(f"{path}-wal")
+        assert log.stat().st_size
+        return log
+
+
+class TestLock:
+    def test_keeps_out_a_second_store(self, store: SQLiteStore, path: Path) -> None:
+        with pytest.raises(StoreLocked, match=r"store\.db is in use: another gateway, or another program, has it open"):
+            SQLiteStore.open(path)
+        store.write(new([1]))
+        assert rows_of(store) == [1]
+
+    def test_keeps_out_another_process(self, store: SQLiteStore, path: Path) -> None:
+        script = "import sys; from pathlib import Path; from gateway.stores import *\n"
+        script += "try: SQLiteStore.open(Path(sys.argv[1]))\nexcept StoreLocked as error: print(error)"
+        told = subprocess.run([sys.executable, "-c", script, path], check=True, capture_output=True, text=True)
+        assert "is in use" in told.stdout
+
+    def test_is_held_from_the_first_moment(self, path: Path) -> None:
+        file.make(path)
+        with closing(file.connect(path)), pytest.raises(StoreLocked):
+            SQLiteStore.open(path)
+
+    def test_outlives_a_failure(self, store: SQLiteStore, path: Path) -> None:
+        """Looking for the reason must not give the lock away, as closing the file anywhere else would."""
+        limit = "PRAGMA max_page_count"
+        store._sql(f"{limit} = {store._sql('PRAGMA page_count').fetchone()[0]}")
+        with pytest.raises(StoreError):
+            store.write(new(range(1, 1000)))
+        script = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('SELECT 1 FROM places')"
+        other = subprocess.run([sys.executable, "-c", script, path], check=False, capture_output=True, text=True)
+        assert "database is locked" in other.stderr
+
+    def test_is_told_of_any_other_program(self, path: Path) -> None:
+        opened(path).close(clean=True)
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("SELECT * FROM store").fetchall()
+            with pytest.raises(StoreLocked):
+                SQLiteStore.open(path)
+        opened(path).close(clean=True)

@@ -1,0 +1,324 @@
+"""What is written comes back, and what is taken out does not."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.broker.batch import Batch, Content, Place, Row
+from gateway.stores import SQLiteStore, StoreDamaged, StoreError, sqlite
+from tests.stores.batches import content_of, contents_of, new, opened, place, rows_of, stored
+
+
+class TestMessages:
+    def test_come_back_with_their_contents(self, store: SQLiteStore) -> None:
+        store.write(new([1, 2, 3]))
+        assert store.read([1, 2, 3]) == [stored(1), stored(2), stored(3)]
+
+    def test_in_the_order_asked_without_those_that_are_not_there(self, store: SQLiteStore) -> None:
+        store.write(new([1, 2, 3]))
+        assert store.read([9, 3, 1, 8]) == [stored(3), stored(1)]
+        assert store.read([]) == []
+
+    @pytest.mark.parametrize("count", [1, 127, 128, 129, 300, 1000])
+    def test_in_any_number(self, store: SQLiteStore, count: int) -> None:
+        rows = list(range(1, count + 1))
+        store.write(new(rows))
+        assert store.read(rows) == [stored(row) for row in rows]
+        assert rows_of(store) == rows
+
+    @pytest.mark.parametrize("size", [0, 1, 16_384, 16_385, 1_000_000])
+    def test_of_any_size(self, store: SQLiteStore, size: int) -> None:
+        store.write(new([1, 2], size=size))
+        assert store.read([1, 2]) == [stored(1, size=size), stored(2, size=size)]
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {},
+            {"": ""},
+            {"a": "},\n{", "b": "}", "c": '"\\'},
+            {"a": "\0\x1f\x7f\n\r\t"},
+            {"grüße": "\U0001f600 \ud800"},  # the broker has no lone surrogates; here they would do no harm
+        ],
+    )
+    def test_with_any_headers(self, store: SQLiteStore, headers: dict[str, str]) -> None:
+        batch = new([1, 2, 3])
+        batch.contents[2] = Content(headers, b"")
+        store.write(batch)
+        assert [each.content.headers for each in store.read([1, 2, 3])] == [
+            content_of(1).headers,
+            headers,
+            content_of(3).headers,
+        ]
+
+    def test_go(self, store: SQLiteStore) -> None:
+        store.write(new(range(1, 11)))
+        store.write(Batch(2, gone=[1, 5, 10, 99]))
+        assert rows_of(store) == contents_of(store) == [2, 3, 4, 6, 7, 8, 9]
+        assert store.read([1, 2]) == [stored(2)]
+
+    def test_have_facts(self, store: SQLiteStore, path: Path) -> None:
+        batch = new([1, 2, 3])
+        batch.rows[1] = batch.rows[1]._replace(facts='{"a":"ä\\u0000"}')
+        store.write(batch)
+        store.write(Batch(2, facts={2: '{"b":2}', 99: "{}"}))
+        assert [row.facts for row in store.load().rows] == ['{"a":"ä\\u0000"}', '{"b":2}', None]
+        assert [each.row.facts for each in store.read([1, 2, 3])] == ['{"a":"ä\\u0000"}', '{"b":2}', None]
+
+    def test_may_take_the_row_of_another(self, store: SQLiteStore) -> None:
+        """A message of a queue that conflates takes the place of the one it replaces."""
+        store.write(new([1, 2]))
+        batch = Batch(2, gone=[1], rows={1: Row(1, 1, 3, 5, 320)}, contents={3: content_of(3)})
+        store.write(batch)
+        assert contents_of(store) == [2, 3]
+        assert store.read([1])[0].content == content_of(3)
+
+
+class TestSharedContents:
+    @pytest.fixture(autouse=True)
+    def three_rows(self, store: SQLiteStore) -> None:
+        batch = Batch(1, places={1: place(1), 2: place(2)}, contents={10: content_of(10)})
+        batch.rows = {row: Row(row, into, 10, 5, 320) for row, into in ((11, 1), (12, 2), (13, 2))}
+        store.write(batch)
+
+    def test_is_read_by_all(self, store: SQLiteStore) -> None:
+        assert [each.content for each in store.read([11, 12, 13])] == [content_of(10)] * 3
+
+    def test_goes_with_the_last_row(self, store: SQLiteStore) -> None:
+        store.write(Batch(2, gone=[11, 13]))
+        assert contents_of(store) == [10]
+        store.write(Batch(3, gone=[12]))
+        assert contents_of(store) == []
+
+    def test_goes_with_all_at_once(self, store: SQLiteStore) -> None:
+        store.write(Batch(2, gone=[11, 12, 13]))
+        assert contents_of(store) == []
+
+    def test_goes_with_the_last_place(self, store: SQLiteStore) -> None:
+        store.write(Batch(2, dropped=[2]))
+        assert contents_of(store) == [10]
+        store.write(Batch(3, emptied=[1]))
+        assert contents_of(store) == []
+
+    def test_passes_on_within_a_batch(self, store: SQLiteStore) -> None:
+        store.write(Batch(2, gone=[11, 12, 13], rows={14: Row(14, 1, 10, 5, 320)}))
+        assert store.read([14])[0].content == content_of(10)
+
+    def test_passes_from_its_own_row(self, store: SQLiteStore) -> None:
+        """As when a delayed message comes to its queue."""
+        store.write(new([20]))
+        store.write(Batch(3, gone=[20], rows={21: Row(21, 2, 20, 5, 320)}))
+        assert store.read([21])[0].content == content_of(20)
+        store.write(Batch(4, gone=[21]))
+        assert contents_of(store) == [10]
+
+    def test_stays_with_its_own_row(self, store: SQLiteStore) -> None:
+        store.write(new([20]))
+        store.write(Batch(3, rows={21: Row(21, 2, 20, 5, 320)}))
+        store.write(Batch(4, gone=[21]))
+        assert store.read([20]) == [stored(20)]
+
+
+class TestPlaces:
+    def test_come_back(self, store: SQLiteStore) -> None:
+        places = [Place(1, "queue", "/queue/\0ä", '{"a":1}'), Place(7, "log", "/topic/b")]
+        store.write(Batch(1, places={each.number: each for each in places}))
+        assert store.load().places == places
+
+    def test_change(self, store: SQLiteStore) -> None:
+        store.write(new([1]))
+        store.write(Batch(2, places={1: place(1, '{"reach":7}')}))
+        assert store.load().places == [place(1, '{"reach":7}')]
+        assert rows_of(store) == [1]
+
+    def test_are_emptied_and_stay(self, store: SQLiteStore) -> None:
+        store.write(new([1, 3], into=1))
+        store.write(new([2, 4], into=2))
+        batch = new([5], into=1)
+        batch.emptied = [1]
+        store.write(batch)
+        assert rows_of(store) == contents_of(store) == [2, 4]
+        assert store.load().places == [place(1), place(2)]
+        store.write(new([6], into=1))
+        assert rows_of(store) == [2, 4, 6]
+        store.write(Batch(4, emptied=[1]))
+        assert rows_of(store) == [2, 4]
+
+    def test_are_dropped_with_their_rows(self, store: SQLiteStore) -> None:
+        store.write(new([1, 3], into=1))
+        store.write(new([2, 4], into=2))
+        store.write(Batch(2, dropped=[2, 99]))
+        assert rows_of(store) == contents_of(store) == [1, 3]
+        assert store.load().places == [place(1)]
+
+    def test_that_were_there_before_are_dropped_with_their_rows(self, store: SQLiteStore, path: Path) -> None:
+        store.write(new([1], into=1))
+        store.write(new([2], into=2))
+        store.close(clean=True)
+        store = opened(path)
+        store.write(Batch(1, dropped=[1]))
+        assert rows_of(store) == contents_of(store) == [2]
+        store.close(clean=True)
+
+    def test_that_have_no_rows_cost_no_search(self, store: SQLiteStore) -> None:
+        """Queues come and go all the time."""
+        store.write(new([1], into=1))
+        asked: list[str] = []
+        store._connection.set_trace_callback(asked.append)
+        store.write(Batch(2, places={2: place(2)}))
+        store.write(Batch(3, dropped=[2]))
+        assert not [each for each in asked if "rows" in each]
+
+
+class TestDeduplication:
+    def test_ids_count_until_their_time(self, path: Path) -> None:
+        now = 100.0
+        store = SQLiteStore.open(path, clock=lambda: now)
+        store.write(Batch(1, seen={b"a": 110.0, b"b": 120.5}))
+        store.write(Batch(2, seen={b"a": 130.0}))
+        assert store.load().seen == {b"a": 130.0, b"b": 120.5}
+        now = 120.5
+        assert store.load().seen == {b"a": 130.0}
+        store.close(clean=True)
+
+    def test_old_ids_go_when_new_ones_come(self, path: Path) -> None:
+        now = 100.0
+        store = SQLiteStore.open(path, clock=lambda: now)
+        for _ in range(10):
+            store.write(Batch(1, seen={b"%f" % now: now + 2}))
+            now += 1
+        assert store._sql("SELECT count(*) FROM seen").fetchone() == (2,)
+        store.close(clean=True)
+
+
+class TestStart:
+    def test_of_a_new_store(self, store: SQLiteStore) -> None:
+        found = store.load()
+        assert store.is_new
+        assert (found.places, list(found.rows), found.highest, found.seen, found.clean) == ([], [], 0, {}, True)
+
+    def test_after_a_stop(self, store: SQLiteStore, path: Path) -> None:
+        store.write(new([1, 2, 3]))
+        token = store.token
+        store.close(clean=True)
+        store = opened(path)
+        found = store.load()
+        assert (found.places, [row.row for row in found.rows], found.clean) == ([place(1)], [1, 2, 3], True)
+        assert store.token == token
+        assert not store.is_new
+        store.close(clean=True)
+
+    def test_after_a_stop_that_was_none(self, store: SQLiteStore, path: Path) -> None:
+        store.write(new([1, 2, 3]))
+        store.close(clean=False)
+        for _ in range(2):  # also when the next one ends before it has begun
+            store = opened(path)
+            found = store.load()
+            assert ([row.row for row in found.rows], found.clean) == ([1, 2, 3], False)
+            store.close(clean=False)
+
+    def test_tokens_differ(self, store: SQLiteStore, tmp_path: Path) -> None:
+        other = opened(tmp_path / "other.db")
+        assert len({store.token, other.token, ""}) == 3
+        other.close(clean=True)
+
+    def test_numbers_are_not_given_twice(self, store: SQLiteStore, path: Path) -> None:
+        highest = 0
+        for clean in (True, False, True):
+            store.write(new([highest + 1, highest + 5]))
+            store.write(Batch(2, gone=[highest + 1, highest + 5]))
+            store.close(clean=clean)
+            store = opened(path)
+            found = store.load().highest
+            assert highest + 5 <= found <= highest + 5 + sqlite.AHEAD
+            highest = found
+        store.close(clean=True)
+
+    def test_numbers_of_contents_count_too(self, store: SQLiteStore) -> None:
+        batch = Batch(1, places={1: place(1)}, contents={700_000: content_of(1)}, rows={2: Row(2, 1, 700_000, 5, 300)})
+        store.write(batch)
+        assert store.load().highest >= 700_000
+
+    def test_the_number_is_written_seldom(self, store: SQLiteStore) -> None:
+        asked: list[str] = []
+        store._connection.set_trace_callback(asked.append)
+        for row in range(1, 100):
+            store.write(new([row]))
+        assert len([each for each in asked if each.startswith("UPDATE store")]) == 1
+
+    def test_rows_come_one_after_the_other(self, store: SQLiteStore) -> None:
+        store.write(new(range(1, 2501)))
+        rows = store.load().rows
+        assert next(iter(rows)) == stored(1).row
+        assert [row.row for row in rows] == list(range(2, 2501))
+
+    def test_a_row_that_stands_nowhere(self, store: SQLiteStore) -> None:
+        store.write(Batch(1, rows={5: Row(5, 3, 5, 5, 300)}, contents={5: content_of(5)}))
+        with pytest.raises(StoreDamaged, match="message 5 stands in place 3, which is not there"):
+            store.load()
+
+
+class TestTransientRows:
+    def test_are_kept_for_the_process(self, store: SQLiteStore) -> None:
+        store.write(new([1], transient=True))
+        assert [each.row.transient for each in store.read([1])] == [True]
+
+    def test_are_gone_with_it(self, store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sqlite, "_SLICE", 10)
+        store.write(new(range(1, 26), transient=True))
+        store.write(new(range(26, 31)))
+        store.close(clean=True)
+        store = opened(path)
+        assert rows_of(store) == list(range(26, 31))
+        store.write(new([31], transient=True))
+        more = 0
+        while store.tidy():
+            more += 1
+        assert more == 3
+        assert contents_of(store) == list(range(26, 32))
+        store.close(clean=True)
+
+    def test_leave_what_they_share(self, store: SQLiteStore, path: Path) -> None:
+        batch = Batch(1, places={1: place(1)}, contents={10: content_of(10)})
+        batch.rows = {11: Row(11, 1, 10, 5, 320), 12: Row(12, 1, 10, 5, 320, transient=True)}
+        store.write(batch)
+        store.close(clean=True)
+        store = opened(path)
+        assert rows_of(store) == [11]
+        while store.tidy():
+            pass
+        assert contents_of(store) == [10]
+        store.close(clean=True)
+
+    def test_in_a_place_that_is_gone(self, store: SQLiteStore, path: Path) -> None:
+        store.write(Batch(1, rows={5: Row(5, 3, 5, 5, 300, transient=True)}, contents={5: content_of(5)}))
+        assert rows_of(store) == []
+
+
+class TestUse:
+    @pytest.mark.parametrize("use", [SQLiteStore.load, SQLiteStore.tidy, lambda store: store.read([1])])
+    def test_of_a_closed_store(self, path: Path, use: Callable[[SQLiteStore], object]) -> None:
+        store = opened(path)
+        store.close(clean=True)
+        with pytest.raises(StoreError, match="closed"):
+            use(store)
+
+    def test_few_statements(self, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each costs the worker thread Python's lock, twice at least."""
+        store.write(new(range(1, 101)))
+        asked: list[str] = []
+
+        def ask(sql: str, *values: Any) -> sqlite3.Cursor:
+            asked.append(sql)
+            return store._connection.execute(sql, *values)
+
+        monkeypatch.setattr(store, "_sql", ask)
+        batch = new(range(101, 201))
+        batch.gone = list(range(1, 101))
+        store.write(batch)
+        assert len(asked) == 10  # begin, commit, one of places, one of rows that go, and 64 + 32 + 4 twice

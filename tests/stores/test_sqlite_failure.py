@@ -1,0 +1,293 @@
+"""A disk that is full, or fails: a sentence, nothing lost, and all goes on when it can."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.broker.batch import Batch
+from gateway.stores import SQLiteStore, StoreDamaged, StoreError, StoreFull, StoreLocked, errors, file, sqlite
+from tests.stores.batches import contents_of, new, opened, rows_of, stored
+
+ROOM = 1 << 20
+
+
+class PageLimit:
+    """Room as SQLite itself limits it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "store.db"
+
+    def open(self) -> SQLiteStore:
+        self._store = opened(self.path)
+        self._limit(ROOM // file.PAGE)
+        return self._store
+
+    def grow(self) -> None:
+        self._limit(1 << 30)
+
+    def _limit(self, pages: int) -> None:
+        self._store._sql(f"PRAGMA max_page_count = {pages}").fetchall()
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+class SmallDisk:
+    """A real file system of 1 MiB."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "disk"
+        self._folder.mkdir()
+        self.path = self._folder / "store.db"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "tmpfs", self._folder], check=True)
+
+    def open(self) -> SQLiteStore:
+        return opened(self.path)
+
+    def grow(self) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={64 * ROOM}", self._folder], check=True)
+
+    def close(self) -> None:
+        subprocess.run(["umount", "-l", self._folder], check=True)
+
+
+class LimitedFiles:
+    """Files that cannot grow beyond 1 MiB: not for want of room, so it is told as another failure."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "store.db"
+        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def open(self) -> SQLiteStore:
+        store = opened(self.path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, self._before[1]))
+        return store
+
+    def grow(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
+
+    close = grow
+
+
+Disk = PageLimit | SmallDisk | LimitedFiles
+
+
+def may_mount() -> bool:
+    """Only root may, and not in every container."""
+    return subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode == 0
+
+
+DISKS: list[type[Disk]] = [PageLimit, LimitedFiles, SmallDisk] if may_mount() else [PageLimit, LimitedFiles]
+
+
+@pytest.fixture(params=DISKS)
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    disk: Disk = request.param(tmp_path)
+    yield disk
+    disk.close()
+
+
+def fill(store: SQLiteStore) -> tuple[list[int], Batch, StoreError]:
+    """Write until it fails: the rows that are in, the batch that is not, and why."""
+    done: list[int] = []
+    while True:
+        batch = new(range(len(done) + 1, len(done) + 51), size=1000)
+        try:
+            store.write(batch)
+        except StoreError as error:
+            return done, batch, error
+        done += batch.rows
+
+
+class TestFullDisk:
+    def test_is_told_and_loses_nothing(self, disk: Disk) -> None:
+        store = disk.open()
+        done, batch, error = fill(store)
+        assert isinstance(error, StoreFull) is not isinstance(disk, LimitedFiles)
+        assert str(error).startswith(str(disk.path))
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                store.write(batch)
+        assert rows_of(store) == done
+        assert store.read(done) == [stored(row, size=1000) for row in done]
+        disk.grow()
+        store.write(batch)
+        assert rows_of(store) == [*done, *batch.rows]
+        store.close(clean=True)
+        store = disk.open()
+        assert rows_of(store) == contents_of(store) == [*done, *batch.rows]
+        store.close(clean=True)
+
+    def test_survives_a_kill(self, disk: Disk) -> None:
+        """What failed is not there afterwards either, though parts of it were written."""
+        store = disk.open()
+        done, _, _ = fill(store)
+        copy = disk.path.parent.parent / "copy.db"
+        for end in ("", "-wal"):  # as a process that is killed leaves them
+            Path(f"{copy}{end}").write_bytes(Path(f"{disk.path}{end}").read_bytes())
+        disk.grow()
+        store.close(clean=True)
+        store = opened(copy)
+        assert rows_of(store) == contents_of(store) == done
+        store.close(clean=True)
+
+    def test_may_be_tidied_and_closed(self, disk: Disk) -> None:
+        store = disk.open()
+        done, _, _ = fill(store)
+        store._written = sqlite._TIDY_AFTER
+        store.tidy()
+        assert rows_of(store) == done
+        store.close(clean=False)
+        store = disk.open()
+        assert rows_of(store) == done
+        disk.grow()
+        store.close(clean=True)
+
+    @pytest.mark.parametrize(("code", "sentence"), [(errno.ENOSPC, "left on device"), (errno.EDQUOT, "quota exceeded")])
+    def test_of_which_sqlite_says_only_that_it_failed(
+        self, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, code: int, sentence: str
+    ) -> None:
+        def refuse(_: int) -> None:
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(os, "fsync", refuse)
+        with (
+            pytest.raises(StoreFull, match=rf"store\.db cannot grow: .*{sentence}"),
+            failing(store, "SQLITE_IOERR_WRITE"),
+        ):
+            store.write(new([1]))
+
+
+class TestShortage:
+    @pytest.mark.parametrize(
+        ("free", "size", "reserve", "needed"),
+        [
+            (100, 10_000, 100, 0),
+            (99, 10_000, 100, 100),
+            (99, 800, 1000, 100),
+            (100, 800, 1000, 0),
+        ],
+    )
+    def test_is_told_in_time(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, free: int, size: int, reserve: int, needed: int
+    ) -> None:
+        store = SQLiteStore.open(path, reserve=reserve * 4096)
+        values = (4096, 4096, size, free + 7, free, 0, 0, 0, 0, 255)  # some of what is free is root's alone
+        monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+        octets = f"{free * 4096} octets are free on the disk of {path}, and {needed * 4096} should be"
+        assert store.shortage() == (octets if needed else "")
+        store.close(clean=True)
+
+    def test_of_a_disk_that_is_gone(self, store: SQLiteStore, path: Path) -> None:
+        path.rename(path.parent.parent / "elsewhere.db")
+        Path(f"{path}-wal").unlink()
+        path.parent.rmdir()
+        with pytest.raises(StoreError, match="No such file or directory"):
+            store.shortage()
+
+    def test_leaves_room_to_take_messages_out(self, path: Path) -> None:
+        """What is consumed must be written, too; this is what the reserve is for."""
+        store = opened(path)
+        store._sql(f"PRAGMA max_page_count = {ROOM // file.PAGE}")
+        done, _, _ = fill(store)
+        for start in range(0, len(done), 50):
+            store.write(Batch(2, gone=done[start : start + 50]))
+        assert rows_of(store) == contents_of(store) == []
+        store.close(clean=True)
+
+
+@contextmanager
+def failing(store: SQLiteStore, name: str) -> Iterator[None]:
+    """Let the COMMITs of a store fail with that error of SQLite's."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname, error.sqlite_errorcode = name, getattr(sqlite3, name)
+    sql: Callable[..., sqlite3.Cursor] = store._sql
+
+    def run(text: str, *values: object) -> sqlite3.Cursor:
+        if text == "COMMIT":
+            raise error
+        return sql(text, *values)
+
+    store._sql = run
+    try:
+        yield
+    finally:
+        store._sql = sql
+
+
+class TestFailingDisk:
+    def test_is_told_by_its_name(self, store: SQLiteStore) -> None:
+        sentence = r"store\.db: disk I/O error \(SQLITE_IOERR_FSYNC\)$"
+        with pytest.raises(StoreError, match=sentence), failing(store, "SQLITE_IOERR_FSYNC"):
+            store.write(new([1]))
+
+    def test_leaves_the_store_as_it_was(self, store: SQLiteStore) -> None:
+        store.write(new([1, 2], into=1))
+        batch = new([3], into=2)
+        batch.gone = [1]
+        batch.emptied = [1]
+        with pytest.raises(StoreError), failing(store, "SQLITE_IOERR_FSYNC"):
+            store.write(batch)
+        assert rows_of(store) == [1, 2]
+        store.write(batch)
+        assert rows_of(store) == contents_of(store) == [3]
+
+    def test_that_has_written_after_all(self, store: SQLiteStore) -> None:
+        """A failed fsync does not say what is on the disk: the batch may be there when it is written again."""
+        store.write(new([1, 2, 3]))
+        batch = new([4, 5])
+        batch.gone = [2]
+        batch.facts = {3: '{"a":1}'}
+        batch.seen = {b"a": 1e12}
+        store.write(batch)
+        store.write(batch)
+        assert rows_of(store) == contents_of(store) == [1, 3, 4, 5]
+        assert store.read([4]) == [stored(4)]
+        assert store.load().seen == {b"a": 1e12}
+
+
+def error_of(code: int | None, text: str = "it failed") -> sqlite3.Error:
+    error = sqlite3.OperationalError(text)
+    if code is not None:
+        error.sqlite_errorcode, error.sqlite_errorname = code, "SQLITE_SOMETHING"
+    return error
+
+
+class TestSentences:
+    @pytest.mark.parametrize(
+        ("error", "kind", "sentence"),
+        [
+            (error_of(sqlite3.SQLITE_FULL), StoreFull, "cannot grow: No space left on device"),
+            (error_of(sqlite3.SQLITE_BUSY), StoreLocked, "is in use: another gateway"),
+            (error_of(sqlite3.SQLITE_BUSY_RECOVERY), StoreLocked, "is in use: another gateway"),
+            (error_of(sqlite3.SQLITE_CORRUPT), StoreDamaged, "is damaged: it failed"),
+            (error_of(sqlite3.SQLITE_CORRUPT_INDEX), StoreDamaged, "is damaged: it failed"),
+            (error_of(sqlite3.SQLITE_NOTADB), StoreDamaged, "is damaged: it failed"),
+            (error_of(sqlite3.SQLITE_IOERR_SHORT_READ), StoreDamaged, "is damaged: it failed"),
+            (error_of(None, "Could not decode to UTF-8 column 'name'"), StoreDamaged, "is damaged: Could not decode"),
+            (error_of(sqlite3.SQLITE_IOERR_READ), StoreError, r": it failed \(SQLITE_SOMETHING\)$"),
+            (error_of(sqlite3.SQLITE_TOOBIG), StoreError, r": it failed$"),
+            (error_of(None), StoreError, r": it failed$"),
+        ],
+    )
+    def test_of_sqlite(self, tmp_path: Path, error: sqlite3.Error, kind: type[StoreError], sentence: str) -> None:
+        with pytest.raises(StoreError, match=sentence) as told, errors.told(tmp_path / "a.db"):
+            raise error
+        assert type(told.value) is kind
+        assert str(told.value).startswith(str(tmp_path / "a.db"))
+        assert told.value.__cause__ is error
+
+    def test_of_damage_name_the_way_out(self) -> None:
+        assert str(StoreDamaged(Path("/a.db"), "it is short")) == (
+            "/a.db is damaged: it is short.  Look closer with `gateway store check /a.db`; save what can be read with "
+            "`gateway store export /a.db`, and make a new store of that with `gateway store import`"
+        )
