@@ -1,14 +1,16 @@
-"""The command line: `gateway serve`, `gateway check-config`, `gateway passwd`.
+"""The command line: `gateway serve`, `gateway check-config`, `gateway passwd`, `gateway store`.
 
 Each command imports what it needs and no more: `gateway passwd` loads no event loop.  An error is one sentence on
-standard error and status 1, never a traceback; statuses of `serve` stand in `gateway/serve.py`.
+standard error and status 1, never a traceback; statuses of `serve` stand in `gateway/serve.py`.  What `gateway store`
+finds wrong is a sentence each, on standard error, too: standard output is the export's.
 """
 
 from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -158,3 +160,96 @@ def _ask_passcode() -> str:
         asked: str = click.prompt("Passcode", hide_input=True, confirmation_prompt="Passcode again")
         return asked
     return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
+
+
+@main.group()
+def store() -> None:
+    """Look into a store, or carry it to another file, while no gateway has it.
+
+    FILE is the file of the store; where none is given, the one that the setting `store` names.
+    """
+
+
+@store.command("check")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def check_store(file: Path | None) -> None:
+    """Read the whole store, and say what is wrong with it.
+
+    Exit status: 0 when it is whole; 1 with a sentence for each thing that is not.
+    """
+    from gateway.stores import tools
+
+    path = _store_path(file)
+    with _refusals():
+        findings = tools.check(path)
+    _tell(findings)
+    click.echo(f"{path} is whole")
+
+
+@store.command("export")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def export_store(file: Path | None) -> None:
+    """Write what the store holds to standard output, as lines of JSON.
+
+    Exit status: 0 when all is there; 1 with a sentence for each thing that could not be read.
+    """
+    from gateway.stores import tools
+
+    path, out = _store_path(file), click.get_text_stream("stdout")
+    with _refusals():
+        try:
+            missing = tools.export(path, out)
+            out.flush()
+        except BrokenPipeError:
+            raise  # whoever reads has enough: click ends quietly then
+        except OSError as error:
+            raise click.ClickException(f"the export cannot be written: {error.strerror}") from None
+    _tell(missing)
+
+
+@store.command("import")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def import_store(file: Path | None) -> None:
+    """Make a new store of an export, which is read from standard input.
+
+    Exit status: 0 when the store has all of it; 1 with a sentence for each thing that was left out, or that was in the
+    way: then there is no new store.
+    """
+    from gateway.stores import tools
+
+    path, lines = _store_path(file), click.get_text_stream("stdin", encoding="utf-8", errors="strict")
+    with _refusals():
+        try:
+            left_out = tools.import_(path, lines)
+        except UnicodeDecodeError:
+            raise click.ClickException("what is to be imported is no export: it is not UTF-8") from None
+    click.echo(f"made {path}")
+    _tell(left_out)
+
+
+def _store_path(file: Path | None) -> Path:
+    if file is not None:
+        return file
+    kind, _, path = _load().store.partition(":")
+    if kind != "sqlite":
+        raise click.ClickException("name the file: the setting store is memory, which is none")
+    return Path(path)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn a store that cannot be used into one sentence."""
+    from gateway.stores import StoreError
+
+    try:
+        yield
+    except StoreError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _tell(findings: Sequence[str]) -> None:
+    """Say what is wrong, and end with status 1 if anything is."""
+    for finding in findings:
+        click.echo(finding, err=True)
+    if findings:
+        sys.exit(1)

@@ -173,7 +173,7 @@ def _last_words(broker: Broker) -> Iterator[None]:
         yield
     finally:
         router = broker.router
-        every = [*broker.destinations.values(), *router.hidden.values()]
+        every = [*broker.destinations.values(), *broker.directory.hidden.values()]
         queues = [target for target in every if isinstance(target, Queue)]
         mortal = [(queue.waiting, queue.waiting + queue.delayed - queue.stored) for queue in queues]
         mortal = [(waiting, gone) for waiting, gone in mortal if gone]

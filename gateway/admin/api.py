@@ -109,7 +109,7 @@ class Api:
     async def destinations(self, request: Request) -> Response:
         """Queues and topics that hold something or have subscribers."""
         broker = self._gateway.broker
-        return _page(request, "destinations", broker.destination_rows, broker.router.count())
+        return _page(request, "destinations", broker.destination_rows, broker.directory.count())
 
     async def end_session(self, request: Request) -> Response:
         """End one session: its client is told by an ERROR frame."""

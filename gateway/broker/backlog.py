@@ -72,7 +72,7 @@ class _Rows:
             self._first = 0
         return taken
 
-    def first(self, count: int | None = None) -> list[int]:
+    def rows(self, count: int | None = None) -> list[int]:
         """The numbers of the first; of all where no count is given."""
         end = None if count is None else self._first + count
         return self._rows[self._first : end].tolist()
@@ -101,7 +101,7 @@ class Backlog:
         """The rows that are read next, about so many."""
         yield list(map(abs, self._reading))
         for _, rows in sorted(self._ranks.items()):
-            yield list(map(abs, rows.first(count)))
+            yield list(map(abs, rows.rows(count)))
 
     def is_before(self, rank: int) -> bool:
         """Whether something in it is more urgent."""
@@ -162,7 +162,7 @@ class Backlog:
 
     def purge(self) -> list[int]:
         """Forget all of it; the rows that are no more."""
-        rows = [row for each in self._ranks.values() for row in each.first()] + list(self._reading)
+        rows = [row for each in self._ranks.values() for row in each.rows()] + list(self._reading)
         self._count(-self.count, -self.octets)
         self._ranks, self._reading = {}, {}
         return rows

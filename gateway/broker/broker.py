@@ -20,6 +20,7 @@ from gateway.codec import Version
 from . import rows
 from .agenda import Agenda
 from .counters import Counters
+from .directory import Directory
 from .errors import NotAllowed, SessionEnded, SlowConsumer
 from .outbound import Outbound
 from .policy import Policies
@@ -42,8 +43,9 @@ class Broker:
         quotas: the limits in force.
         counters: totals since the start.
         sessions: by id.
-        router: destinations, and the way of messages to them.
-        destinations: canonical name -> queue or topic; the router's.
+        directory: which destinations there are.
+        router: the way of messages to them.
+        destinations: canonical name -> queue or topic; the directory's.
         agenda: what is to be done later.
         storage: what is to be stored; None: nothing outlives the process.
         dirty: outboxes with something to flush.  Always the same object.
@@ -86,9 +88,11 @@ class Broker:
         self.counters = Counters()
         self.agenda = Agenda(clock, epoch, wake, busy)
         self.storage: Storage | None = None
-        self.router = Router(self, policies or Policies())
+        policies = policies or Policies()
+        self.directory = Directory(self, policies)
+        self.router = Router(self, self.directory, policies)
         self.sessions: dict[str, Session] = {}
-        self.destinations = self.router.destinations
+        self.destinations = self.directory.destinations
         self.dirty: deque[Outbound] = deque()
         self.strained: set[Outbound] = set()
         self.stored_octets = 0
@@ -107,8 +111,8 @@ class Broker:
         # What queues and topics need of the router.
         self.next_number = self.router.next_number
         self.deposit = self.router.deposit
-        self.home_of = self.router.home_of
-        self.forget_if_idle = self.router.forget_if_idle
+        self.home_of = self.directory.home_of
+        self.forget_if_idle = self.directory.forget_if_idle
         self._memory_high = self.quotas.memory_high
         self._slow: set[Session] = set()
 
@@ -127,7 +131,7 @@ class Broker:
     ) -> Session:
         """A client has logged in."""
         if client_id:
-            self.router.durables.take_over(login, client_id)
+            self.directory.durables.take_over(login, client_id)
         session = Session(
             self,
             secrets.token_hex(8),
@@ -147,7 +151,7 @@ class Broker:
         """A session has closed."""
         self.sessions.pop(session.id, None)
         self._slow.discard(session)
-        self.router.durables.forget_session(session)
+        self.directory.durables.forget_session(session)
 
     def end_session(self, session_id: str, reason: str) -> bool:
         """End a session on an operator's word; False when there is none of that id."""
@@ -227,7 +231,7 @@ class Broker:
 
     def destination_rows(self, offset: int = 0, limit: int | None = None) -> list[dict[str, object]]:
         """Destinations that are in use: queues and topics, oldest first, then patterns, and then those of users."""
-        every = chain(self.destinations.values(), self.router.patterns.values(), self.router.hidden.values())
+        every = chain(self.destinations.values(), self.directory.patterns.values(), self.directory.hidden.values())
         return [rows.of_destination(target) for target in islice(every, offset, _end(offset, limit))]
 
 

@@ -33,6 +33,7 @@ from .queue import Queue
 if TYPE_CHECKING:
     from .batch import Place
     from .broker import Broker
+    from .directory import Directory
     from .session import Session
     from .subscription import Subscription
     from .topic import Topic
@@ -152,8 +153,9 @@ class Durables:
         broker: whose they are.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, directory: Directory) -> None:
         self._broker = broker
+        self._directory = directory
         self._found: dict[str, Durable] = {}
         # Login and client-id -> who has, or had, what they name.
         self._holders: dict[tuple[str, str], dict[Session, None]] = {}
@@ -211,7 +213,7 @@ class Durables:
         return durable
 
     def _make(self, name: str, topic: Topic, selector: str, no_local: bool, *, lasts: bool) -> Durable:
-        queue = self._broker.router.queue_of_durable(name, topic, lasts=lasts)
+        queue = self._directory.queue_of_durable(name, topic, lasts=lasts)
         durable = Durable(name, topic, queue, lasts=lasts, selector=selector, no_local=no_local)
         self._found[name] = topic.durables[name] = durable
         return durable
@@ -266,7 +268,7 @@ class Durables:
         if self._found.get(name) is not durable:
             return
         del self._found[name], topic.durables[name]
-        self._broker.router.hidden.pop(name, None)
+        self._directory.hidden.pop(name, None)
         queue.purge()
         forgotten(queue)
         if queue.shelf is not None:

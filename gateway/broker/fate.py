@@ -286,7 +286,7 @@ def used(queue: Queue) -> None:
 
 def _retire(queue: Queue) -> None:
     if queue.feed is not None:
-        queue.broker.router.durables.forget(queue.feed)
+        queue.broker.directory.durables.forget(queue.feed)
         return
     queue.purge()
     unused(queue)  # once more, where something comes back later

@@ -62,6 +62,13 @@ class Reach:
         """The store knows it."""
         return self._batch <= self._storage.committed
 
+    @property
+    def is_needed(self) -> bool:
+        """Something waits whose row is in the store already: it does not say whether it was delivered."""
+        if self._queue.has_backlog:
+            return True
+        return any(each.row > 0 and not self._storage.is_new(each) for each in self._next(self._count()))
+
     def is_near(self, message: Message) -> bool:
         """Whether a message that is delivered is so far behind that it is time to move on."""
         return message.row > self._near and not self._storage.is_new(message)

@@ -43,8 +43,8 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
     for place in places:
         restore = restorers.get(place.kind)
         if restore is None:
-            queue = router.restore(place, clean=clean)
-            assert queue.shelf is not None  # the router gave it one
+            queue = broker.directory.restore(place, clean=clean)
+            assert queue.shelf is not None  # the directory gave it one
             queues.append(queue)
             takers[place.number] = queue.shelf.adder()
         else:

@@ -1,4 +1,4 @@
-"""The router: which destinations there are, and the way of a SEND to them.
+"""The router: the way of a SEND to its destinations, and of a SUBSCRIBE to its one.
 
     prepare   names are resolved and everything is checked that could refuse the SEND: nothing has happened so far
     send      now, or, in a transaction, at COMMIT: duplicates stop here, delayed messages wait here
@@ -10,9 +10,7 @@ A SEND that asks for nothing special to a destination that is there, which is ne
 
 from __future__ import annotations
 
-import dataclasses
 import secrets
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,22 +19,18 @@ from gateway.codec import Head
 from . import destinations as names
 from . import durables
 from .arguments import Arguments
-from .batch import Place, Stored
+from .batch import Stored
 from .dedup import DedupIds, digest
 from .delayed import Delayed
-from .durables import Durables
+from .directory import Directory
 from .errors import NotAllowed
-from .fate import forgotten, unused
 from .message import Message, Wire
 from .options import PLAIN, Properties, Retain
-from .policy import Hints, Policies
+from .policy import Policies
 from .queue import Queue
 from .retained import Retained
 from .sending import Sending
-from .shelf import Shelf
 from .topic import Topic
-from .trie import PatternTrie
-from .words import has_wildcard
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -46,42 +40,31 @@ if TYPE_CHECKING:
 
 # Destinations of one SEND: each is a message of its own.
 _MOST_DESTINATIONS = 64
-# Queues whose declared arguments are remembered; the ones that were declared first go first.
-_MOST_DECLARED = 10_000
 
 INTERNAL = "internal"
 """The transport of sessions that are the server's own."""
 
 
 class Router:
-    """Destinations, and messages on their way to them.
+    """Messages on their way to their destinations.
 
     Attributes:
-        destinations: canonical name -> queue or topic.
-        hidden: likewise, those whose canonical name means something else when a client says it: users' and functions'.
-        patterns: the topics of subscriptions with wildcards.
         retained: the last message of each topic that keeps one.
-        durables: the subscriptions that outlive their sessions, or are shared.
         delayed: messages that wait for their time.
-        temporaries: canonical name of each temporary destination -> its session.
     """
 
-    def __init__(self, broker: Broker, policies: Policies) -> None:
+    def __init__(self, broker: Broker, directory: Directory, policies: Policies) -> None:
         quotas = broker.quotas
-        self.destinations: dict[str, Queue | Topic] = {}
-        self.hidden: dict[str, Queue | Topic] = {}
-        self.patterns: PatternTrie[Topic] = PatternTrie()
         self.retained = Retained(broker)
-        self.temporaries: dict[str, Session] = {}
-        self.durables = Durables(broker)
         self.delayed = Delayed(broker, self._arrive)
         self._broker = broker
+        self._directory = directory
+        self._destinations = directory.destinations
+        self._patterns = directory.patterns
         self._policies = policies
         self._arguments = Arguments(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
-        self._declared: OrderedDict[str, Hints] = OrderedDict()
         self._number = 0
-        self._has_patterns = False
 
     def next_number(self) -> int:
         """The number of the next message."""
@@ -99,10 +82,10 @@ class Router:
             NotAllowed: no such kind of destination, or a limit is reached.
         """
         broker = self._broker
-        target = self.destinations.get(destination)
+        target = self._destinations.get(destination)
         if target is None or broker.careful:
             # Only patterns, as the last time: nothing is left to be checked.
-            if destination.startswith(names.TOPIC) and self.patterns.known(destination) and not broker.careful:
+            if destination.startswith(names.TOPIC) and self._patterns.known(destination) and not broker.careful:
                 self._number += 1
                 broker.counters.published += 1
                 self._fan_out(None, destination, Message(self._number, head, body), sender.id)
@@ -114,7 +97,7 @@ class Router:
         message = Message(self._number, head, body, properties)
         if isinstance(target, Queue):
             target.accept(message)
-        elif self._has_patterns:
+        elif self._directory.has_patterns:
             self._fan_out(target, destination, message, sender.id)
         else:
             target.accept(message, sender.id)
@@ -167,8 +150,8 @@ class Router:
             return False
         if not names.is_topic(name) or properties.retain is not None:
             return True
-        topic = self._table(name).get(name)
-        topics = [*self.patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
+        topic = self._directory.find(name)
+        topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
         return any(each.durables for each in topics)
 
     def check(self, sendings: Sequence[Sending]) -> None:
@@ -179,10 +162,12 @@ class Router:
         """
         wanted = {name for sending in sendings for name, _ in sending.targets}
         new = [
-            name for name in wanted if not (name in self._table(name) or names.is_topic(name) or self._is_gone(name))
+            name
+            for name in wanted
+            if not (self._directory.find(name) is not None or names.is_topic(name) or self._directory.is_gone(name))
         ]
         if new:
-            self._check_room(len(new))
+            self._directory.check_room(len(new))
         storage = self._broker.storage
         if storage is not None and storage.failure:
             durable = [self._is_stored(name, each.properties) for each in sendings for name, _ in each.targets]
@@ -253,21 +238,21 @@ class Router:
             return
         if properties.retain is not None:
             self.retained.keep(name, message)
-        target = self._table(name).get(name)
-        if target is None and not names.is_topic(name) and not self._is_gone(name):
-            target = self._create_queue(name)
-            self._declare(target, properties.hints)
+        target = self._directory.find(name)
+        if target is None and not names.is_topic(name) and not self._directory.is_gone(name):
+            target = self._directory.create_queue(name)
+            self._directory.declare(target, properties.hints)
             target.accept(message)
-            self.forget_if_idle(target)  # a limit, or its time, may have been against it
+            self._directory.forget_if_idle(target)  # a limit, or its time, may have been against it
         elif isinstance(target, Queue):
-            self._declare(target, properties.hints)
+            self._directory.declare(target, properties.hints)
             target.accept(message)
         else:
             self._fan_out(target, name, message, sender)
 
     def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str) -> None:
         """To the topic, if anybody subscribed to it, and to all patterns that match its name."""
-        found = self.patterns.match(name) if self._has_patterns else ()
+        found = self._patterns.match(name) if self._directory.has_patterns else ()
         wire = Wire(message) if found else None
         if topic is not None:
             topic.accept(message, sender, wire)
@@ -275,10 +260,6 @@ class Router:
             self._broker.counters.unroutable += 1
         for pattern in found:
             pattern.accept(message, sender, wire)
-
-    def _is_gone(self, name: str) -> bool:
-        """Whether it is a temporary queue whose session has ended: nobody will ever read it."""
-        return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
 
     def deposit(self, name: str, head: Head, body: bytes, properties: Properties) -> None:
         """A message of the broker's own, a dead letter: it must find room."""
@@ -333,81 +314,30 @@ class Router:
                 "a temporary topic has no durable subscriptions",
                 f"{subscription.destination[:80]!r} goes with its session; leave out what asks for a durable one",
             )
-        topic = self._topic(name)
+        topic = self._directory.topic(name)
         if durable is None:
             topic.join(subscription)
-        elif not self.durables.subscribe(durable, topic, subscription):
+        elif not self._directory.durables.subscribe(durable, topic, subscription):
             return  # it was there, and knows what the topic retains
         self.retained.show(name, subscription, topic)
-
-    def _topic(self, name: str) -> Topic:
-        """The topic, or pattern, of that name, which may be new."""
-        is_pattern = has_wildcard(name)
-        found = self.patterns.get(name) if is_pattern else self._table(name).get(name)
-        if found is None:
-            self._check_room(1)
-            found = Topic(self._broker, name, self._policies.find(name))
-            if is_pattern:
-                self.patterns.add(name, found)
-                self._has_patterns = True
-            else:
-                self._table(name)[name] = found
-        assert isinstance(found, Topic)  # names of queues and topics differ
-        return found
-
-    def queue_of_durable(self, name: str, topic: Topic, *, lasts: bool) -> Queue:
-        """The queue of a new durable or shared subscription."""
-        policy = dataclasses.replace(topic.policy, auto_delete=not lasts)
-        queue = self.hidden[name] = Queue(self._broker, name, policy)
-        storage = self._broker.storage
-        if storage is not None and lasts and policy.durable is not False:
-            queue.shelf = Shelf(queue, storage, policy.durable)
-        unused(queue)
-        return queue
 
     def _subscribe_queue(self, name: str, subscription: Subscription) -> None:
         options = subscription.options
         if options.no_local:
             raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
         self._arguments.check(options.hints, name, subscription.destination)
-        found = self._table(name).get(name)
+        found = self._directory.find(name)
         if found is None:
-            self._check_room(1)
-            found = self._create_queue(name)
+            self._directory.check_room(1)
+            found = self._directory.create_queue(name)
         assert isinstance(found, Queue)  # names of queues and topics differ
-        self._declare(found, options.hints)
+        self._directory.declare(found, options.hints)
         if options.browser:
             found.browse(subscription)
         else:
             found.join(subscription)
 
     # destinations come and go
-
-    def _create_queue(self, name: str) -> Queue:
-        queue = self._table(name)[name] = Queue(self._broker, name, self._policies.find(name))
-        storage = self._broker.storage
-        if storage is not None and queue.policy.durable is not False and not name.startswith(names.REPLY_QUEUE):
-            queue.shelf = Shelf(queue, storage, queue.policy.durable)
-        if name in self._declared:
-            queue.declare(self._declared[name])
-        unused(queue)
-        return queue
-
-    def restore(self, place: Place, *, clean: bool) -> Queue:
-        """A queue, or durable subscription, that the store holds from the last process; see `Shelf.recover`."""
-        queue = self._table(place.name).get(place.name)
-        if queue is None and place.kind == "subscription":
-            queue = self.durables.restore(place, self._topic)
-        elif queue is None:
-            queue = self._create_queue(place.name)
-        assert isinstance(queue, Queue)  # names of queues and topics differ
-        storage = self._broker.storage
-        assert storage is not None  # it holds the queue
-        queue.shelf = queue.shelf or Shelf(queue, storage, queue.policy.durable)
-        queue.shelf.recover(place, clean=clean)
-        if place.kind == "queue":
-            self._declare(queue, queue.shelf.hints)
-        return queue
 
     def restore_delayed(self, found: Stored) -> None:
         """A delayed message that the store holds from the last process."""
@@ -421,73 +351,6 @@ class Router:
     def number_from(self, number: int) -> None:
         """Messages are numbered from there on: no two processes use the same numbers in one store."""
         self._number = number
-
-    def _declare(self, queue: Queue, hints: Hints | None) -> None:
-        """A client's wishes for a queue: the first that has any is heard, also when the queue went meanwhile."""
-        if hints is None or queue.name in self._declared or queue.name.startswith(names.HIDDEN) or queue.has_backlog:
-            return
-        self._declared[queue.name] = hints
-        if len(self._declared) > _MOST_DECLARED:
-            self._declared.popitem(last=False)
-        queue.declare(hints)
-        if queue.shelf is not None:
-            queue.shelf.declare(hints)
-
-    def home_of(self, queue: Queue) -> Queue | None:
-        """Where messages of a queue come back to: itself, also when it was forgotten meanwhile, or its successor.
-
-        None: nobody can ever read them, for who could has gone.
-        """
-        if queue.private:
-            return queue if queue.subscriptions else None
-        if self._is_gone(queue.name) or (queue.feed is not None and self.durables.get(queue.name) is not queue.feed):
-            return None
-        table = self._table(queue.name)
-        home = table.get(queue.name)
-        if home is None:
-            home = table[queue.name] = queue
-            unused(queue)
-        assert isinstance(home, Queue)  # names of queues and topics differ
-        return home
-
-    def forget_if_idle(self, target: Queue | Topic) -> None:
-        """Drop a destination that nobody subscribes and where nothing waits."""
-        if not target.is_idle:
-            return
-        table = self._table(target.name)
-        if table.get(target.name) is target:
-            del table[target.name]
-            if isinstance(target, Queue):
-                forgotten(target)
-                if target.policy.auto_delete:
-                    self._declared.pop(target.name, None)
-                if target.shelf is not None:
-                    target.shelf.forget()
-                if target.feed is not None:
-                    self.durables.forget(target.feed)
-        elif isinstance(target, Topic) and self.patterns.get(target.name) is target:
-            self.patterns.remove(target.name)
-            self._has_patterns = len(self.patterns) > 0
-
-    def _table(self, name: str) -> dict[str, Queue | Topic]:
-        return self.hidden if name.startswith(names.HIDDEN) else self.destinations
-
-    def forget_temporary(self, name: str) -> None:
-        """A session's temporary destination goes with it, and what waits there, too."""
-        self.temporaries.pop(name, None)
-        target = self.destinations.get(name)
-        if isinstance(target, Queue):
-            target.purge()
-            self.forget_if_idle(target)
-
-    def count(self) -> int:
-        """How many destinations there are."""
-        return len(self.destinations) + len(self.hidden) + len(self.patterns)
-
-    def _check_room(self, new: int) -> None:
-        limit = self._broker.quotas.max_destinations
-        if self.count() + new > limit:
-            raise NotAllowed("too many destinations", f"the server may have {limit} (max_destinations)")
 
     def _clock(self) -> float:
         return self._broker.agenda.clock()

@@ -320,7 +320,7 @@ class Session:
             if is_temporary(subscription.destination):
                 self.temporaries.release(subscription.destination)
         if durable is not None:
-            self.broker.router.durables.end(durable.text)
+            self.broker.directory.durables.end(durable.text)
 
     def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]], *, lost: bool = False) -> None:
         """End a subscription; what its queue must take back goes into `returned`."""

@@ -151,7 +151,7 @@ class Shelf:
 
     def welcomes(self, subscription: Subscription) -> bool:
         """A consumer has come; False: it is listed later, once the store knows that messages may be delivered."""
-        if not self.rows:
+        if not (self.rows and self._reach.is_needed):
             return True
         if self._reach.move_on():
             self._describe()

@@ -46,19 +46,19 @@ class Temporaries:
             raise NotAllowed("too many temporary destinations", f"a session may have {self._most} (max_subscriptions)")
         name = (REPLY_QUEUE if kind == "temp-queue" else REPLY_TOPIC) + secrets.token_hex(12)
         self._names[destination] = name
-        self._session.broker.router.temporaries[name] = self._session
+        self._session.broker.directory.temporaries[name] = self._session
         return name
 
     def release(self, destination: str) -> None:
         """A subscription to one of them ends: with the last one it goes, and the next of that name is another."""
-        router = self._session.broker.router
+        directory = self._session.broker.directory
         name = self._names.get(destination)
-        if name is not None and (name not in router.destinations or not router.destinations[name].subscriptions):
+        if name is not None and (name not in directory.destinations or not directory.destinations[name].subscriptions):
             del self._names[destination]
-            router.forget_temporary(name)
+            directory.forget_temporary(name)
 
     def forget(self) -> None:
         """The session ends."""
         for name in self._names.values():
-            self._session.broker.router.forget_temporary(name)
+            self._session.broker.directory.forget_temporary(name)
         self._names.clear()

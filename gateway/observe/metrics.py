@@ -93,7 +93,7 @@ class BrokerCollector(Collector):
             yield CounterMetricFamily(name, text, value=getattr(self._broker.counters, attribute))
         yield self._connected()
         broker = self._broker
-        yield GaugeMetricFamily("gateway_destinations", "Queues and topics in use.", value=broker.router.count())
+        yield GaugeMetricFamily("gateway_destinations", "Queues and topics in use.", value=broker.directory.count())
         yield GaugeMetricFamily(
             "gateway_stored_bytes",
             "What all kept messages cost: waiting, unacknowledged, delayed, retained, in transactions.",

@@ -213,10 +213,10 @@ class SQLiteStore:
         """What is new, or has changed."""
         self._insert("places", list(batch.places.values()))
         texts = _texts([content.headers for content in batch.contents.values()])
-        contents = [
-            (number, text, each.body) for (number, each), text in zip(batch.contents.items(), texts, strict=True)
-        ]
-        self._insert("contents", [each for each in contents if len(each[2]) <= _LARGE])
+        contents = list(zip(batch.contents, texts, [content.body for content in batch.contents.values()], strict=True))
+        # Python's module asks each `bytes` how it wants to be adapted, and no `bytearray`: a copy is 0.3 us cheaper.
+        small = [(number, text, bytearray(body)) for number, text, body in contents if len(body) <= _LARGE]
+        self._insert("contents", small)
         self._insert("contents", [each for each in contents if len(each[2]) > _LARGE], 1)
         self._insert("rows", list(batch.rows.values()))
         if batch.facts:

@@ -35,7 +35,7 @@ def audit(scene: Scene) -> None:
     broker = scene.broker
     cost: Counter[str] = Counter()
     outstanding: Counter[Session] = Counter()
-    for target in [*broker.destinations.values(), *broker.router.hidden.values(), *broker.router.patterns.values()]:
+    for target in [*broker.destinations.values(), *broker.directory.hidden.values(), *broker.directory.patterns.values()]:
         assert not target.is_idle, f"{target.name} is idle"
         if isinstance(target, Queue):
             cost += _audit_queue(target)
@@ -87,7 +87,7 @@ def _put_off(scene: Scene) -> list[int]:
 
 
 def _arguments(scene: Scene) -> Iterator[object]:
-    """Of what the broker wants to do later: messages that come back, and their queues."""
+    """Of what the broker wants to do later: messages that come back, their queues, what is delayed."""
     for _, _, entry in scene.broker.agenda._heap:
         if isinstance(entry.action, partial):
             yield from entry.action.args
@@ -101,19 +101,31 @@ def audit_rows(scene: Scene, vault: Vault) -> None:
     shelves = [queue.shelf for queue in _queues(scene) if queue.shelf is not None]
     found = Counter(row for shelf in shelves for row in _rows_of_backlog(shelf))
     found.update(abs(message.row) for message in _messages(scene) if message.row)
+    of_queues = sum(found.values())
+    found.update(message.row for message in _outside_of_queues(scene))
     coming = vault.coming()
     assert found.keys() == coming.keys(), (found, coming)
     assert set(found.values()) <= {1}, found
     counts = [(shelf.transient, shelf.rows) for shelf in shelves]
     assert all(0 <= transient <= rows for transient, rows in counts), counts
-    assert sum(rows for _, rows in counts) == len(coming)
+    assert sum(rows for _, rows in counts) == of_queues
     assert sum(transient for transient, _ in counts) == sum(coming.values())
+
+
+def _outside_of_queues(scene: Scene) -> Iterator[Message]:
+    """What stands for delayed and for retained messages in the store."""
+    for each in _arguments(scene):
+        if isinstance(each, list):
+            yield from each
+    for kept in scene.broker.router.retained._kept.values():
+        if kept.stored is not None:
+            yield kept.stored
 
 
 def _queues(scene: Scene) -> set[Queue]:
     """Also those that were forgotten, but have messages that somebody holds."""
     router = scene.broker.router
-    every = [*router.destinations.values(), *router.hidden.values()]
+    every = [*scene.broker.destinations.values(), *scene.broker.directory.hidden.values()]
     found = {target for target in every if isinstance(target, Queue)}
     found |= {queue for _, queue in _held(scene)}
     return found | {each for each in _arguments(scene) if isinstance(each, Queue)}
@@ -144,9 +156,9 @@ def _rows_of_backlog(shelf: Shelf) -> list[int]:
     backlog = shelf.backlog
     if backlog is None:
         return []
-    found = [row for rows in backlog._ranks.values() for row in rows.rows()] + list(backlog._reading)
+    found = [row for rows in backlog._ranks.values() for row in rows.first()] + list(backlog._reading)
     assert len(found) == backlog.count
-    return found
+    return [abs(row) for row in found]
 
 
 def in_backlog(queue: Queue) -> tuple[int, int]:

@@ -186,9 +186,9 @@ class Scene:
                 self.commit()
             last.drop()
         assert not broker.destinations
-        assert not broker.router.hidden
-        assert not len(broker.router.patterns)
-        assert not broker.router.temporaries
+        assert not broker.directory.hidden
+        assert not len(broker.directory.patterns)
+        assert not broker.directory.temporaries
         assert not broker.sessions
         assert broker.stored_octets == 0
         assert not broker.pressed
@@ -228,6 +228,7 @@ class Client:
             transport=transport,
             connected_at=1_700_000_000.0,
             carrier=self,
+            client_id=asked.client_id,
         )
 
     # the connection

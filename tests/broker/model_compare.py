@@ -120,7 +120,7 @@ def compare(model: Model) -> None:
     topics = {each.destination for each in model.consumers if not each.destination.startswith("/queue/")}
     patterns = {name for name in topics if "*" in name or "#" in name}
     assert set(broker.destinations) == names | (topics - patterns)
-    assert {each.name for each in broker.router.patterns.values()} == patterns
+    assert {each.name for each in broker.directory.patterns.values()} == patterns
     assert len(broker.router.delayed) == len(model.delayed)
     assert len(broker.router.retained) == len(model.retained)
     _compare_counts(model)

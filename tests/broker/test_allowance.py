@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker import allowance
 from gateway.broker.allowance import MOST_BROWSERS, MOST_SELECTORS
-from gateway.codec import Version
+from gateway.codec import V10, Version
 
 from .client import Client, Scene
 
@@ -38,3 +39,52 @@ def test_selectors_are_bounded_together(client: Client) -> None:
     client.subscribe("/topic/a", "x")
     client.subscribe("/topic/a", "y", selector=selector)
     assert client.error().headers["message"] == "too many selectors"
+
+
+class TestNames:
+    """Ids and destinations of subscriptions are in no account of memory."""
+
+    @pytest.fixture(params=["/queue/a", "/topic/a"])
+    def name(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+        """Three subscriptions to this may have ids of one character."""
+        name: str = request.param
+        monkeypatch.setattr(allowance, "MOST_NAMES", 3 * (len(name) + 1))
+        return name
+
+    def test_they_are_bounded_together(self, client: Client, name: str) -> None:
+        for id in "abc":
+            client.subscribe(name, id)
+        client.subscribe(name, "d")
+        assert client.error().headers["message"] == "too long names of subscriptions"
+
+    def test_both_count(self, client: Client, name: str) -> None:
+        client.subscribe(name, "x" * (2 * len(name) + 3))
+        client.subscribe(f"{name}x", "")
+        assert client.error().headers["message"] == "too long names of subscriptions"
+
+    def test_unsubscribe_gives_them_back(self, client: Client, name: str) -> None:
+        for id in "abc":
+            client.subscribe(name, id)
+        for id in "abc" * 5:
+            client.unsubscribe(id)
+            client.subscribe(name, id)
+        assert not client.closed
+
+    def test_where_there_is_no_id_the_destination_counts(self, scene: Scene, name: str) -> None:
+        client = scene.connect(V10)
+        names = [f"{name}{number}" for number in range(4)]
+        for destination in names[:3]:
+            client.send("SUBSCRIBE", {"destination": destination})
+        client.send("UNSUBSCRIBE", {"destination": names[0]})
+        client.send("SUBSCRIBE", {"destination": names[0]})
+        assert not client.closed
+        client.send("SUBSCRIBE", {"destination": names[3]})
+        assert client.error().headers["message"] == "too long names of subscriptions"
+
+    def test_each_session_has_its_own(self, scene: Scene, client: Client, name: str) -> None:
+        other = scene.connect(client.version)
+        for each in (client, other):
+            for id in "abc":
+                each.subscribe(name, id)
+        assert not client.closed
+        assert not other.closed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker import consumers
 from gateway.broker.queue import Queue
 from gateway.codec import V10, Version
 
@@ -357,3 +358,54 @@ class TestExclusive:
         assert two.bodies() == bodies[1:]
         one.abort()
         assert two.bodies() == bodies[:1]
+
+
+class TestBound:
+    """Each message is offered to one sort of consumers after the other, so there may be only so many sorts."""
+
+    @pytest.fixture
+    def scene(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
+        """A queue may have three."""
+        monkeypatch.setattr(consumers, "MOST_INTERESTS", 3)
+        return scene
+
+    @pytest.mark.parametrize(
+        "sorts",
+        [
+            [("", 0), ("", 1), ("", 2), ("", 3)],
+            [("n = 0", 0), ("n = 1", 0), ("n = 2", 0), ("n = 3", 0)],
+            [("", 0), ("n = 1", 0), ("n = 1", 1), ("", 1)],
+        ],
+        ids=["priorities", "selectors", "both"],
+    )
+    def test_so_many_sorts(self, scene: Scene, version: Version, sorts: list[tuple[str, int]]) -> None:
+        clients = [consumer(scene, 1, priority, selector=selector) for selector, priority in sorts[:3] * 2]
+        late = scene.connect(version)
+        selector, priority = sorts[3]
+        late.subscribe(QUEUE, selector=selector, **{"x-priority": str(priority)})
+        assert late.error().headers["message"] == "too many different consumers"
+        for number in range(6):
+            clients[0].publish(QUEUE, n=str(number % 3))
+        assert sum(len(client.messages()) for client in clients) > 0
+
+    @leaving
+    def test_one_less_and_another_may_come(self, scene: Scene, leave: Step) -> None:
+        clients = [consumer(scene, priority=number) for number in range(3)]
+        leave(clients[2])
+        last = consumer(scene, priority=9)
+        assert fill(clients[0], 1) == last.bodies()
+
+    def test_browsers_and_other_queues_are_none_of_them(self, scene: Scene) -> None:
+        for number in range(3):
+            consumer(scene, priority=number)
+        client = scene.connect()
+        client.subscribe(QUEUE, "0", browser="true", selector="n = 1")
+        client.subscribe("/queue/b", "1", selector="n = 1")
+        assert [each.headers["browser"] for each in client.messages()] == ["end"]
+
+    def test_nor_are_subscribers_of_a_topic(self, scene: Scene) -> None:
+        clients = [scene.connect() for _ in range(9)]
+        for number, client in enumerate(clients):
+            client.subscribe("/topic/a", ack="client", selector=f"n <> {number}")
+        clients[0].publish("/topic/a", n="1")
+        assert [len(client.messages()) for client in clients] == [1, 0, *[1] * 7]

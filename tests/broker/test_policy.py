@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker import router
+from gateway.broker import directory
 from gateway.broker.policy import (
     DEFAULT,
     Hints,
@@ -113,7 +113,7 @@ class TestFind:
             client.subscribe(name, str(id))
         assert policy_of(scene, "/queue/a").max_attempts == 1
         assert policy_of(scene, "/queue/b").max_attempts == 10
-        assert scene.broker.router.hidden["/user/ada/queue/x"].policy.slow_messages == 7
+        assert scene.broker.directory.hidden["/user/ada/queue/x"].policy.slow_messages == 7
 
 
 class TestHints:
@@ -226,7 +226,7 @@ class TestHintsInFrames:
         assert policy_of(scene, "/queue/a").max_messages == 7
 
     def test_only_so_many_are_remembered(self, scene: Scene, version: Version, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(router, "_MOST_DECLARED", 2)
+        monkeypatch.setattr(directory, "_MOST_DECLARED", 2)
         client = scene.connect(version)
         for name in "abc":
             client.subscribe(name, **{"x-max-length": "5"})

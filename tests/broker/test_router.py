@@ -238,7 +238,7 @@ class TestKinds:
         client = scene.connect(version)
         client.subscribe(destination, browser="true")
         assert client.error().headers["message"] == "browsers are for queues"
-        assert not scene.broker.router.count()
+        assert not scene.broker.directory.count()
 
     @pytest.mark.parametrize("destination", ["/queue/a", "a", "/temp-queue/x"])
     def test_no_local_on_a_queue(self, scene: Scene, version: Version, destination: str) -> None:
@@ -255,7 +255,7 @@ class TestKinds:
         client = scene.connect(version)
         client.subscribe(destination, **{header: "true"})
         assert client.error().headers["message"] == "durable subscriptions are not supported"
-        assert not scene.broker.router.count()
+        assert not scene.broker.directory.count()
 
     @pytest.mark.parametrize("header", ["durable", "persistent"])
     def test_a_queue_keeps_its_messages_anyway(self, scene: Scene, version: Version, header: str) -> None:

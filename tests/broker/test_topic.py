@@ -134,7 +134,7 @@ class TestSomeOfThem:
         client.unsubscribe()
         other.publish("/topic/a", b"m", color="red")
         assert not client.received()
-        assert not scene.broker.router.count()
+        assert not scene.broker.directory.count()
 
 
 class TestAcknowledging:

@@ -1,4 +1,4 @@
-"""`python -m tests.crash`, or `make crash`: many rounds, two at a time, and what they have shown in one line.
+"""`python -m tests.crash`, or `make crash`: many rounds, and what they have shown in one line.
 
 A round that failed is run again by `make crash ARGS="--seed N --rounds 1"`; its plan is the same, its timing nearly.
 
@@ -23,11 +23,17 @@ from .plan import plan
 from .points import LIES
 from .round import Outcome, Round
 
+# Rounds that run at a time: much of each is waiting.
+_AT_ONCE = 4
 
-async def run_rounds(first: int, count: int, *, lie: str = "", keep: bool = False, at_once: int = 2) -> list[Outcome]:
+
+async def run_rounds(
+    first: int, count: int, *, most_lives: int = 4, lie: str = "", keep: bool = False, at_once: int = _AT_ONCE
+) -> list[Outcome]:
     """Run rounds with the seeds from `first` on.
 
     Args:
+        most_lives: of the gateway in each of them, but for the last one.
         keep: the folder of a round that failed stays, and its path is printed.
     """
     outcomes: list[Outcome] = []
@@ -37,7 +43,7 @@ async def run_rounds(first: int, count: int, *, lie: str = "", keep: bool = Fals
         for seed in seeds:
             folder = Path(tempfile.mkdtemp(prefix="crash-"))
             try:
-                outcome = await Round(plan(seed), folder, lie=lie).run()
+                outcome = await Round(plan(seed, most_lives), folder, lie=lie).run()
                 outcomes.append(outcome)
                 print(outcome, flush=True)
             finally:
@@ -72,7 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1_000_000), help="of the first round")
-    parser.add_argument("--at-once", type=int, default=2, help="rounds at a time")
+    parser.add_argument("--at-once", type=int, default=_AT_ONCE, help="rounds at a time")
     parser.add_argument("--lie", choices=LIES, default="", help="a promise that the gateway breaks")
     parser.add_argument("--keep", action="store_true", help="keep the folders of rounds that failed")
     options = parser.parse_args()

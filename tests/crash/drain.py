@@ -38,6 +38,8 @@ async def take_all(port: int, books: Books) -> None:
     except (Gone, trio.TooSlowError) as error:
         client.complain()
         books.complain("lost", f"not all was given out of {', '.join(left)}: {error!r}")
+    finally:
+        await client.close()
 
 
 def _take(each: Frame, left: set[str], books: Books) -> None:

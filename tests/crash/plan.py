@@ -60,6 +60,8 @@ _ENDS = {"moment": 6, "point": 10, "torn": 3, "start": 1, "stop": 1}
 _OFTEN = {"flushed": 400, "log": 300, "log-torn": 300, "log-written": 300, "statement": 500}
 _SELDOM = {"recovery": 1}
 _USUAL = 60
+# Seconds that a process may take to come by a point, so often.
+_LONGEST = 1.2
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,6 @@ class Plan:
 
     Attributes:
         producers: how many.
-        fresh: the last life, in which all is given out, begins behind an orderly end of the one before.
     """
 
     seed: int
@@ -95,15 +96,16 @@ class Plan:
     lives: list[Life]
 
 
-def plan(seed: int) -> Plan:
+def plan(seed: int, most_lives: int = 4) -> Plan:
     """The round of that seed."""
     random = Random(seed)
-    return Plan(seed, random.randint(2, 5), [_life(random) for _ in range(random.randint(2, 4))])
+    producers = random.randint(2, 5)
+    return Plan(seed, producers, [_life(random) for _ in range(random.randint(2, 4))][:most_lives])
 
 
 def _life(random: Random) -> Life:
     end = random.choices(list(_ENDS), weights=list(_ENDS.values()))[0]
-    point, log_pages, seconds = "", random.choice([0, 0, 20, 100]), 2.0
+    point, log_pages, seconds = "", random.choice([0, 0, 20, 100]), _LONGEST
     if end == "point":
         name = random.choice(POINTS)
         point = f"{name}:{random.randint(1, _SELDOM.get(name, _OFTEN.get(name, _USUAL)))}"
@@ -112,7 +114,7 @@ def _life(random: Random) -> Life:
     elif end == "torn":
         point, log_pages = f"committed:{random.randint(3, _USUAL)}", 0
     else:
-        seconds = random.uniform(0.02, 0.45 if end == "start" else 0.8)
+        seconds = random.uniform(0.02, 0.45 if end == "start" else 0.7)
     consumers = {queue.name: random.randint(0, queue.consumers) for queue in QUEUES}
     if random.random() < 0.7:
         consumers["/queue/deep"] = 0

@@ -81,10 +81,11 @@ class Process:
         """Read until the process has ended."""
         assert self._process.stderr is not None
         rest = b""
-        async for chunk in self._process.stderr:
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                self._take(line.decode(errors="replace"))
+        async with self._process.stderr as stream:
+            async for chunk in stream:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    self._take(line.decode(errors="replace"))
         self.listening.set()
 
     def _take(self, line: str) -> None:

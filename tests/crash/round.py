@@ -23,6 +23,8 @@ from .torn import tear
 
 # Seconds in which clients must have noticed that the gateway is dead.
 _NOTICE = 10.0
+# Complaints of a round that are printed.
+_MOST_TOLD = 10
 
 
 @dataclass
@@ -47,8 +49,11 @@ class Outcome:
     def __str__(self) -> str:
         ends = ", ".join(f"{end} {count}" if count > 1 else end for end, count in sorted(self.ends.items()))
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
-        complaints = "".join(f"\n  {kind}: {text}" for kind, text in self.complaints)
-        return f"seed {self.seed}: {ends}; {counts}{complaints}"
+        lines = [f"seed {self.seed}: {ends}; {counts}"]
+        lines += [f"  {kind}: {text}" for kind, text in self.complaints[:_MOST_TOLD]]
+        if len(self.complaints) > _MOST_TOLD:
+            lines.append(f"  and {len(self.complaints) - _MOST_TOLD} more")
+        return "\n".join(lines)
 
 
 class Round:

@@ -16,7 +16,7 @@ _ROUNDS = 12
 
 @pytest.mark.slow
 async def test_what_was_promised_holds() -> None:
-    outcomes = await run_rounds(1, _ROUNDS)
+    outcomes = await run_rounds(1, _ROUNDS, most_lives=2)
     assert len(outcomes) == _ROUNDS
     assert sum(outcome.kills for outcome in outcomes) >= _ROUNDS
     assert not [str(outcome) for outcome in outcomes if outcome.complaints], summary(outcomes, 0)
@@ -27,7 +27,7 @@ async def test_what_was_promised_holds() -> None:
     ("lie", "point", "kind"),
     [
         ("early-receipts", "write:15", "lost"),
-        ("half-commits", "committed:25", "half"),
+        ("half-commits", "committed:15", "half"),  # between the halves
         ("forgetful", "write:15", "doubled"),
         ("unmarked", "write:15", "unmarked"),
         ("renamed", "write:15", "id"),
@@ -36,9 +36,9 @@ async def test_what_was_promised_holds() -> None:
 async def test_a_lie_is_found(lie: str, point: str, kind: str, tmp_path: Path) -> None:
     consumers = {queue.name: queue.consumers for queue in QUEUES}
     life = Life("point", point, 10.0, 0, consumers)
-    outcome = await Round(Plan(1, 4, [life, life]), tmp_path, lie=lie).run()
+    outcome = await Round(Plan(1, 4, [life]), tmp_path, lie=lie).run()
     assert kind in {complaint.kind for complaint in outcome.complaints}, str(outcome)
-    assert outcome.ends[point.partition(":")[0]] == 2, "the process did not come by that point"
+    assert outcome.ends[point.partition(":")[0]] == 1, "the process did not come by that point"
 
 
 def test_a_point_has_a_name() -> None:

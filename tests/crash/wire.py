@@ -52,10 +52,14 @@ class Link:
         except OSError:
             raise Gone from None
         link = cls(stream)
-        await link.send(frame("CONNECT", {"accept-version": "1.2", "host": "localhost"}))
-        answers: list[Frame] = []
-        while not answers:
-            answers = await link.receive()
+        try:
+            await link.send(frame("CONNECT", {"accept-version": "1.2", "host": "localhost"}))
+            answers: list[Frame] = []
+            while not answers:
+                answers = await link.receive()
+        except BaseException:
+            await link.close()
+            raise
         assert answers[0].command == "CONNECTED", answers
         return link
 

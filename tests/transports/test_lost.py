@@ -288,4 +288,4 @@ class TestTemporaries:
         await peer.aclose()
         await wait_all_tasks_blocked()
         assert not house.broker.destinations
-        assert not house.broker.router.temporaries
+        assert not house.broker.directory.temporaries

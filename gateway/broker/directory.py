@@ -1,0 +1,182 @@
+"""The directory: which destinations there are, and how they come and go.
+
+A destination comes into being with the first SEND or SUBSCRIBE, and goes when nobody subscribes and nothing waits.
+Three tables hold them: by name, hidden ones whose canonical name means something else when a client says it, and those
+of subscriptions with wildcards, whose name is the pattern.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from . import destinations as names
+from .batch import Place
+from .durables import Durables
+from .errors import NotAllowed
+from .fate import forgotten, unused
+from .policy import Hints, Policies
+from .queue import Queue
+from .shelf import Shelf
+from .topic import Topic
+from .trie import PatternTrie
+from .words import has_wildcard
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .session import Session
+
+# Queues whose declared arguments are remembered; the ones that were declared first go first.
+_MOST_DECLARED = 10_000
+
+
+class Directory:
+    """All destinations.
+
+    Attributes:
+        destinations: canonical name -> queue or topic.
+        hidden: likewise, those whose canonical name means something else when a client says it: users', functions', and
+            durable subscriptions.
+        patterns: the topics of subscriptions with wildcards.
+        has_patterns: there are any.
+        durables: the subscriptions that outlive their sessions, or are shared.
+        temporaries: canonical name of each temporary destination -> its session.
+    """
+
+    def __init__(self, broker: Broker, policies: Policies) -> None:
+        self.destinations: dict[str, Queue | Topic] = {}
+        self.hidden: dict[str, Queue | Topic] = {}
+        self.patterns: PatternTrie[Topic] = PatternTrie()
+        self.has_patterns = False
+        self.durables = Durables(broker, self)
+        self.temporaries: dict[str, Session] = {}
+        self._broker = broker
+        self._policies = policies
+        self._declared: OrderedDict[str, Hints] = OrderedDict()
+
+    def find(self, name: str) -> Queue | Topic | None:
+        """The destination of that canonical name, if there is one."""
+        return self.table(name).get(name)
+
+    def topic(self, name: str) -> Topic:
+        """The topic, or pattern, of that name, which may be new."""
+        is_pattern = has_wildcard(name)
+        found = self.patterns.get(name) if is_pattern else self.table(name).get(name)
+        if found is None:
+            self.check_room(1)
+            found = Topic(self._broker, name, self._policies.find(name))
+            if is_pattern:
+                self.patterns.add(name, found)
+                self.has_patterns = True
+            else:
+                self.table(name)[name] = found
+        assert isinstance(found, Topic)  # names of queues and topics differ
+        return found
+
+    def queue_of_durable(self, name: str, topic: Topic, *, lasts: bool) -> Queue:
+        """The queue of a new durable or shared subscription."""
+        policy = dataclasses.replace(topic.policy, auto_delete=not lasts)
+        queue = self.hidden[name] = Queue(self._broker, name, policy)
+        storage = self._broker.storage
+        if storage is not None and lasts and policy.durable is not False:
+            queue.shelf = Shelf(queue, storage, policy.durable)
+        unused(queue)
+        return queue
+
+    def create_queue(self, name: str) -> Queue:
+        queue = self.table(name)[name] = Queue(self._broker, name, self._policies.find(name))
+        storage = self._broker.storage
+        if storage is not None and queue.policy.durable is not False and not name.startswith(names.REPLY_QUEUE):
+            queue.shelf = Shelf(queue, storage, queue.policy.durable)
+        if name in self._declared:
+            queue.declare(self._declared[name])
+        unused(queue)
+        return queue
+
+    def restore(self, place: Place, *, clean: bool) -> Queue:
+        """A queue, or durable subscription, that the store holds from the last process; see `Shelf.recover`."""
+        queue = self.table(place.name).get(place.name)
+        if queue is None and place.kind == "subscription":
+            queue = self.durables.restore(place, self.topic)
+        elif queue is None:
+            queue = self.create_queue(place.name)
+        assert isinstance(queue, Queue)  # names of queues and topics differ
+        storage = self._broker.storage
+        assert storage is not None  # it holds the queue
+        queue.shelf = queue.shelf or Shelf(queue, storage, queue.policy.durable)
+        queue.shelf.recover(place, clean=clean)
+        if place.kind == "queue":
+            self.declare(queue, queue.shelf.hints)
+        return queue
+
+    def is_gone(self, name: str) -> bool:
+        """Whether it is a temporary queue whose session has ended: nobody will ever read it."""
+        return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
+
+    def declare(self, queue: Queue, hints: Hints | None) -> None:
+        """A client's wishes for a queue: the first that has any is heard, also when the queue went meanwhile."""
+        if hints is None or queue.name in self._declared or queue.name.startswith(names.HIDDEN) or queue.has_backlog:
+            return
+        self._declared[queue.name] = hints
+        if len(self._declared) > _MOST_DECLARED:
+            self._declared.popitem(last=False)
+        queue.declare(hints)
+        if queue.shelf is not None:
+            queue.shelf.declare(hints)
+
+    def home_of(self, queue: Queue) -> Queue | None:
+        """Where messages of a queue come back to: itself, also when it was forgotten meanwhile, or its successor.
+
+        None: nobody can ever read them, for who could has gone.
+        """
+        if queue.private:
+            return queue if queue.subscriptions else None
+        if self.is_gone(queue.name) or (queue.feed is not None and self.durables.get(queue.name) is not queue.feed):
+            return None
+        table = self.table(queue.name)
+        home = table.get(queue.name)
+        if home is None:
+            home = table[queue.name] = queue
+            unused(queue)
+        assert isinstance(home, Queue)  # names of queues and topics differ
+        return home
+
+    def forget_if_idle(self, target: Queue | Topic) -> None:
+        """Drop a destination that nobody subscribes and where nothing waits."""
+        if not target.is_idle:
+            return
+        table = self.table(target.name)
+        if table.get(target.name) is target:
+            del table[target.name]
+            if isinstance(target, Queue):
+                forgotten(target)
+                if target.policy.auto_delete:
+                    self._declared.pop(target.name, None)
+                if target.shelf is not None:
+                    target.shelf.forget()
+                if target.feed is not None:
+                    self.durables.forget(target.feed)
+        elif isinstance(target, Topic) and self.patterns.get(target.name) is target:
+            self.patterns.remove(target.name)
+            self.has_patterns = len(self.patterns) > 0
+
+    def table(self, name: str) -> dict[str, Queue | Topic]:
+        return self.hidden if name.startswith(names.HIDDEN) else self.destinations
+
+    def forget_temporary(self, name: str) -> None:
+        """A session's temporary destination goes with it, and what waits there, too."""
+        self.temporaries.pop(name, None)
+        target = self.destinations.get(name)
+        if isinstance(target, Queue):
+            target.purge()
+            self.forget_if_idle(target)
+
+    def count(self) -> int:
+        """How many destinations there are."""
+        return len(self.destinations) + len(self.hidden) + len(self.patterns)
+
+    def check_room(self, new: int) -> None:
+        limit = self._broker.quotas.max_destinations
+        if self.count() + new > limit:
+            raise NotAllowed("too many destinations", f"the server may have {limit} (max_destinations)")

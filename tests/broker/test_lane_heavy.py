@@ -1,0 +1,90 @@
+"""Selectors that have much to read: a turn of their lane ends after fewer messages.
+
+What a selector may cost is charged as octets of headers, times its own characters; for the rest see `test_lane`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.broker import dispatch
+from gateway.broker import lane as lane_module
+from gateway.broker.interest import Interest
+from gateway.broker.lane import Lane
+from gateway.broker.message import Message
+from gateway.broker.queue import Queue
+from gateway.codec import Head
+
+from .client import Scene
+from .test_lane import Asked, drain, filled, new
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+def unwanted(count: int, size: int) -> list[Message]:
+    """Messages with a header of that many octets that the selector does not want."""
+    found = [new(number, wanted=False) for number in range(count)]
+    for message in found:
+        message.head = Head.of("SEND", message.head.headers | {"filler": "x" * size})
+    return found
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
+@pytest.mark.parametrize("weight", [4_096, 500, 10])
+@pytest.mark.parametrize("size", [60_000, 5_000])
+def test_what_it_reads_in_a_turn_is_bounded(asked: Asked, size: int, weight: int, order: int) -> None:
+    messages = unwanted(100, size)[::order]
+    lane = filled([*messages, new(100)], Lane(asked, weight))
+    heaviest = messages[0].head.cost * weight
+    most = lane_module.READS_PER_TURN * lane_module._SCANNED_PER_READ + heaviest
+    before = turns = 0
+    while lane.first() is None:
+        assert lane.tired
+        assert 1 <= asked.count.total() - before <= most // heaviest
+        before, turns = asked.count.total(), turns + 1
+    assert turns >= 100 * heaviest // most
+    assert drain(lane) == [100]
+    assert set(asked.count.values()) == {1}
+
+
+def test_the_heaviest_goes_on_message_by_message(asked: Asked) -> None:
+    lane = filled(unwanted(5, 60_000), Lane(asked, 4_096))
+    for read in range(1, 5):
+        assert lane.first() is None
+        assert (lane.tired, asked.count.total()) == (True, read)
+
+
+def test_small_messages_cost_what_they_always_cost(asked: Asked) -> None:
+    reads = lane_module.READS_PER_TURN
+    lane = filled([*[new(number, wanted=False) for number in range(reads - 1)], new(reads)], Lane(asked, 20))
+    assert lane.first() is not None
+
+
+def test_a_copy_is_as_heavy_as_its_own_selector(asked: Asked) -> None:
+    copy = filled(unwanted(5, 60_000)).copy(asked, 4_096)
+    assert copy.weight == 4_096
+    assert copy.first() is None
+    assert (copy.tired, asked.count.total()) == (True, 1)
+
+
+@pytest.mark.parametrize("size", [10, 60_000])
+def test_a_subscriber_of_a_queue_reads_it_in_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Whatever it costs, others have their turns between them."""
+    turns = []
+
+    def catch_up(queue: Queue, interest: Interest) -> None:
+        turns.append(interest)
+        original(queue, interest)
+
+    original = dispatch.catch_up
+    monkeypatch.setattr(dispatch, "catch_up", catch_up)
+    producer, client = scene.connect(), scene.connect()
+    for _ in range(20):
+        producer.publish("/queue/a", filler="x" * size)
+    producer.publish("/queue/a", b"wanted", color="red")
+    client.subscribe("/queue/a", selector=" OR ".join(["color = 'red'"] * 20))
+    assert client.bodies() == [b"wanted"]
+    assert len(turns) == (0 if size == 10 else 20)
