@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help run test check coverage bench conformance docs static wheel clean
+.PHONY: help run test check coverage bench crash conformance docs static wheel clean
 
 help:
 	@sed -n 's/^# \(make [a-z]* .*\)/\1/p' Makefile
@@ -35,6 +35,10 @@ coverage: .venv/dev
 # make bench        microseconds of server CPU per message
 bench: .venv/dev
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# make crash        200 rounds of kill -9, and what was promised compared; ARGS="--seed N --rounds 1" repeats one
+crash: .venv/dev
+	$(BIN)/python -m tests.crash $(ARGS)
 
 # make conformance  the table of the requirements: pass or fail, per version and transport
 conformance: .venv/dev

@@ -10,8 +10,9 @@ every delivery, and prints one row per scenario beside its budget.  The method, 
 * `machine`    cores, what the generator's process needs, and what the kernel alone takes
 * `server`     the gateway as a child process, pinned, with its CPU and memory read from /proc
 * `stage`      what scenarios set up and clear away
+* `syncs`      how often the server waits for the disk, by strace
 * `scenarios`  what is measured, as functions: the ways of a message; in `growth` the costs that must not grow, in
-               `features` those of selectors, groups, priorities, delays and conflation
+               `features` those of selectors, groups, priorities, delays and conflation, in `durable` those of the store
 * `catalogue`  the rows: their parameters, budgets and peers
 * `report`     the medians, the table, the JSON file
 """

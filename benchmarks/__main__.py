@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from benchmarks.catalogue import BOTH, SCENARIOS, Scenario
-from benchmarks.machine import bare_send, prepare
+from benchmarks.machine import IN_MEMORY, Bare, disk_folder, file_system, prepare
 from benchmarks.report import Row, markdown, number, table, write_json
-from benchmarks.server import Server, ServerError, gateway
+from benchmarks.server import Server, ServerError
 from benchmarks.wire import DeliveryError, Transport
 
 
@@ -27,17 +27,17 @@ def main() -> int:
         [Row(scenario, transport, part) for part in ("", *scenario.parts)] for scenario, transport in _runs(options)
     ]
     where = prepare()
-    floor = bare_send()
-    print(f"{where}; {options.rounds} x {options.seconds:g} s; a bare send costs {floor:.1f} us", file=sys.stderr)
+    bare = Bare.measured(options.disk if any(rows[0].scenario.has_store for rows in runs) else None)
+    print(f"{where}; {options.rounds} x {options.seconds:g} s; {bare}", file=sys.stderr)
     for turn in range(options.rounds):
         for rows in runs:
             if not rows[0].failure and turn < (rows[0].scenario.rounds or options.rounds):
                 _round(rows, turn, options)
     every = [row for rows in runs for row in rows]
-    print(markdown(every) if options.markdown else table(every, floor, options.verbose))
+    print(markdown(every) if options.markdown else table(every, bare, options.verbose))
     if options.json:
-        write_json(options.json, every, floor, where)
-    bad = {"FAILED", "OVER"} if options.strict else {"FAILED"}
+        write_json(options.json, every, bare, where)
+    bad = {"FAILED", "OVER", "UNDER"} if options.strict else {"FAILED"}
     return int(any(row.verdict in bad for row in every))
 
 
@@ -46,7 +46,7 @@ def _round(rows: list[Row], turn: int, options: argparse.Namespace) -> None:
     scenario, transport = rows[0].scenario, rows[0].transport
     label = f"[{turn + 1}/{options.rounds}]"
     try:
-        with _server(options, scenario.settings) as server:
+        with _server(options, scenario) as server:
             sample = scenario.sample(server, server.transports[transport], options.seconds, options.scale)
     except (DeliveryError, ServerError, OSError) as error:
         for row in rows:
@@ -61,13 +61,20 @@ def _round(rows: list[Row], turn: int, options: argparse.Namespace) -> None:
 def _told(row: Row) -> str:
     sample = row.samples[-1]
     own = "" if sample.load is None else f", generator {number(sample.generator)} us, server {sample.load:.0%} busy"
-    return f"{number(sample.cost)} {row.unit}{own}" + (f", {sample.note}" if sample.note else "")
+    cost = sample.missing or f"{number(sample.cost)} {row.unit}"
+    return f"{cost}{own}" + (f", {sample.note}" if sample.note else "")
 
 
-def _server(options: argparse.Namespace, settings: str) -> AbstractContextManager[Server]:
-    """The gateway, started anew; or the broker that runs already at `--address`."""
+def _server(options: argparse.Namespace, scenario: Scenario) -> AbstractContextManager[Server]:
+    """The gateway, started anew; or the broker that runs already at `--address`.
+
+    Raises:
+        ServerError: it needs a disk, and there is none.
+    """
     if options.address is None:
-        return gateway(settings)
+        if scenario.has_store and file_system(options.disk) in IN_MEMORY:
+            raise ServerError(f"{options.disk} is in memory: name a folder on a disk by --disk")
+        return scenario.start(options.disk, options.scale)
     host, _, port = options.address.rpartition(":")
     login = tuple(options.login.split(":", 1)) if options.login else None
     path = "/ws" if options.transport == "ws" else ""
@@ -97,6 +104,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1.5, help="measured part of a round, after 0.5 s of warm-up")
     parser.add_argument("--rounds", type=int, default=3, help="rounds, interleaved; the table shows medians")
     parser.add_argument("--scale", type=float, default=1.0, help="below 1: fewer of what there are many, to see it run")
+    parser.add_argument(
+        "--disk", type=Path, metavar="FOLDER", default=disk_folder(), help="on a disk, for stores; default %(default)s"
+    )
     parser.add_argument("--transport", choices=("tcp", "ws", "both"), default="both")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to this file")
     parser.add_argument("--verbose", action="store_true", help="below each row its spread and the generator's own CPU")

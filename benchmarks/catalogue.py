@@ -8,12 +8,14 @@ RabbitMQ 3.10.8 and ActiveMQ 5.17.2 as Debian packages them; no run of this suit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
-from benchmarks import features, growth, scenarios
+from benchmarks import durable, features, growth, scenarios
 from benchmarks.loop import Sample
-from benchmarks.server import Server
+from benchmarks.server import Server, gateway
 from benchmarks.wire import Transport
 
 MIB = 1024 * 1024
@@ -23,11 +25,16 @@ BOTH = TCP + WS
 
 @dataclass(frozen=True)
 class Part:
-    """A further row of a scenario, called by its name behind a slash: what `Sample.beside` has of that name."""
+    """A further row of a scenario, called by its name behind a slash: what `Sample.beside` has of that name.
+
+    Attributes:
+        at_least: the budget is the least that it should be, not the most.
+    """
 
     title: str
     unit: str = "us"
     budget: float | None = None
+    at_least: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,7 @@ class Scenario:
         unit: of the budgets and peers (RabbitMQ, ActiveMQ), too.
         sizes: arguments of `run` that say how much of something there is; `--scale` makes them smaller.
         settings: the gateway's `gateway.toml`.
+        prepare: puts into the gateway's folder what shall be there at its start; it gets the sizes, too.
         rounds: at most so many; a long scenario that holds its comparison in itself needs fewer.
     """
 
@@ -52,18 +60,34 @@ class Scenario:
     parts: Mapping[str, Part] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     settings: str = ""
+    prepare: Callable[..., None] | None = None
     rounds: int | None = None
+
+    @property
+    def has_store(self) -> bool:
+        """It needs a folder on a disk."""
+        return durable.SETTINGS in self.settings
+
+    def start(self, disk: Path, scale: float) -> AbstractContextManager[Server]:
+        """The gateway that it measures, started anew, with its folder on that disk."""
+        if self.prepare is None:
+            return gateway(self.settings, disk=disk)
+        return gateway(self.settings, disk=disk, prepare=partial(self.prepare, **self._scaled(scale)))
 
     def sample(self, server: Server, transport: Transport, seconds: float, scale: float) -> Sample:
         """Run one round."""
-        sizes = {name: max(_LEAST, round(size * scale)) for name, size in self.sizes.items()}
-        return self.run(server, transport, seconds, **sizes)
+        return self.run(server, transport, seconds, **self._scaled(scale))
+
+    def _scaled(self, scale: float) -> dict[str, int]:
+        return {name: max(_LEAST, round(size * scale)) for name, size in self.sizes.items()}
 
 
 # A hundred of anything is enough for each scenario to make sense.
 _LEAST = 100
 # What a publisher's cost may grow by when ten become very many.
 _GROWTH = 1.5
+# Durable receipts in a second, with 100 producers.
+_RECEIPTS = 15_000
 # A million messages of 100 octets take 0.3 GB, but count for 0.75: the decoder shares equal headers, and each message
 # counts them as its own.
 _ROOM_FOR_A_MILLION = f"memory_limit = {2048 * MIB}"
@@ -75,6 +99,22 @@ def _both(limit: float) -> dict[str, float]:
 
 def _policy(match: str, *lines: str) -> str:
     return "\n".join(["[[policy]]", f'match = "{match}"', *lines])
+
+
+def _awaited(name: str, title: str, producers: int, window: int = 1, most: float | None = None) -> Scenario:
+    """Durable SENDs with their receipts awaited; what each may cost, where that has a budget."""
+    return Scenario(
+        name,
+        title,
+        partial(durable.awaited, producers=producers, window=window),
+        transports=TCP,
+        budget={} if most is None else {"tcp": most},
+        parts={
+            "rate": Part("receipts", "/s", None if most is None else _RECEIPTS, at_least=True),
+            "syncs": Part("fsyncs for each receipt, in a short round under strace", "fsyncs"),
+        },
+        settings=durable.SETTINGS,
+    )
 
 
 SCENARIOS = [
@@ -286,5 +326,45 @@ SCENARIOS = [
         transports=TCP,
         settings=_policy("/topic/dropping.#", 'slow_consumer = "drop-oldest"'),
         rounds=2,
+    ),
+    _awaited("durable1", "durable SEND, 200 B, each waits for its receipt", 1),
+    _awaited("durable10", "the same by 10 producers", 10),
+    _awaited("durable100", "the same by 100 producers", 100, most=25),
+    _awaited("durable1x100", "durable SEND, 200 B, one producer, 100 receipts outstanding", 1, window=100),
+    Scenario(
+        "durableq",
+        "durable queue 1 to 1, 100 B, client-individual, ACK each",
+        partial(scenarios.deliver, kind="queue", window=2_000, acknowledges=True, durable=True),
+        transports=TCP,
+        settings=durable.SETTINGS,
+    ),
+    Scenario(
+        "recovery",
+        "start with 1,000,000 messages of 100 B in the store",
+        durable.recovery,
+        unit="s",
+        transports=TCP,
+        sizes={"messages": 1_000_000},
+        budget={"tcp": 3},
+        parts={"memory": Part("resident memory behind it", "MiB")},
+        settings=durable.SETTINGS,
+        prepare=durable.fill_store,
+        rounds=2,
+    ),
+    Scenario(
+        "paging",
+        "most resident memory with 5,000,000 messages of 1 KiB waiting, from that with 500,000",
+        durable.paging,
+        unit="MiB",
+        transports=TCP,
+        sizes={"messages": 500_000},
+        budget={"tcp": 1_024},
+        parts={
+            "growth": Part("resident memory of each waiting message", "octets"),
+            "fill": Part("SEND of each", "us"),
+            "drain": Part("delivery of each, in auto", "us"),
+        },
+        settings=durable.SETTINGS,
+        rounds=1,
     ),
 ]

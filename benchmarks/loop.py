@@ -32,7 +32,7 @@ class Sample:
     `cost` is in the unit of the row, `generator` in us of the generator's CPU per operation, its polling included;
     `load` is the part of its core that the server used: near 1 from one to one in bulk; less in bulk fan-out, where one
     read of the server takes the whole window and both sides work in turns.  `beside` holds what else the round found
-    out, for rows of their own.
+    out, for rows of their own.  `missing` says why there is no cost, where that could not be measured.
     """
 
     cost: float
@@ -41,6 +41,7 @@ class Sample:
     load: float | None = None
     note: str = ""
     beside: Mapping[str, Sample] = field(default_factory=dict)
+    missing: str = ""
 
 
 class Loop:

@@ -14,12 +14,13 @@ from typing import Any
 
 from benchmarks.catalogue import Part, Scenario
 from benchmarks.loop import Sample
+from benchmarks.machine import Bare
 
 _HEADINGS = ("scenario", "over", "rate/s", "server", "unit", "budget", "", "RabbitMQ*", "ActiveMQ*")
 _FOOT = (
     "server: CPU of its process tree (user and system) per operation checked at the receiver; median of {rounds}.\n"
     "* recorded once on a machine of this class by the same method, not measured in this run (docs/benchmarks.md).\n"
-    "The kernel alone took {floor:.1f} us for a bare send() of one message to each of 100 sockets, before these rounds."
+    "Of the kernel alone, before these rounds: {bare}."
 )
 
 
@@ -59,7 +60,8 @@ class Row:
 
     def median(self, field: str) -> float | None:
         """The median of a field of the samples; None when they do not have it."""
-        found = [value for sample in self.samples if (value := getattr(sample, field)) is not None]
+        found = [getattr(sample, field) for sample in self.samples if not sample.missing]
+        found = [value for value in found if value is not None]
         return median(found) if found else None
 
     @property
@@ -73,15 +75,17 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """`ok`, `OVER` its budget, `FAILED` a check; empty when there is nothing to hold it to."""
+        """`ok`, `OVER` its budget, `UNDER` it where that is the least, `FAILED` a check; empty: nothing to hold it to."""
         if self.failure:
             return "FAILED"
         if self.budget is None or self.cost is None:
             return ""
+        if isinstance(self._what, Part) and self._what.at_least:
+            return "ok" if self.cost >= self.budget else "UNDER"
         return "ok" if self.cost <= self.budget else "OVER"
 
 
-def table(rows: Sequence[Row], floor: float, verbose: bool) -> str:
+def table(rows: Sequence[Row], bare: Bare, verbose: bool) -> str:
     """The table, with one line of detail below each row when `verbose`."""
     cells = [_HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -95,7 +99,7 @@ def table(rows: Sequence[Row], floor: float, verbose: bool) -> str:
         if number and (row := rows[number - 1]):
             lines += [f"    {detail}" for detail in _details(row, verbose)]
     rounds = max((len(row.samples) for row in rows), default=0)
-    return "\n".join([*lines, "", _FOOT.format(rounds=f"{rounds} round{'s' * (rounds != 1)}", floor=floor)])
+    return "\n".join([*lines, "", _FOOT.format(rounds=f"{rounds} round{'s' * (rounds != 1)}", bare=bare)])
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -105,17 +109,18 @@ def markdown(rows: Sequence[Row]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        costs = sorted(sample.cost for sample in row.samples)
+        costs = sorted(sample.cost for sample in row.samples if not sample.missing)
         unit = "µs".join(row.unit.split("us"))
         spread = f"{number(costs[0])} to {number(costs[-1])}" if costs else "–"
-        budget = "–" if row.budget is None else f"{row.budget:,g}" + (" (over)" if row.verdict == "OVER" else "")
+        missed = f" ({row.verdict.lower()})" if row.verdict in ("OVER", "UNDER") else ""
+        budget = "–" if row.budget is None else f"{row.budget:,g}" + missed
         peers = [each.replace("-", "–") for each in row.peers]
         cells = [f"`{row.name}` {row.title}", row.transport, f"{number(row.cost)} {unit}", spread, budget, *peers]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def write_json(path: Path, rows: Sequence[Row], floor: float, where: str) -> None:
+def write_json(path: Path, rows: Sequence[Row], bare: Bare, where: str) -> None:
     """Everything measured, with the machine it was measured on."""
     document = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -123,7 +128,9 @@ def write_json(path: Path, rows: Sequence[Row], floor: float, where: str) -> Non
         "system": platform.platform(),
         "processor": _processor(),
         "placement": where,
-        "bare_send_us": floor,
+        "bare_send_us": bare.send,
+        "bare_sync_us": bare.sync,
+        "disk": bare.disk,
         "rows": [_record(row) for row in rows],
     }
     path.write_text(json.dumps(document, indent=1) + "\n")
@@ -146,6 +153,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _details(row: Row, verbose: bool) -> list[str]:
     if row.failure:
         return [] if row.part else [row.failure]
+    if row.cost is None:
+        return [sample.missing for sample in row.samples[-1:]]
     if not verbose:
         return []
     found = [row.title]

@@ -42,6 +42,7 @@ def deliver(
     window: int,
     receivers: int = 1,
     acknowledges: bool = False,
+    durable: bool = False,
 ) -> Sample:
     """One publisher, `receivers` subscribers of one queue or topic; the operation is one delivery."""
     destination = destination_of(kind)
@@ -51,7 +52,8 @@ def deliver(
     with links_of(transport, 1 + receivers) as (publisher, *subscribers):
         for link in subscribers:
             link.request("SUBSCRIBE", destination=destination, id=0, ack=mode)
-        frames = [send_frame(destination, text) for text in texts]
+        headers = {"persistent": "true"} if durable else {}
+        frames = [send_frame(destination, text, **headers) for text in texts]
         loop = Loop(
             publisher,
             batches_of(transport, frames, batch),

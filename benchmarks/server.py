@@ -1,13 +1,14 @@
 """The server under test as a process: started on its own core, its CPU time and memory read from /proc.
 
 The gateway is started as its users start it, `hypercorn -k trio gateway.app:app`, with everything else at its default,
-in a directory of its own, where no `gateway.toml` has a say but that of the scenario, if it has one.  Any other broker
-that runs already can be measured by its pid.
+in a directory of its own, where no `gateway.toml` has a say but that of the scenario, if it has one, and where its store
+lies, if it has one.  Any other broker that runs already can be measured by its pid.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from benchmarks.wire import DeliveryError, Transport
 
 START_SECONDS, STOP_SECONDS = 20.0, 20.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -34,10 +36,15 @@ class ServerError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """A running broker: where it listens, and the root of its process tree."""
+    """A running broker: where it listens, and the root of its process tree.
+
+    Attributes:
+        started: seconds from its start until it answered a CONNECT; 0 where that was not seen.
+    """
 
     pid: int
     transports: dict[str, Transport]
+    started: float = 0.0
 
     def cpu(self) -> float:
         """Seconds of CPU that the process tree has used, user and system."""
@@ -52,6 +59,10 @@ class Server:
     def resident(self) -> int:
         """Octets of resident memory of the process tree."""
         return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self._tree()) * _PAGE
+
+    def peak(self) -> int:
+        """Octets that were resident at most so far; of several processes each at its own time."""
+        return sum(int(_PEAK.findall(Path(f"/proc/{pid}/status").read_text())[0]) for pid in self._tree()) * 1024
 
     def _tree(self) -> list[int]:
         parents: dict[int, list[int]] = {}
@@ -68,18 +79,23 @@ class Server:
 
 
 @contextmanager
-def gateway(settings: str = "") -> Iterator[Server]:
+def gateway(
+    settings: str = "", *, disk: Path | None = None, prepare: Callable[[Path], None] = lambda _: None
+) -> Iterator[Server]:
     """Start the gateway on free ports, and end it by SIGTERM.
 
     Args:
         settings: text of its `gateway.toml`.
+        disk: the folder in which it gets its own one; None: where temporary files are.
+        prepare: puts into that one what shall be there at its start.
 
     Raises:
         ServerError: it does not answer a CONNECT in time, or ends by itself.
     """
-    with tempfile.TemporaryDirectory(prefix="gateway-bench-") as directory:
+    with tempfile.TemporaryDirectory(prefix="gateway-bench-", dir=disk) as directory:
         tcp, web, http = _free_ports(3)
         Path(directory, "gateway.toml").write_text(settings)
+        prepare(Path(directory))
         log = Path(directory, "log")
         with log.open("wb") as output:
             process = _start(_command(http), _environment(tcp, web), directory, output.fileno())
@@ -88,8 +104,8 @@ def gateway(settings: str = "") -> Iterator[Server]:
             "ws": Transport("127.0.0.1", web, "/ws"),
         }
         try:
-            _await_welcome(process, transports["tcp"], log)
-            yield Server(process.pid, transports)
+            started = _await_welcome(process, transports["tcp"], log)
+            yield Server(process.pid, transports, started)
         except (OSError, DeliveryError) as error:
             if process.poll() is None:
                 raise
@@ -120,18 +136,19 @@ def _start(command: list[str], environment: dict[str, str], directory: str, outp
         )
 
 
-def _await_welcome(process: subprocess.Popen[bytes], transport: Transport, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
+def _await_welcome(process: subprocess.Popen[bytes], transport: Transport, log: Path) -> float:
+    """Seconds until a CONNECT was answered."""
+    start = time.monotonic()
     while True:
         if process.poll() is not None:
             raise ServerError(f"the gateway ended with {process.returncode} at its start:\n{_last_lines(log)}")
         try:
             Link(transport).leave()
-            return
+            return time.monotonic() - start
         except (OSError, DeliveryError) as error:
-            if time.monotonic() > deadline:
+            if time.monotonic() > start + START_SECONDS:
                 raise ServerError(f"the gateway does not answer: {error}\n{_last_lines(log)}") from error
-        time.sleep(0.05)
+        time.sleep(0.01)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

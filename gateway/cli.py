@@ -195,11 +195,11 @@ def export_store(file: Path | None) -> None:
     """
     from gateway.stores import tools
 
-    path, out = _store_path(file), click.get_text_stream("stdout")
+    path = _store_path(file)
     with _refusals():
         try:
-            missing = tools.export(path, out)
-            out.flush()
+            missing = tools.export(path, sys.stdout)
+            sys.stdout.flush()
         except BrokenPipeError:
             raise  # whoever reads has enough: click ends quietly then
         except OSError as error:
@@ -217,10 +217,10 @@ def import_store(file: Path | None) -> None:
     """
     from gateway.stores import tools
 
-    path, lines = _store_path(file), click.get_text_stream("stdin", encoding="utf-8", errors="strict")
+    path = _store_path(file)
     with _refusals():
         try:
-            left_out = tools.import_(path, lines)
+            left_out = tools.import_(path, map(bytes.decode, sys.stdin.buffer))
         except UnicodeDecodeError:
             raise click.ClickException("what is to be imported is no export: it is not UTF-8") from None
     click.echo(f"made {path}")

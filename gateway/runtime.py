@@ -66,6 +66,7 @@ class Gateway:
     Attributes:
         broker: the core.
         holds: the publishers that are held.
+        committer: writes to the store; None: there is none.
         addresses: kind of listener -> where it listens, with real ports.
     """
 
@@ -74,6 +75,7 @@ class Gateway:
     ) -> None:
         self.broker: Broker = hub.broker
         self.holds = hub.holds
+        self.committer = hub.committer
         self.addresses = addresses
         self._settings = settings
         self._hub = hub
@@ -83,8 +85,11 @@ class Gateway:
 
     def not_ready(self) -> str | None:
         """Why no new session should be sent here, or None."""
+        if self._hub.draining:
+            return "the gateway is shutting down"
         # Short memory is no reason: it would keep away the consumers, who alone can make room.
-        return "the gateway is shutting down" if self._hub.draining else None
+        storage = self.broker.storage
+        return f"the store has failed: {storage.failure}" if storage is not None and storage.failure else None
 
     async def drain(self) -> None:
         """End all sessions as described at the top; returns when they are gone or the time is up."""

@@ -66,6 +66,7 @@ EVERY_KEY_OF_TOPICS = {
     "slow_consumer": ("conflate", SlowConsumer.CONFLATE),
     "slow_messages": (7, 7),
     "conflate_by": ("symbol", "symbol"),
+    "idle_timeout": (0.5, 0.5),
 }
 
 
@@ -235,10 +236,9 @@ MISFITS = [
     ('["/queue/a", "/user/#"]', ["max_messages = 1"], 'max_messages is for queues, not for topics like "/user/#"'),
     *(
         (f'"{kind}a"', [f"{key} = {value}"], f'{key} is for queues, not for topics like "{kind}a"')
-        for key, value in [("max_messages", 1), ("max_octets", 0), ("when_full", '"block"'), ("idle_timeout", 1)]
+        for key, value in [("max_messages", 1), ("max_octets", 0), ("when_full", '"block"'), ("auto_delete", "true")]
         for kind in ("/topic/", "/user/", "/exchange/amq.direct/", "/reply-topic/")
     ),
-    ('"/topic/a"', ["auto_delete = false"], 'auto_delete is for queues, not for topics like "/topic/a"'),
     ('"/reply-queue/#"', ["slow_messages = 1"], 'slow_messages is for topics, not for queues like "/reply-queue/#"'),
 ]
 TOGETHER = [

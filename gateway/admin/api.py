@@ -47,7 +47,7 @@ class Api:
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
-        self._metrics = Metrics(gateway.broker, gateway.holds)
+        self._metrics = Metrics(gateway.broker, gateway.holds, gateway.committer)
 
     def routes(self) -> list[Route]:
         """Every route of this module."""

@@ -10,17 +10,20 @@ A queue whose oldest messages may have to go, or whose messages replace each oth
 it.  Messages that are not durable have a row in the backlog, too, which is gone with the process; it is negative here.
 
 Known weakness: who wants only few of the messages gets those that stand within `_MOST_OF_OTHERS` octets of the front;
-what is behind that comes when others have consumed.  And what expires in the backlog is found out when it is read.
+what is behind that comes when others have consumed.  And what expires far from the front, before what stands in front
+of it, is found out when it comes there.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from . import dispatch
+from . import dispatch, fate
+from .agenda import Entry
 from .message import Message
 
 if TYPE_CHECKING:
@@ -36,27 +39,34 @@ _LOW, _LOW_OCTETS = 1_000, 1024 * 1024
 _PAGE, _PAGE_OCTETS = 1_000, 2 * 1024 * 1024
 # Octets that may be read in search of what somebody wants who wants nothing of what is in memory.
 _MOST_OF_OTHERS = 4 * MOST_IN_MEMORY
+# Rows at the front that are looked at for such as have expired; one time to live for all of a queue needs no more.
+_LOOKS = 1_000
+# Seconds between such looks, at least.
+_PAUSE = 1.0
 # Entries of an array that were read, before it is cut.
 _SLACK = 65_536
 
 
 class _Rows:
-    """Rows of one priority, in order, with their sizes."""
+    """Rows of one priority, in order, with what they cost and when they expire (0: never)."""
 
-    __slots__ = ("_first", "_rows", "_sizes")
+    __slots__ = ("_expires", "_first", "_gone", "_rows", "_sizes")
 
     def __init__(self) -> None:
         self._rows = array("q")
         self._sizes = array("q")
+        self._expires = array("d")
         self._first = 0
+        self._gone = 0
 
     def __len__(self) -> int:
-        return len(self._rows) - self._first
+        return len(self._rows) - self._first - self._gone
 
-    def add(self, row: int, size: int) -> None:
+    def add(self, row: int, size: int, expires: float) -> None:
         """One more, behind the others."""
         self._rows.append(row)
         self._sizes.append(size)
+        self._expires.append(expires)
 
     def take(self, count: int, octets: int) -> list[tuple[int, int]]:
         """Remove the first: so many at most, one at least, and no more once they cost so many octets."""
@@ -64,18 +74,36 @@ class _Rows:
         while count > 0 and octets > 0 and len(self):
             row, size = self._rows[self._first], self._sizes[self._first]
             self._first += 1
+            if not row:
+                self._gone -= 1
+                continue
             taken.append((row, size))
             count -= 1
             octets -= size
         if self._first > _SLACK and self._first > len(self):
-            del self._rows[: self._first], self._sizes[: self._first]
+            del self._rows[: self._first], self._sizes[: self._first], self._expires[: self._first]
             self._first = 0
         return taken
 
     def rows(self, count: int | None = None) -> list[int]:
         """The numbers of the first; of all where no count is given."""
         end = None if count is None else self._first + count
-        return self._rows[self._first : end].tolist()
+        return [row for row in self._rows[self._first : end] if row]
+
+    def take_expired(self, now: float) -> tuple[list[tuple[int, int]], float]:
+        """Remove what has expired near the front, and tell when the next one there will."""
+        taken, soonest = [], math.inf
+        for place in range(self._first, min(self._first + _LOOKS, len(self._rows))):
+            expires = self._expires[place]
+            if not expires or not self._rows[place]:
+                continue
+            if expires <= now:
+                taken.append((self._rows[place], self._sizes[place]))
+                self._rows[place] = 0
+                self._gone += 1
+            else:
+                soonest = min(soonest, expires)
+        return taken, soonest
 
 
 class Backlog:
@@ -86,7 +114,7 @@ class Backlog:
         octets: what they would cost in memory.
     """
 
-    __slots__ = ("_queue", "_ranks", "_reading", "_reading_rank", "_storage", "count", "octets")
+    __slots__ = ("_date", "_due", "_queue", "_ranks", "_reading", "_reading_rank", "_storage", "count", "octets")
 
     def __init__(self, queue: Queue, storage: Storage) -> None:
         self.count = 0
@@ -96,9 +124,11 @@ class Backlog:
         self._ranks: dict[int, _Rows] = {}
         self._reading: dict[int, int] = {}  # row -> size
         self._reading_rank = 0
+        self._date: Entry | None = None
+        self._due = math.inf
 
-    def next_rows(self, count: int) -> Iterator[list[int]]:
-        """The rows that are read next, about so many."""
+    def next_rows(self, count: int | None = None) -> Iterator[list[int]]:
+        """The rows that are read next, about so many; all where no count is given."""
         yield list(map(abs, self._reading))
         for _, rows in sorted(self._ranks.items()):
             yield list(map(abs, rows.rows(count)))
@@ -115,13 +145,52 @@ class Backlog:
         ranks = [rank for rank, rows in self._ranks.items() if len(rows)]
         return min([*ranks, self._reading_rank] if self._reading else ranks)
 
-    def add(self, row: int, rank: int, size: int) -> None:
+    def add(self, row: int, rank: int, size: int, expires: float = 0.0) -> None:
         """A row stands behind the others of its rank."""
         rows = self._ranks.get(rank)
         if rows is None:
             rows = self._ranks[rank] = _Rows()
-        rows.add(row, size)
+        rows.add(row, size, expires)
         self._count(1, size)
+        if expires:
+            self._look_at(expires)
+
+    def _look_at(self, expires: float) -> None:
+        """Look for what has expired at that time, or before."""
+        if expires < self._due:
+            agenda = self._queue.broker.agenda
+            agenda.cancel(self._date)
+            self._due = expires
+            self._date = agenda.at(expires, self._sweep)
+
+    def _sweep(self) -> None:
+        agenda = self._queue.broker.agenda
+        now = agenda.clock()
+        gone, soonest = [], math.inf
+        for rows in self._ranks.values():
+            expired, next_one = rows.take_expired(now)
+            gone += expired
+            soonest = min(soonest, next_one)
+        self._due = math.inf
+        if gone:
+            self._count(-len(gone), -sum([size for _, size in gone]))
+            self._storage.read([abs(row) for row, _ in gone], self._expired)
+            soonest = min(soonest, now + _PAUSE)
+        if soonest < math.inf:
+            self._look_at(max(soonest, now + _PAUSE))
+
+    def _expired(self, found: list[Stored]) -> None:
+        queue = self._queue
+        for stored in found:
+            message = self._storage.facts.message(stored)
+            queue.broker.keep(message.size)
+            fate.expired(queue, message)
+        queue.look_for_room()
+        queue.broker.forget_if_idle(queue)
+
+    def close(self) -> None:
+        """The queue goes."""
+        self._queue.broker.agenda.cancel(self._date)
 
     def _count(self, messages: int, octets: int) -> None:
         self.count += messages

@@ -1,8 +1,8 @@
 """Browsing: a subscription that reads what waits in a queue and consumes nothing.
 
 A browser has a list of what waited when it came, and goes through it as fast as its client reads; what has gone
-meanwhile is passed over.  Then it says so by a MESSAGE with the header `browser:end`, or, if the client wishes
-(`browser-end:false`), goes on with each message that comes.
+meanwhile is passed over.  What only the store holds is read for it, a page at a time.  Then it says so by a MESSAGE
+with the header `browser:end`, or, if the client wishes (`browser-end:false`), goes on with each message that comes.
 
 What is consumed meanwhile is not kept for a browser that is slow; what comes behind the list is bounded by the
 session's `max_outbound`.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gateway.codec import Head
 
+from .batch import Stored
 from .lane import READS_PER_TURN
 from .message import Message
 
@@ -22,16 +23,22 @@ if TYPE_CHECKING:
     from .queue import Queue
     from .subscription import Subscription
 
+# Rows of one read.
+_PAGE = 200
+
 
 class Browser:
     """One browser of one queue."""
 
-    __slots__ = ("_behind", "_ended", "_new", "_queue", "_subscription", "_waited")
+    __slots__ = ("_behind", "_ended", "_is_reading", "_new", "_queue", "_read", "_rows", "_subscription", "_waited")
 
     def __init__(self, queue: Queue, subscription: Subscription) -> None:
         self._queue = queue
         self._subscription = subscription
         self._waited = deque(queue.waiting_messages())
+        self._rows: deque[int] = deque(queue.shelf.rows_of_backlog() if queue.shelf is not None else ())
+        self._read: deque[Message] = deque()
+        self._is_reading = False
         self._new: deque[Message] = deque()
         self._behind = 0  # octets of `_new`
         self._ended = False
@@ -54,6 +61,15 @@ class Browser:
             if not looks:
                 self._queue.broker.agenda.later(self.offer)
                 return
+        while self._read:
+            if not self._has_room():
+                return
+            message = self._read.popleft()
+            if not self._queue.has_expired(message):
+                self._show(message)
+        if self._rows or self._is_reading:
+            self._read_on()
+            return
         if subscription.options.browser_end:
             self._end()
             return
@@ -64,6 +80,22 @@ class Browser:
             self._behind -= message.size
             if not self._queue.has_expired(message):
                 self._show(message)
+
+    def _read_on(self) -> None:
+        """Have the next of the backlog read; nobody else gets them for it."""
+        if self._is_reading:
+            return
+        self._is_reading = True
+        storage = self._queue.broker.storage
+        assert storage is not None  # the rows are there
+        storage.read([self._rows.popleft() for _ in range(min(_PAGE, len(self._rows)))], self._arrived)
+
+    def _arrived(self, found: list[Stored]) -> None:
+        storage = self._queue.broker.storage
+        assert storage is not None  # it has read
+        self._is_reading = False
+        self._read.extend([storage.facts.message(each) for each in found])
+        self.offer()
 
     def tidy(self, most: int) -> None:
         """Let go of what waits no longer, where the list is longer than that."""
@@ -81,7 +113,7 @@ class Browser:
             self._queue.broker.end_slow(
                 self._subscription.session, f"more than {outbound.limit} octets (max_outbound) wait for a browser"
             )
-        elif len(self._new) == 1 and not self._waited:
+        elif len(self._new) == 1 and not (self._waited or self._rows or self._read or self._is_reading):
             self.offer()
 
     def _has_room(self) -> bool:

@@ -100,7 +100,11 @@ def give_parked(queue: Queue, consumer: Subscription) -> None:
         if interest.lane.tired:
             dispatch(queue, interest)  # in turns
             return
-        if earlier is not None and earlier.order < found[1].order:
+        first = found[1] if earlier is None or found[1].order < earlier.order else earlier
+        if queue.shelf is not None and queue.shelf.holds_up(first):
+            queue.shelf.hold(consumer)
+            return
+        if first is earlier:
             queue.consumers.touch(consumer)  # behind that one it is its turn
             return
         groups.give_parked(queue, consumer, *found)

@@ -63,6 +63,11 @@ class Facts:
             facts["key"] = properties.conflation_key
         return json.dumps(facts, ensure_ascii=False, separators=(",", ":")) if facts else None
 
+    def expires(self, text: str) -> float:
+        """When a message with these facts expires, on the broker's clock."""
+        moment: float = json.loads(text)["expires"] / 1000
+        return max(moment - self._epoch() + self._clock(), 1e-9)
+
     def message(self, stored: Stored) -> Message:
         """The message that a row is."""
         return self.read(stored)[0]

@@ -234,11 +234,13 @@ def next_parked(queue: Queue, consumer: Subscription) -> tuple[Group, Message] |
     parked = consumer.parked
     while parked is not None and (token := parked.first()) is not None:
         group = queue.consumers.group_of(token)
-        if group is not None and group.owner is consumer and group.token is token:
-            if not queue.has_expired(token):
-                return group, token
+        if group is None or group.owner is not consumer or group.token is not token:
+            parked.pop()
+        elif not queue.has_expired(token):
+            return group, token
+        else:
+            parked.pop()  # first of all: a dead letter may come back here, for the same consumer
             settle(queue, group)
-        parked.pop()
     return None
 
 

@@ -133,12 +133,16 @@ class Queue:
         self.abandoned = False
         if self.policy.time_to_live and not message.expires:
             message.expires = broker.agenda.clock() + self.policy.time_to_live
-        if self.shelf is not None and self.shelf.takes(message):
-            self._came(message)  # it waits behind all that is in memory
-            return
+        is_held = False
+        if self.shelf is not None:
+            if self.shelf.takes(message):
+                self._came(message)  # it waits behind all that is in memory
+                return
+            is_held = self.shelf.is_holding
         interests = self.consumers.interests
         properties = message.properties
-        if (properties is not PLAIN and properties is not PERSISTENT) or message.expires or self.limits.conflate_by:
+        is_plain = properties is PLAIN or properties is PERSISTENT
+        if is_held or message.expires or not is_plain or self.limits.conflate_by:
             broker.keep(message.size)
             self.put(message)
         elif len(interests) != 1 or interests[0].lane.selector is not None:
@@ -161,6 +165,8 @@ class Queue:
         """A message came into the backlog."""
         if self.limits.any:
             self.limits.apply(self, message)
+        for browser in list(self.browsers.values()):
+            browser.follow(message)
 
     def put(self, message: Message) -> None:
         """Take a message that is kept already: to a consumer with room, else to its place."""
@@ -170,7 +176,7 @@ class Queue:
             self.offer(message)
             return
         group = self.consumers.group(message.properties.group or "")
-        if groups.is_ready(group, message):
+        if groups.is_ready(group, message) and not (self.shelf is not None and self.shelf.is_holding):
             groups.pass_on(self, group, message)
         else:
             groups.add(self, group, message)
@@ -196,10 +202,11 @@ class Queue:
     def offer(self, message: Message) -> None:
         """A message without a group: to a consumer with room, else to its place."""
         refusing: set[Lane] = set()
-        if self.shelf is not None and self.shelf.holds_up(message):
+        is_anybody_there = bool(self.consumers.interests)
+        if is_anybody_there and self.shelf is not None and self.shelf.holds_up(message):
             self.stand(message)
             return
-        consumer = self.consumers.choose(message, refusing) if self.consumers.interests else None
+        consumer = self.consumers.choose(message, refusing) if is_anybody_there else None
         if consumer is not None:
             self.hand(message, consumer)
         else:
@@ -362,8 +369,7 @@ class Queue:
         self.consumers.join(subscription, "" if filtered else subscription.options.selector_text, self.lanes)
         self.weigh()
         returns.restore(self)
-        if self.shelf is None or self.shelf.welcomes(subscription):
-            self.enlist(subscription)
+        self.enlist(subscription)
 
     def declare(self, hints: Hints) -> None:
         """A client's wishes for the queue: the first that has any is heard."""

@@ -5,7 +5,8 @@ are delivered in the batch that brings their row into the store, and the row say
 writes ahead: up to that row, messages may have been delivered.  So a delivery costs the store nothing, and the price is
 that after a crash those are marked, too, which were next.
 
-A consumer that comes where messages wait gets the first of them once that is written, and not a moment before.
+What waited longer goes to nobody before that is written; as it is written well ahead, only the first consumer that
+comes where messages wait notices, or one that is faster than the disk.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ class Reach:
     """What one queue has written of it.
 
     Attributes:
-        row: up to there.
+        row: up to there, once all that is gathered is in the store.
+        written: up to there, as the store knows it.
         suspect: up to there, messages may have been delivered before the last process was killed.
     """
 
-    __slots__ = ("_batch", "_near", "_queue", "_storage", "row", "suspect")
+    __slots__ = ("_near", "_queue", "_storage", "row", "suspect", "written")
 
     def __init__(self, queue: Queue, storage: Storage) -> None:
         self.row = 0
+        self.written = 0
         self.suspect = 0
         self._near = 0
-        self._batch = 0
         self._queue = queue
         self._storage = storage
 
@@ -47,7 +49,7 @@ class Reach:
         Args:
             clean: that one has told all it knew.
         """
-        self.row = max(self.row, facts.get("reach", 0))
+        self.row = self.written = max(self.row, facts.get("reach", 0))
         suspect = max(self.suspect, facts.get("suspect", 0), 0 if clean else self.row)
         changed, self.suspect = suspect > facts.get("suspect", 0), suspect
         return changed
@@ -57,49 +59,38 @@ class Reach:
         """What the store is to know."""
         return {name: row for name, row in (("reach", self.row), ("suspect", self.suspect)) if row}
 
-    @property
-    def is_written(self) -> bool:
-        """The store knows it."""
-        return self._batch <= self._storage.committed
-
-    @property
-    def is_needed(self) -> bool:
-        """Something waits whose row is in the store already: it does not say whether it was delivered."""
-        if self._queue.has_backlog:
-            return True
-        return any(each.row > 0 and not self._storage.is_new(each) for each in self._next(self._count()))
+    def holds(self, message: Message) -> bool:
+        """Whether a message must not be delivered yet; of one that was delivered once the store knows already."""
+        if message.attempts or message.row <= self.written:
+            return False
+        return not (self._storage.is_new(message) or self._storage.failure)
 
     def is_near(self, message: Message) -> bool:
         """Whether a message that is delivered is so far behind that it is time to move on."""
-        return message.row > self._near and not self._storage.is_new(message)
+        return message.row > self._near and not (message.attempts or self._storage.is_new(message))
 
-    def move_on(self, beyond: int = 0) -> bool:
+    def move_on(self, beyond: int) -> bool:
         """Move on to what is next; False: it is as it was.
 
         Args:
-            beyond: a row that is delivered now.
+            beyond: a row that is, or is to be, delivered now.
         """
         count = self._count()
-        first = [each.place for each in self._next(count // 2)]
-        rest = [each.place for each in self._next(count)]
-        behind = [] if len(rest) >= count else self._queue_rows(count - len(rest))
-        self._near = max([beyond, self._near, *first])
-        reach = max([self._near, self.row, *rest, *behind])
+        rows = [each.place for each in islice(self._queue.lanes[0], count)]
+        rows += self._rows_of_backlog(count - len(rows))
+        self._near = max([beyond, self._near, *rows[: count // 2]])
+        reach = max([self._near, self.row, *rows])
         if reach == self.row:
             return False
         self.row = reach
-        self._batch = self._storage.number
         return True
 
     def _count(self) -> int:
         counts = [each.prefetch if each.ledger is not None else _MANY for each in self._queue.subscriptions]
         return min(2 * sum(counts), _MANY)
 
-    def _next(self, count: int) -> list[Message]:
-        lane = self._queue.lanes[0]
-        return list(islice(lane, count))
-
-    def _queue_rows(self, count: int) -> list[int]:
+    def _rows_of_backlog(self, count: int) -> list[int]:
         shelf = self._queue.shelf
-        backlog = shelf.backlog if shelf is not None else None
-        return [] if backlog is None else list(islice(chain.from_iterable(backlog.next_rows(count)), count))
+        if count <= 0 or shelf is None or shelf.backlog is None:
+            return []
+        return list(islice(chain.from_iterable(shelf.backlog.next_rows(count)), count))

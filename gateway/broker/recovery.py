@@ -37,7 +37,7 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
     storage, router = broker.storage, broker.router
     assert storage is not None  # it is what is recovered
     restorers = {delayed.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
-    queues: list[Queue] = []
+    queues: dict[int, Queue] = {}
     pools: list[tuple[Callable[[Stored], None], list[int]]] = []
     takers: dict[int, Callable[[Row], None]] = {}
     for place in places:
@@ -45,19 +45,24 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
         if restore is None:
             queue = broker.directory.restore(place, clean=clean)
             assert queue.shelf is not None  # the directory gave it one
-            queues.append(queue)
+            queues[place.number] = queue
             takers[place.number] = queue.shelf.adder()
         else:
             found: list[int] = []
             storage.restore_pool(place)
             pools.append((restore, found))
             takers[place.number] = partial(_note, found)
+    used = set()
     for row in rows:
         takers[row.place](row)
+        used.add(row.place)
+    for number, queue in queues.items():
+        if number not in used and queue.shelf is not None and not queue.shelf.has_place(number):
+            storage.drop(number)
     for take, found in pools:
         for stored in _pages(found, read):
             take(stored)
-    for queue in dict.fromkeys(queues):
+    for queue in dict.fromkeys(queues.values()):
         if queue.shelf is not None and not queue.shelf.has_pages():
             queue.shelf.place(_pages(queue.shelf.take_all(), read))
         broker.forget_if_idle(queue)

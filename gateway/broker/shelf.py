@@ -13,8 +13,10 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from . import dispatch
 from .backlog import MOST_IN_MEMORY, Backlog
 from .batch import Place, Row, Stored
 from .message import Message
@@ -35,6 +37,7 @@ class Shelf:
         rows: how many there are.
         transient: how many of them are gone with the process.
         backlog: what is in the store alone; None: nothing is.
+        is_holding: nobody gets anything before something is written.
         has_keys: the store holds messages that replace each other.
 
     Args:
@@ -44,6 +47,7 @@ class Shelf:
     __slots__ = (
         "_durable",
         "_facts",
+        "_held",
         "_kind",
         "_place",
         "_queue",
@@ -51,6 +55,7 @@ class Shelf:
         "_storage",
         "backlog",
         "has_keys",
+        "is_holding",
         "rows",
         "transient",
     )
@@ -60,6 +65,8 @@ class Shelf:
         self.transient = 0
         self.backlog: Backlog | None = None
         self.has_keys = False
+        self.is_holding = False
+        self._held: dict[Subscription, None] = {}
         self._queue = queue
         self._reach = Reach(queue, storage)
         self._storage = storage
@@ -73,6 +80,7 @@ class Shelf:
         self._kind, self._facts = "subscription", facts
         if not self._place:
             self._place = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
+            self._storage.await_place()
 
     def declare(self, hints: Hints) -> None:
         """A client's wishes for the queue: they hold as long as something of it is stored."""
@@ -97,7 +105,7 @@ class Shelf:
         if not message.row:
             self._enter(message, transient=True)
         self.backlog = self.backlog or Backlog(self._queue, self._storage)
-        self.backlog.add(message.row, message.rank, message.size)
+        self.backlog.add(message.row, message.rank, message.size, message.expires)
         return True
 
     def _is_too_much(self, message: Message) -> bool:
@@ -121,6 +129,8 @@ class Shelf:
 
     def forget(self) -> None:
         """The queue goes; while an open transaction holds one of its rows, the place stays, until the next start."""
+        if self.backlog is not None:
+            self.backlog.close()
         if self._place and not self.rows:
             self._storage.drop(self._place)
             self._place = 0
@@ -146,23 +156,37 @@ class Shelf:
 
     def delivered(self, message: Message) -> None:
         """A message with a row is delivered."""
-        if self._reach.is_near(message) and self._reach.move_on(message.row):
-            self._describe()
+        if self._reach.is_near(message):
+            self._move_on(message)
 
-    def welcomes(self, subscription: Subscription) -> bool:
-        """A consumer has come; False: it is listed later, once the store knows that messages may be delivered."""
-        if not (self.rows and self._reach.is_needed):
+    def holds_up(self, message: Message) -> bool:
+        """Whether a message must wait on: something more urgent is still to be read, or something to be written."""
+        if self.is_holding or (self.backlog is not None and self.backlog.is_before(message.rank)):
             return True
-        if self._reach.move_on():
-            self._describe()
-        if self._reach.is_written or self._storage.failure:
-            return True
-        self._storage.when_settled(partial(self._list, subscription))
-        return False
+        if self._reach.holds(message):
+            self._move_on(message)
+        return self.is_holding
 
-    def _list(self, subscription: Subscription) -> None:
-        if not subscription.ended:
-            self._queue.enlist(subscription)
+    def hold(self, consumer: Subscription) -> None:
+        """What is parked with a consumer is held up."""
+        self._held[consumer] = None
+
+    def _move_on(self, message: Message) -> None:
+        if self._reach.move_on(message.row):
+            self.is_holding = self.is_holding or self._reach.holds(message)
+            self._describe()
+            self._storage.when_settled(partial(self._settled, self._reach.row))
+
+    def _settled(self, row: int) -> None:
+        """The store knows of all up to that row."""
+        self._reach.written = max(self._reach.written, row)
+        self.is_holding = False
+        held, self._held = self._held, {}
+        dispatch.dispatch_all(self._queue)
+        for consumer in held:
+            if not consumer.ended:
+                dispatch.give_parked(self._queue, consumer)
+        dispatch.go_on(self._queue)
 
     def _describe(self) -> None:
         facts = json.dumps(self._facts | self._reach.facts)
@@ -186,11 +210,16 @@ class Shelf:
             clean: that one has told all it knew; else what it may have delivered is marked.
         """
         facts = json.loads(place.facts)
-        self._place, self._kind = place.number, place.kind
+        if not self._place:
+            self._place, self._kind = place.number, place.kind
         self._facts = {name: value for name, value in facts.items() if name not in ("reach", "suspect")}
         self.backlog = self.backlog or Backlog(self._queue, self._storage)
         if self._reach.recover(facts, clean=clean):
             self._describe()
+
+    def has_place(self, number: int) -> bool:
+        """Whether new rows of the queue go there; it may have others, from before it was forgotten once."""
+        return self._place == number
 
     def adder(self) -> Callable[[Row], None]:
         """Takes one row after the other that was found there."""
@@ -199,8 +228,12 @@ class Shelf:
 
         def add(row: Row) -> None:
             self.rows += 1
-            self.has_keys |= row.facts is not None and '"key":' in row.facts
-            backlog.add(row.row, row.rank, row.size)
+            expires = 0.0
+            if row.facts is not None:
+                self.has_keys |= '"key":' in row.facts
+                if '"expires":' in row.facts:
+                    expires = self._storage.facts.expires(row.facts)
+            backlog.add(row.row, row.rank, row.size, expires)
 
         return add
 
@@ -235,6 +268,6 @@ class Shelf:
                 self.transient -= row < 0
                 self._storage.leave_row(abs(row))
 
-    def holds_up(self, message: Message) -> bool:
-        """Whether something more urgent than a message in memory is still to be read."""
-        return self.backlog is not None and self.backlog.is_before(message.rank)
+    def rows_of_backlog(self) -> list[int]:
+        """What is in the store alone, in order."""
+        return [] if self.backlog is None else list(chain.from_iterable(self.backlog.next_rows()))

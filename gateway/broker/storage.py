@@ -118,8 +118,12 @@ class Storage:
         return number
 
     def describe(self, place: Place) -> None:
-        """The facts of a place are new."""
+        """The facts of a place are new.  Nobody waits for that alone."""
         self._batch.places[place.number] = place
+        self._count(0)
+
+    def await_place(self) -> None:
+        """What was said of a place is what somebody asked for: it counts as a change."""
         self._change(0)
 
     def drop(self, place: int) -> None:

@@ -15,7 +15,12 @@ from collections.abc import Iterator, Sized
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    SummaryMetricFamily,
+)
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -24,6 +29,8 @@ import gateway
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
+    from gateway.broker.storage import Storage
+    from gateway.transports.committer import Committer
 
 COUNTERS = (
     ("connections", "gateway_connections", "Transport connections accepted."),
@@ -62,11 +69,14 @@ class Metrics:
 
     Args:
         held: the publishers that are held now.
+        committer: writes to the store; None: there is none, and no metrics of one.
     """
 
-    def __init__(self, broker: Broker, held: Sized) -> None:
+    def __init__(self, broker: Broker, held: Sized, committer: Committer | None = None) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(BrokerCollector(broker, held))
+        if broker.storage is not None and committer is not None:
+            self._registry.register(StoreCollector(broker.storage, committer))
         ProcessCollector(registry=self._registry)  # memory, CPU seconds, open descriptors
 
     def render(self, accept: str) -> tuple[bytes, str]:
@@ -95,8 +105,11 @@ class BrokerCollector(Collector):
         broker = self._broker
         yield GaugeMetricFamily("gateway_destinations", "Queues and topics in use.", value=broker.directory.count())
         yield GaugeMetricFamily(
+            "gateway_messages_waiting", "Messages in queues that no consumer has.", value=broker.waiting
+        )
+        yield GaugeMetricFamily(
             "gateway_stored_bytes",
-            "What all kept messages cost: waiting, unacknowledged, delayed, retained, in transactions.",
+            "What all messages in memory cost: waiting, unacknowledged, delayed, retained, in transactions.",
             value=broker.stored_octets,
         )
         yield GaugeMetricFamily(
@@ -124,3 +137,37 @@ class BrokerCollector(Collector):
         for transport in TRANSPORTS:
             family.add_metric([transport], found[transport])
         return family
+
+
+class StoreCollector(Collector):
+    """Reads what the store is asked for, and what it has done."""
+
+    def __init__(self, storage: Storage, committer: Committer) -> None:
+        self._storage = storage
+        self._committer = committer
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric of the store."""
+        storage, committer = self._storage, self._committer
+        yield GaugeMetricFamily(
+            "gateway_store_failed", "1 while the store cannot be written, else 0.", value=bool(storage.failure)
+        )
+        yield GaugeMetricFamily(
+            "gateway_store_pending_bytes",
+            "What waits to be written costs in memory; publishers are held back while it is too much.",
+            value=storage.octets,
+        )
+        yield SummaryMetricFamily(
+            "gateway_store_commit_seconds",
+            "Group commits, and the time that writing them took.",
+            count_value=committer.commits,
+            sum_value=committer.seconds,
+        )
+        yield CounterMetricFamily(
+            "gateway_store_messages_written", "Messages written to the store.", value=committer.rows
+        )
+        yield CounterMetricFamily(
+            "gateway_store_failures",
+            "Attempts to write to the store, or to read, that failed.",
+            value=committer.failures,
+        )

@@ -9,6 +9,7 @@ same thread, behind the batch that may hold them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
@@ -27,11 +28,21 @@ _RETRY = 1.0
 class Committer:
     """The task between storage and store.
 
+    Attributes:
+        commits: batches that were written.
+        seconds: what writing them took.
+        rows: new messages that they had.
+        failures: attempts to write one, or to read, that failed.
+
     Args:
         flush: writes what the broker has put into outboxes.
     """
 
     def __init__(self, storage: Storage, store: Store, flush: Callable[[], Awaitable[None]]) -> None:
+        self.commits = 0
+        self.seconds = 0.0
+        self.rows = 0
+        self.failures = 0
         self._storage = storage
         self._store = store
         self._flush = flush
@@ -79,15 +90,20 @@ class Committer:
     async def _write(self, batch: Batch) -> None:
         """Write a batch, however often that must be tried."""
         while True:
+            started = time.perf_counter()
             try:
                 await trio.to_thread.run_sync(self._store.write, batch, limiter=self._thread)
             except StoreError as error:
+                self.failures += 1
                 if not self._storage.failure:
                     log.error("the store has failed", reason=str(error))
                 self._storage.failed(str(error))
                 await self._flush()
                 await trio.sleep(_RETRY)
             else:
+                self.commits += 1
+                self.seconds += time.perf_counter() - started
+                self.rows += len(batch.rows)
                 if self._storage.failure:
                     log.info("the store works again")
                 self._storage.written()
@@ -99,6 +115,7 @@ class Committer:
             try:
                 return await trio.to_thread.run_sync(self._store.read, rows, limiter=self._thread)
             except StoreError as error:
+                self.failures += 1
                 log.error("messages cannot be read back", reason=str(error), count=len(rows), again=not last)
                 if not last:
                     await trio.sleep(_RETRY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +14,13 @@ import pytest
 import gateway
 from gateway.admin import site
 from gateway.broker import Broker, Session
+from gateway.broker.batch import Batch, Stored
+from gateway.broker.facts import Facts
 from gateway.broker.options import PLAIN
+from gateway.broker.storage import Storage
 from gateway.codec import V12, Frame, Head
 from gateway.settings import Settings, load
+from gateway.transports.committer import Committer
 from gateway.transports.holds import Holds
 from gateway.transports.wheel import Wheel
 from tests.app.asgi import Answer, request
@@ -35,12 +40,16 @@ class OpenGateway:
         default_factory=lambda: {"tcp": ["127.0.0.1:1"], "websocket": ["unix:/ws.sock", "127.0.0.1:15674"]}
     )
     reason: str | None = None
+    committer: Committer | None = None
 
     def __post_init__(self) -> None:
         self.holds = Holds(Wheel(), self.broker.counters)
 
     def not_ready(self) -> str | None:
         return self.reason
+
+    async def flush(self) -> None:
+        raise AssertionError("nothing is written")
 
 
 @dataclass
@@ -55,6 +64,16 @@ class Publisher:
 
     def peer_has_gone(self) -> bool:
         return False
+
+
+class NoStore:
+    """A store that nobody asks."""
+
+    def write(self, batch: Batch) -> None:
+        raise AssertionError(batch)
+
+    def read(self, rows: Sequence[int]) -> list[Stored]:
+        raise AssertionError(rows)
 
 
 class Ended:
@@ -143,6 +162,13 @@ class TestMetrics:
         assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert b"\ngateway_messages_published_total 7.0\n" in answer.body
         assert b'\ngateway_sessions_connected{transport="tcp"} 1.0\n' in answer.body
+
+    async def test_of_a_store(self, opened: OpenGateway, static: Path) -> None:
+        assert b"gateway_store_" not in (await request(site_of(opened, static), "/metrics")).body
+        storage = opened.broker.storage = Storage(Facts(lambda: 0.0, lambda: 0.0))
+        opened.committer = Committer(storage, NoStore(), opened.flush)
+        answer = await request(site_of(opened, static), "/metrics")
+        assert b"\ngateway_store_commit_seconds_count 0.0\n" in answer.body
 
     async def test_how_many_are_held(self, app: ASGIApp, opened: OpenGateway) -> None:
         publisher = Publisher(opened.broker.sessions[connect(opened, "alice")[0]])

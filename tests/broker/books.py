@@ -156,7 +156,7 @@ def _rows_of_backlog(shelf: Shelf) -> list[int]:
     backlog = shelf.backlog
     if backlog is None:
         return []
-    found = [row for rows in backlog._ranks.values() for row in rows.first()] + list(backlog._reading)
+    found = [row for rows in backlog._ranks.values() for row in rows.rows()] + list(backlog._reading)
     assert len(found) == backlog.count
     return [abs(row) for row in found]
 

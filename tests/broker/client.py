@@ -33,6 +33,7 @@ __all__ = ["ALL", "EPOCH", "WITH_NACK", "Client", "Scene", "Step", "waiting"]
 
 ALL = (V10, V11, V12)
 WITH_NACK = (V11, V12)
+Rules = Mapping[str, Mapping[str, Any]]
 EPOCH = 1_700_000_000.0  # seconds since the epoch when a scene's clock is 0
 
 
@@ -52,7 +53,7 @@ class Scene:
 
     def __init__(
         self,
-        policies: Mapping[str, Mapping[str, Any]] | None = None,
+        policies: Rules | None = None,
         *,
         stored: bool | MemoryStore = False,
         **quotas: Any,
@@ -108,20 +109,21 @@ class Scene:
         """Write all there is to write, and read what is asked for; what was written."""
         return self.vault.commit()
 
-    def crash(self, away: float = 1.0, *, clean: bool = False) -> Scene:
-        """The process is killed; the next one, so many seconds later."""
-        again = self._next = Scene(self._made_of[0], **self._made_of[1])
+    def crash(self, away: float = 1.0, *, clean: bool = False, policies: Rules | None = None) -> Scene:
+        """The process is killed; the next one, so many seconds later, perhaps with other policies."""
+        mine, quotas = self._made_of
+        again = self._next = Scene(mine if policies is None else policies, **quotas)
         again._open(self.store.crash(clean=clean), self.epoch + self.now + away)
         again.settle()
         return again
 
-    def restart(self, away: float = 1.0) -> Scene:
+    def restart(self, away: float = 1.0, *, policies: Rules | None = None) -> Scene:
         """The process stops in order: all sessions end, and all is written; the next one."""
         for client in self.clients:
             client.end(SessionEnded("server is shutting down", "for a test"))
         self.settle()
         self.commit()
-        return self.crash(away, clean=True)
+        return self.crash(away, clean=True, policies=policies)
 
     def wait(self, seconds: float) -> None:
         """Time passes; the agenda is looked at as often as the transports would."""

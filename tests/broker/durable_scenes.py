@@ -7,9 +7,7 @@ scene's own end can find that nothing is left.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 from gateway.codec import V10, V12, Version
 
@@ -37,9 +35,7 @@ def known(scene: Scene, version: Version = V12, *, login: str = "ada", client_id
     headers = f"login:{login}\n" + (f"client-id:{client_id}\n" if client_id else "")
     if version is not V10:
         headers += f"accept-version:{version.name}\nhost:localhost\n"
-    opened = partial(scene.broker.open_session, client_id=client_id)
-    with patch.object(scene.broker, "open_session", opened):
-        return scene.connect_by(f"CONNECT\n{headers}\n\0".encode())
+    return scene.connect_by(f"CONNECT\n{headers}\n\0".encode())
 
 
 def end(client: Client, headers: Headers, id: str = "0") -> None:

@@ -68,6 +68,14 @@ SUBSCRIBED: dict[str, list[Case]] = {
     "activemq.noLocal": [("True", {"no_local": True})],
     "durable": [("true", {"durable": True}), ("false", {})],
     "persistent": [("true", {"durable": True}), ("false", {})],
+    "durable-subscription-name": [
+        ("mine", {"durable_name": "mine"}),
+        ("", {}),
+        ("x" * 255, {"durable_name": "x" * 255}),
+    ],
+    "durable-subscriber-name": [("mine", {"durable_name": "mine"})],
+    "activemq.subscriptionName": [("my own", {"durable_name": "my own"})],
+    "x-queue-name": [("ours", {"queue_name": "ours"}), ("", {})],
     "exclusive": [("true", {"exclusive": True}), ("false", {})],
     "activemq.exclusive": [("true", {"exclusive": True})],
     "x-priority": [("10", {"priority": 10}), ("-2147483648", {"priority": -(2**31)}), ("0", {})],
@@ -77,6 +85,15 @@ SUBSCRIBED: dict[str, list[Case]] = {
     "subscription-type": [("MULTICAST", {"multicast": True}), ("ANYCAST", {"multicast": False})],
     "destination-type": [("MULTICAST", {"multicast": True})],
     "activemq.maximumPendingMessageLimit": [("50", {"slow_messages": 50}), ("0", {}), ("-1", {})],
+}
+
+# The same for an UNSUBSCRIBE, and what it ends; nothing: it ends no durable subscription.
+ENDED: dict[str, list[Case]] = {
+    "durable": [("true", {"durable": True}), ("false", {})],
+    "persistent": [("true", {"durable": True}), ("false", {})],
+    "durable-subscription-name": [("mine", {"durable_name": "mine"}), ("", {})],
+    "durable-subscriber-name": [("mine", {"durable_name": "mine"})],
+    "activemq.subscriptionName": [("mine", {"durable_name": "mine"})],
 }
 
 # What a queue argument makes of empty `Hints`, on both frames.
@@ -119,6 +136,10 @@ WRONG: dict[str, list[str]] = {
     "activemq.noLocal": ["1"],
     "durable": ["", "1"],
     "persistent": ["", "1"],
+    "durable-subscription-name": ["x" * 256],
+    "durable-subscriber-name": ["x" * 256],
+    "activemq.subscriptionName": ["x" * 256],
+    "x-queue-name": ["x" * 256],
     "exclusive": ["", "yes"],
     "activemq.exclusive": ["1"],
     "x-priority": ["", "high", "2147483648"],
@@ -138,8 +159,8 @@ WRONG: dict[str, list[str]] = {
 
 # Honoured headers whose values other modules read; the table only says so.
 ELSEWHERE = frozenset(
-    "accept-version ack content-length destination heart-beat id login message-id passcode reason receipt subscription "
-    "transaction username".split()
+    "accept-version ack client-id content-length destination heart-beat id login message-id passcode reason receipt "
+    "subscription transaction username".split()
 )
 
 Reader = Callable[[Mapping[str, str]], Properties | Options]

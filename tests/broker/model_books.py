@@ -91,7 +91,8 @@ class Copy:
     Attributes:
         destination: as its MESSAGE has it.
         number: order of arrival; dead letters of one step have the same.
-        place: among those of its priority that wait: its number, or that of one which it replaced.
+        place: among those of its priority that wait: its number, or that of one which it replaced; what stands behind
+            the point orders dead letters of one step.
         vague: it is not known which of the two.
         gone: it is in no store any more.
         since: the step in which it came, or came back.
@@ -129,7 +130,7 @@ class Copy:
     held: bool = False
     message: Received | None = None
     size: int = 0
-    place: int = 0
+    place: float = 0
     vague: bool = False
     gone: bool = False
 
@@ -157,7 +158,7 @@ class Copy:
         return 0 < self.expires <= now
 
     @property
-    def order(self) -> tuple[int, int]:
+    def order(self) -> tuple[int, float]:
         return -self.sent.priority, self.place
 
     @property
@@ -279,7 +280,7 @@ class Consumer:
     ledger: list[Copy] = field(default_factory=list)
     retained: list[tuple[Sent, str, int]] = field(default_factory=list)
     due: list[Due] = field(default_factory=list)
-    latest: dict[int, int] = field(default_factory=dict)
+    latest: dict[int, float] = field(default_factory=dict)
 
     def wants(self, sent: Sent) -> bool:
         return SELECTORS[self.selector](sent.headers)

@@ -14,8 +14,8 @@ from .client import waiting
 from .model import Model
 from .model_books import Consumer, Copy, Name, Store
 
-Delivered = set[tuple[Store, Name]]
-"""What went to consumers in this step."""
+Delivered = Mapping[tuple[Store, Name], int]
+"""What went to consumers in this step, and its number in the broker."""
 
 
 def name_of(body: bytes, headers: Mapping[str, str]) -> Name:
@@ -46,6 +46,19 @@ def _queue_of(model: Model, store: Store) -> Queue | None:
     return found
 
 
+def order_letters(model: Model, delivered: Delivered) -> None:
+    """Dead letters of one step: which of them died first is not known here, so they have the broker's order."""
+    for store in model.stores:
+        new = [copy for copy in store.copies if copy.source and copy.since == model.step]
+        letters = [copy for copy in new if copy.place == copy.number]
+        queue = _queue_of(model, store) if letters else None
+        there = [] if queue is None else waiting(queue)
+        numbers = {name_of(each.body, each.head.headers): each.number for each in there}
+        for copy in letters:
+            number = delivered.get((store, copy.name)) or numbers.get(copy.name, 0)
+            copy.place = copy.number + number / 1_000_000
+
+
 def waiting_in(model: Model, store: Store) -> list[Name]:
     """What waits there, in the order in which it is due."""
     queue = _queue_of(model, store)
@@ -73,6 +86,7 @@ def find_given_up(model: Model, delivered: Delivered, *, last: bool = False) -> 
             _conflate(model, gone)
             if gone and (store.limit or last):
                 _drop(model, store, gone, left, len(delivered))
+    order_letters(model, delivered)
 
 
 def _expire(model: Model, gone: list[Copy]) -> None:

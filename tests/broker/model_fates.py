@@ -162,7 +162,7 @@ class Fates:
         if self._deaths[0] != self.step:
             self.number += 1
             self._deaths = (self.step, self.number)
-        letter = replace(copy.sent, group=None, closes_group=False, key=None, expires=0.0)
+        letter = replace(copy.sent, key=None, expires=0.0)  # none replaces another: each is somebody's failure
         self.to_queue(letter, store.name.replace("/queue/", "/queue/dlq."), self._deaths[1], store.name, told)
 
     def queue_is_full(self, copy: Copy) -> None:

@@ -132,7 +132,7 @@ class Watch:
         assert self.failing is None, "a wrong frame was taken"
         if self._unread:
             model.counts["delivered"], self._unread = self.scene.broker.counters.delivered, False
-        find_given_up(model, set(), last=True)
+        find_given_up(model, {}, last=True)
         compare(model)
         free = [each for each in model.consumers if has_room(model, each)]
         self._had_room = {each: (each.client.session.outbound.size, list(each.ledger)) for each in free}
@@ -216,7 +216,7 @@ class Watch:
 
     def _given(self, start: int) -> Delivered:
         """What queues gave out in this step, from that entry of the log on."""
-        return {self._store_of(each) for each in self._log[start:] if isinstance(each, Given)}
+        return {self._store_of(each): each.message.number for each in self._log[start:] if isinstance(each, Given)}
 
     def _store_of(self, given: Given) -> tuple[Store, Name]:
         consumer = self._consumer(self._client(given.subscription.session), given.subscription.id)
@@ -251,7 +251,7 @@ class Watch:
         self.model.counts["redelivered"] += copy.attempts > 0
         copy.attempts += 1
         copy.at, copy.given = consumer, self.model.step
-        if copy.fresh and not copy.held and copy.place == copy.number:
+        if copy.fresh and not copy.held and int(copy.place) == copy.number:
             priority = copy.sent.priority
             assert copy.place >= consumer.latest.get(priority, 0), f"{copy} comes too late"
             consumer.latest[priority] = copy.place

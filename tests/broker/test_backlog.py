@@ -117,6 +117,11 @@ class TestSpill:
         assert count(scene) == 0
         assert consume(scene, consumer) == [20]
 
+    @pytest.mark.parametrize("headers", [P, {}])
+    def test_nobody_has_seen_it_yet(self, scene: Scene, headers: dict[str, str]) -> None:
+        publish(scene.connect(), range(10), **headers)
+        assert marks(scene) == dict.fromkeys(range(10), False)
+
     def test_without_a_store_memory_is_all_there_is(self, stage: Stage) -> None:
         scene = stage()
         publish(scene.connect(), range(10), **P)

@@ -260,15 +260,18 @@ class TestAnother:
         assert list(scene.broker.destinations) == [TOPIC]
 
     @named
-    def test_one_with_a_name_is_taken_from_another_session(self, scene: Scene, headers: Headers) -> None:
+    def test_one_with_a_name_is_taken_from_another_session(self, stage: Stage, headers: Headers) -> None:
+        scene = stage({"#": {"idle_timeout": 2.0}})
         ghost, client = known(scene), known(scene)
         ghost.subscribe(TOPIC, ack="client", **headers)
-        publish(scene, b"1")
+        publish(scene, b"1", b"2")
         client.subscribe("/topic/b", ack="client", **headers)
         assert ghost.error().headers["message"] == "client-id taken over"
-        publish(scene, b"2", to="/topic/b")
-        assert client.bodies() == [b"2"]
         assert list(scene.broker.destinations) == ["/topic/b"]
+        scene.wait(2.1)  # no date of the old one ends the new one
+        publish(scene, b"3", to="/topic/b")
+        assert client.bodies() == [b"3"]
+        assert len(scene.broker.directory.durables) == 1
 
 
 class TestTime:

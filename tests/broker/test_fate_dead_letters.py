@@ -271,7 +271,7 @@ class TestHeaders:
 
     @with_nack
     def test_it_is_a_new_message(self, scene: Scene, version: Version) -> None:
-        """With an id of its own, delivered the first time, and a copy of nothing that steers the broker."""
+        """With an id of its own, delivered the first time, and without the time of the old one."""
         client = scene.connect(version)
         client.publish(QUEUE, b"m", JMSXGroupID="g", ttl="1000")
         client.subscribe(QUEUE, "reject", ack="client")
@@ -359,6 +359,29 @@ class TestTargets:
             client.publish(QUEUE, priority.encode(), priority=priority)
             reject(client, QUEUE, requeue="false")
         assert [each.body for each in taken(scene, DEAD, version)] == [b"9", b"5", b"1"]
+
+    @with_nack
+    def test_the_group_is_kept(self, scene: Scene, version: Version) -> None:
+        """Who repairs dead letters gets those of one group in order, too."""
+        producer, readers = scene.connect(version), [scene.connect(version) for _ in range(3)]
+        for reader in readers:
+            reader.subscribe(DEAD, ack="client")
+        for number in range(12):
+            producer.publish(QUEUE, b"%d" % number, JMSXGroupID="ghi"[number % 3])
+            reject(producer, QUEUE, requeue="false")
+        messages = [reader.messages() for reader in readers]
+        assert [[int(each.body) for each in share] for share in messages] == [[*range(k, 12, 3)] for k in range(3)]
+        assert [share[0].headers["JMSXGroupID"] for share in messages] == ["g", "h", "i"]
+
+    @with_nack
+    def test_the_end_of_a_group_is_kept(self, scene: Scene, version: Version) -> None:
+        producer, one, two = (scene.connect(version) for _ in range(3))
+        for reader in (one, two):
+            reader.subscribe(DEAD, ack="client")
+        for number, end in enumerate(["", "-1", "", ""]):
+            producer.publish(QUEUE, b"%d" % number, JMSXGroupID="g", **({"JMSXGroupSeq": end} if end else {}))
+            reject(producer, QUEUE, requeue="false")
+        assert (one.bodies(), two.bodies()) == ([b"0", b"1"], [b"2", b"3"])
 
     @with_nack
     def test_a_full_queue_must_take_them(self, stage: Stage, version: Version) -> None:

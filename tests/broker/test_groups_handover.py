@@ -9,12 +9,20 @@ from gateway.codec import Version
 
 from .client import WITH_NACK, Client, Scene, Step
 from .conftest import Stage
-from .test_groups import CLOSE, QUEUE, consumer, go_on, known, names, numbered, send, waits
+from .test_groups import CLOSE, QUEUE, consumer, go_on, known, names, numbered, queue_of, send, waits
+from .wire import build
 
 with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 leaving = pytest.mark.parametrize(
     "leave", [Client.drop, Client.disconnect, Client.unsubscribe], ids=["drop", "disconnect", "unsubscribe"]
 )
+
+
+def carry_out(client: Client, command: str, headers: dict[str, str]) -> None:
+    """One frame, and nothing else: what is to be done in later turns waits."""
+    client._decoder.feed(build(command, headers, version=client.version))
+    for frame in client._decoder.frames():
+        client.session.handle(frame)
 
 
 class TestGivenBack:
@@ -69,6 +77,29 @@ class TestGivenBack:
         message = owner.message()
         owner.nack(message)
         assert go_on(owner) == ["g1", "g2"]
+
+    def test_while_the_lane_of_another_consumer_is_read(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        """That one has higher priority, would take what comes back, and has messages of a group parked with it."""
+        monkeypatch.setattr(lane, "READS_PER_TURN", 3)
+        one, owner = scene.connect(), consumer(scene, 6, 5, "kind = 1")
+        one.subscribe(QUEUE, ack="client", selector="name IN ('h1', '9')")
+        send(one, "g1", "1", "2", "3", "4", "5", "6", kind="1")
+        send(one, *["0"] * 20, kind="0")
+        send(one, "g2", "g3", kind="1")
+        send(one, "h1", kind="0")
+        send(one, "9", kind="1")
+        first, *rest = owner.messages()
+        *_, last = one.messages()
+        for message in rest:
+            carry_out(owner, "ACK", owner.named(message))
+        assert [interest.behind for interest in queue_of(scene).consumers.interests] == [True, False]
+        carry_out(one, "NACK", one.named(last))
+        scene.settle()
+        found = names(owner)
+        assert [name for name in found if name != "9"] == ["6", "g2", "g3"]
+        assert sorted(found + names(one)) == ["6", "9", "g2", "g3", "h1"]
+        assert waits(scene) == ["0"] * 20
+        owner.ack(first)
 
 
 class TestHandOver:

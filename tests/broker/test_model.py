@@ -22,6 +22,7 @@ from gateway.codec import V10, V12
 from .client import ALL, EPOCH, Client, Scene
 from .model import DEDUP_WINDOW, Model
 from .model_books import SELECTORS, Consumer, Copy, Rules, Sent, Settlement, Transaction
+from .model_draw import pick
 from .model_watch import Watch
 
 QUEUES = ["/queue/plain", "/queue/few", "/queue/retry", "/queue/last", "/queue/brief"]
@@ -129,7 +130,7 @@ class Clients(RuleBasedStateMachine):
             self.wait,
             self.end,
         ]
-        data.draw(st.sampled_from([each for each in [*often, *possible] if possible[each]]))(data)
+        pick(data, [each for each in [*often, *possible] if possible[each]])(data)
 
     @invariant()
     def agrees(self) -> None:
@@ -156,7 +157,7 @@ class Clients(RuleBasedStateMachine):
     def transaction(self, data: st.DataObject, client: Client) -> Transaction | None:
         """One of the client's, more often than none if it has any."""
         own = [each for each in self.model.transactions if each.client is client]
-        return data.draw(st.sampled_from([None, *own, *own]))
+        return pick(data, [None, *own, *own])
 
     def next(self) -> int:
         """A number for a body or an id that nobody had before."""
@@ -166,10 +167,10 @@ class Clients(RuleBasedStateMachine):
     # what can be done
 
     def connect(self, data: st.DataObject) -> None:
-        self.scene.connect(data.draw(st.sampled_from(ALL))).stalled = data.draw(st.booleans())
+        self.scene.connect(pick(data, ALL)).stalled = data.draw(st.booleans())
 
     def leave(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.clients))
+        client = pick(data, self.clients)
         graceful = data.draw(st.booleans())
         self.model.leave(client, taken=graceful, lost=not graceful)
         if graceful:
@@ -178,10 +179,10 @@ class Clients(RuleBasedStateMachine):
             client.drop()
 
     def stall(self, data: st.DataObject) -> None:
-        data.draw(st.sampled_from([client for client in self.clients if not client.stalled])).stalled = True
+        pick(data, [client for client in self.clients if not client.stalled]).stalled = True
 
     def resume(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from([client for client in self.clients if client.stalled]))
+        client = pick(data, [client for client in self.clients if client.stalled])
         self.model.written(client)
         client.resume()
 
@@ -212,11 +213,11 @@ class Clients(RuleBasedStateMachine):
         }
         acts = [act for act in possible if possible[act]]
         if acts:
-            data.draw(st.sampled_from(acts))(data)
+            pick(data, acts)(data)
             self.watch.look()
 
     def subscribe(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.clients))
+        client = pick(data, self.clients)
         letters = [name for name in map(dead_letters_of, self.queues) if name in self.scene.broker.destinations]
         destination = data.draw(st.sampled_from([*self.queues * 4, *letters, *self.topics, "/topic/#"]))
         mode = data.draw(st.sampled_from(MODES if client.version.nack else MODES[:2]))
@@ -255,12 +256,12 @@ class Clients(RuleBasedStateMachine):
             headers["activemq.maximumPendingMessageLimit"] = "2"
 
     def unsubscribe(self, data: st.DataObject) -> None:
-        consumer: Consumer = data.draw(st.sampled_from(self.model.consumers))
+        consumer: Consumer = pick(data, self.model.consumers)
         self.model.unsubscribe(consumer)
         consumer.client.unsubscribe(consumer.id)
 
     def publish(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.clients))
+        client = pick(data, self.clients)
         several = ",".join([*self.queues, self.topics[0]]), ", ".join(self.topics[:2])
         destination = data.draw(st.sampled_from([*self.queues * 3, *self.topics[:2], *several]))
         transaction = self.transaction(data, client)
@@ -322,7 +323,7 @@ class Clients(RuleBasedStateMachine):
             what["retain"] = headers["retain"] = data.draw(st.sampled_from(["set", "set", "remove"]))
 
     def settle(self, data: st.DataObject) -> None:
-        copy = data.draw(st.sampled_from(self.settleable))
+        copy = pick(data, self.settleable)
         consumer, message = copy.at, copy.message
         assert consumer is not None
         assert message is not None
@@ -341,8 +342,8 @@ class Clients(RuleBasedStateMachine):
 
     def trespass(self, data: st.DataObject) -> None:
         """Settle what somebody else has, or what was settled before."""
-        client = data.draw(st.sampled_from(self.clients))
-        id, message = data.draw(st.sampled_from(self.watch.names[-20:]))[1:]
+        client = pick(data, self.clients)
+        id, message = pick(data, self.watch.names[-20:])[1:]
         own = [copy for each in self.model.consumers if each.client is client for copy in each.ledger]
         if client.version is V12:
             headers = {"id": message.headers.get("ack", "1-1")}
@@ -358,12 +359,12 @@ class Clients(RuleBasedStateMachine):
             client.send(data.draw(st.sampled_from(["ACK", "NACK"] if client.version.nack else ["ACK"])), headers)
 
     def begin(self, data: st.DataObject) -> None:
-        transaction = Transaction(data.draw(st.sampled_from(self.clients)), str(self.next()))
+        transaction = Transaction(pick(data, self.clients), str(self.next()))
         self.model.transactions.append(transaction)
         transaction.client.begin(transaction.name)
 
     def end(self, data: st.DataObject) -> None:
-        transaction: Transaction = data.draw(st.sampled_from(self.model.transactions))
+        transaction: Transaction = pick(data, self.model.transactions)
         if data.draw(st.booleans()):
             self.model.commit(transaction)
             transaction.client.commit(transaction.name)

@@ -23,6 +23,7 @@ from gateway.broker.queue import Queue
 from gateway.broker.subscription import Subscription
 
 from .client import Client, Scene, waiting
+from .model_draw import pick
 from .queue_watch import SELECTORS, Sent, Taker, Watch
 
 QUEUE = "/queue/a"
@@ -76,12 +77,12 @@ class Consumers(RuleBasedStateMachine):
             self.browse: True,
         }
         often = [self.publish, self.settle, self.publish, self.settle, self.subscribe]
-        data.draw(st.sampled_from([each for each in [*often, *possible] if possible[each]]))(data)
+        pick(data, [each for each in [*often, *possible] if possible[each]])(data)
 
     # steps
 
     def publish(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.producers))
+        client = pick(data, self.producers)
         for _ in range(data.draw(st.integers(1, 5))):
             self.count += 1
             sent = Sent(
@@ -110,8 +111,8 @@ class Consumers(RuleBasedStateMachine):
             assert taker.priority == max(each.priority for each in ready)
 
     def settle(self, data: st.DataObject) -> None:
-        taker = data.draw(st.sampled_from([each for each in self.watch.takers if each.held]))
-        sent = data.draw(st.sampled_from(taker.held))
+        taker = pick(data, [each for each in self.watch.takers if each.held])
+        sent = pick(data, taker.held)
         assert taker.subscription is not None
         assert taker.subscription.ledger is not None
         (handle,) = [handle for handle, each in taker.subscription.ledger.items() if each.message is sent.message]
@@ -134,7 +135,7 @@ class Consumers(RuleBasedStateMachine):
     def subscribe(self, data: st.DataObject) -> None:
         self.count += 1
         taker = Taker(
-            data.draw(st.sampled_from(self.clients)),
+            pick(data, self.clients),
             str(self.count),
             data.draw(st.sampled_from(["client", "client-individual", "client-individual", "auto"])),
             data.draw(st.sampled_from(self.selectors)),
@@ -148,12 +149,12 @@ class Consumers(RuleBasedStateMachine):
         taker.subscription = taker.client.session.subscriptions[taker.id]
 
     def unsubscribe(self, data: st.DataObject) -> None:
-        taker = data.draw(st.sampled_from(self.watch.takers))
+        taker = pick(data, self.watch.takers)
         self.watch.leave([taker])
         taker.client.unsubscribe(taker.id)
 
     def end(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.clients))
+        client = pick(data, self.clients)
         graceful = data.draw(st.booleans())
         self.watch.leave([taker for taker in self.watch.takers if taker.client is client])
         self.watch.lost(client, taken=graceful)
@@ -161,10 +162,10 @@ class Consumers(RuleBasedStateMachine):
         self.clients[self.clients.index(client)] = self.scene.connect()
 
     def stall(self, data: st.DataObject) -> None:
-        data.draw(st.sampled_from([client for client in self.clients if not client.stalled])).stalled = True
+        pick(data, [client for client in self.clients if not client.stalled]).stalled = True
 
     def resume(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from([client for client in self.clients if client.stalled]))
+        client = pick(data, [client for client in self.clients if client.stalled])
         self.watch.written(client)
         client.resume()
 

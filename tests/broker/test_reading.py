@@ -81,8 +81,7 @@ class TestAsUsersOfOtherBrokersSay:
     @pytest.mark.parametrize(
         "header",
         [
-            *["activemq.subscriptionName:a", "durable-subscription-name:a", "x-queue-name:shared"],
-            *["durable-subscriber-name:a", "from-seq:-1", "include-seq:seq", "x-stream-offset:first", "x-max-age:7D"],
+            *["from-seq:-1", "include-seq:seq", "x-stream-offset:first", "x-max-age:7D"],
             *["x-stream-filter:eu", "x-stream-match-unfiltered:true"],
             *["x-queue-type:stream", "x-overflow:reject-publish-dlx"],
         ],

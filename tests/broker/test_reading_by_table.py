@@ -15,9 +15,9 @@ from gateway.broker.dictionary.values import Anything, ReplyTo
 from gateway.broker.errors import NotAllowed
 from gateway.broker.options import NO_OPTIONS, PLAIN, Properties
 from gateway.broker.policy import Hints
-from gateway.broker.reading import LEFT_TO_THE_CODEC, options_of, properties_of, requeue_of
+from gateway.broker.reading import LEFT_TO_THE_CODEC, ended_by, options_of, properties_of, requeue_of
 
-from .header_cases import ELSEWHERE, HINTED, READERS, SENT, SUBSCRIBED, WRONG, Case, without_passed_on
+from .header_cases import ELSEWHERE, ENDED, HINTED, READERS, SENT, SUBSCRIBED, WRONG, Case, without_passed_on
 
 
 def spellings(*fates: Fate, commands: tuple[str, ...] = COMMANDS, argument: bool | None = None) -> list[Any]:
@@ -42,6 +42,7 @@ class TestTheTableIsTested:
 
         assert named("SEND", False) == set(SENT)
         assert named("SUBSCRIBE", False) == set(SUBSCRIBED)
+        assert named("UNSUBSCRIBE", False) == set(ENDED)
         assert named("SEND", True) == named("SUBSCRIBE", True) == set(HINTED)
 
     def test_every_value_that_can_be_wrong_has_cases(self) -> None:
@@ -86,11 +87,22 @@ class TestHonoured:
         assert properties_of(headers).hints == Hints(**fields)
         assert options_of(headers).hints == Hints(**fields)
 
+    @pytest.mark.parametrize(("name", "value", "fields"), cases(ENDED))
+    def test_on_unsubscribe(self, name: str, value: str, fields: dict[str, Any]) -> None:
+        ended = ended_by({"id": "0", "destination": "/topic/a", name: value})
+        assert ended == (dataclasses.replace(NO_OPTIONS, **fields) if fields else None)
+
+    def test_an_unsubscribe_that_ends_nothing(self) -> None:
+        """Of what a SUBSCRIBE may have beside, nothing counts here."""
+        assert (
+            ended_by({"id": "0", "destination": "/topic/a", "auto-delete": "false", "selector": "?", "my": "x"}) is None
+        )
+
     @pytest.mark.parametrize(
         ("command", "name", "value"),
         [
             (command, name, value)
-            for command in READERS
+            for command in (*READERS, "UNSUBSCRIBE")
             for name, values in WRONG.items()
             for value in values
             if name in INDEX[command] and INDEX[command][name].spelling.field
@@ -98,7 +110,7 @@ class TestHonoured:
     )
     def test_wrong_values(self, command: str, name: str, value: str) -> None:
         with pytest.raises(NotAllowed) as refusal:
-            READERS[command]({"destination": "/queue/a", name: value})
+            READERS.get(command, ended_by)({"destination": "/queue/a", name: value})
         assert str(refusal.value) == f"bad value of {name}"
         allowed = INDEX[command][name].spelling.values.allowed
         assert refusal.value.detail == f"{name} may be {allowed}; it was {value[:80]!r}"
@@ -177,22 +189,18 @@ class TestRefused:
     @pytest.mark.parametrize(
         "headers",
         [
-            {"activemq.subscriptionName": "mine"},
-            {"durable-subscription-name": "mine"},
-            {"durable-subscriber-name": "mine"},
             {"from-seq": "-1", "include-seq": "seq", "browser": "true"},
             {"x-stream-offset": "next"},
         ],
     )
-    def test_durability_and_replay_are_named(self, headers: dict[str, str]) -> None:
+    def test_replay_is_named(self, headers: dict[str, str]) -> None:
         with pytest.raises(NotAllowed) as refusal:
             options_of(headers)
         assert "not supported in this version" in refusal.value.detail
 
-    def test_even_when_the_canonical_name_asks_for_nothing(self) -> None:
-        """The first counts among names that are read; of what is refused, nothing passes by."""
-        with pytest.raises(NotAllowed, match="durable-subscriber-name is not supported"):
-            options_of({"durable-subscription-name": "", "durable-subscriber-name": "mine"})
+    def test_even_beside_one_that_asks_for_nothing(self) -> None:
+        with pytest.raises(NotAllowed, match="AMQ_SCHEDULED_CRON is not supported"):
+            properties_of({"AMQ_SCHEDULED_REPEAT": "0", "AMQ_SCHEDULED_CRON": "0 * * * *"})
 
     def test_of_several_mistakes_the_first_of_the_table_is_named(self) -> None:
         headers = {"AMQ_SCHEDULED_CRON": "*", "x-delay": "soon", "priority": "high"}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from gateway.broker import retained
+from gateway.broker.message import Message
 from gateway.codec import Version
 
 from .client import Client, Scene, Step
@@ -263,6 +266,30 @@ class TestLimits:
         assert other.messages() == []
         assert not scene.broker.router.retained
 
+    def test_by_what_others_retain_before_the_commit(self, stage: Stage, version: Version) -> None:
+        """Nothing of the transaction has happened then, and its sender is told."""
+        scene = stage(max_retained=2)
+        client, other = scene.connect(version), scene.connect(version)
+        client.begin()
+        client.publish("/topic/a,/topic/b", b"m", retain="set", transaction="t")
+        client.publish("/queue/a", b"m", transaction="t")
+        other.publish("/topic/c", b"m", retain="set")
+        client.commit()
+        assert b"(max_retained)" in client.error().body
+        assert kept_for(scene, "/topic/#", version) == [b"m"]
+        assert scene.broker.waiting == 0
+
+    def test_new_values_need_no_room(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_retained=2)
+        client = scene.connect(version)
+        client.publish("/topic/a", b"1", retain="set")
+        client.begin()
+        for name in "abab":
+            client.publish(f"/topic/{name}", b"2", retain="set", transaction="t")
+        client.publish("/topic/c", b"2", retain="remove", transaction="t")
+        client.commit()
+        assert kept_for(scene, "/topic/#", version) == [b"2", b"2"]
+
     def test_they_count_as_memory(self, stage: Stage, version: Version) -> None:
         scene = stage(memory_limit=4_000)
         client = scene.connect(version)
@@ -358,3 +385,30 @@ class TestMany:
         found = self.shown(client)
         assert "new" in found
         assert names[-1] not in found[found.index("new") :]
+
+    @pytest.mark.parametrize("retain", ["set", "remove"])
+    def test_what_was_replaced_is_not_kept_for_who_does_not_read(
+        self, scene: Scene, version: Version, names: list[str], retain: str
+    ) -> None:
+        """It would be in no account: whoever subscribes and does not read could fill the memory with old values."""
+        client, producer = scene.connect(version), scene.connect(version)
+        client.stalled = True
+        client.subscribe("/topic/#", selector="color IS NULL")
+        for name in names:
+            producer.publish(name, b"new", retain=retain, color="red")
+        gc.collect()
+        alive = {each.body for each in gc.get_objects() if type(each) is Message}
+        assert not alive & {name.rjust(1_000).encode() for name in names}
+        client.resume()
+        assert 0 < len(self.shown(client)) < len(names)
+
+    def test_a_value_that_comes_again_is_not_shown_twice(
+        self, scene: Scene, version: Version, names: list[str]
+    ) -> None:
+        client, producer = scene.connect(version), scene.connect(version)
+        client.stalled = True
+        client.subscribe("/topic/#")
+        for _ in range(2):
+            producer.publish(names[-1], b"new", retain="set")
+        client.resume()
+        assert self.shown(client).count("new") == 2

@@ -248,36 +248,8 @@ class TestKinds:
         assert not scene.broker.destinations
 
     @pytest.mark.parametrize("header", ["durable", "persistent"])
-    @pytest.mark.parametrize("destination", ["/topic/a", "/topic/a.*", "/exchange/amq.topic/a", "/user/queue/x"])
-    def test_a_durable_subscription_to_a_topic(
-        self, scene: Scene, version: Version, header: str, destination: str
-    ) -> None:
-        client = scene.connect(version)
-        client.subscribe(destination, **{header: "true"})
-        assert client.error().headers["message"] == "durable subscriptions are not supported"
-        assert not scene.broker.directory.count()
-
-    @pytest.mark.parametrize("header", ["durable", "persistent"])
     def test_a_queue_keeps_its_messages_anyway(self, scene: Scene, version: Version, header: str) -> None:
         client = scene.connect(version)
         client.subscribe("/queue/a", **{header: "true"})
         client.publish("/queue/a", b"m")
-        assert client.bodies() == [b"m"]
-
-
-class TestDurable:
-    @pytest.mark.parametrize("name", ["durable", "persistent"])
-    @pytest.mark.parametrize("destination", ["/topic/a", "/topic/a.*", "/user/queue/a"])
-    def test_refused_where_messages_end_with_the_subscription(self, scene: Scene, destination: str, name: str) -> None:
-        client = scene.connect()
-        client.subscribe(destination, **{name: "true"})
-        assert client.error().headers["message"] == "durable subscriptions are not supported"
-
-    @pytest.mark.parametrize("name", ["durable", "persistent"])
-    def test_a_queue_outlives_its_consumers_anyway(self, scene: Scene, name: str) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", **{name: "true"})
-        client.unsubscribe()
-        client.publish("/queue/a", b"m")
-        client.subscribe("/queue/a")
         assert client.bodies() == [b"m"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker.policy import SlowConsumer
 from gateway.codec import Version
 
 from .client import ALL, WITH_NACK, Client, Scene, Step
@@ -287,3 +288,47 @@ class TestAcknowledging:
         assert client.closed
         assert scene.broker.counters.slow_consumers == 1
         assert len(other.messages()) == 20
+
+
+class TestPrivateQueue:
+    """It goes with its subscription, and nothing refers to it any more."""
+
+    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
+    @pytest.mark.parametrize("ack", ["client", "auto"], ids=["unacknowledged", "slow"])
+    @pytest.mark.parametrize("headers", [{"ttl": str(365 * 86_400_000)}, {}], ids=["by header", "by policy"])
+    def test_it_leaves_nothing_on_the_agenda(
+        self, stage: Stage, version: Version, leave: Step, ack: str, headers: dict[str, str]
+    ) -> None:
+        """Messages of a year would keep the queue, and themselves, for a year."""
+        slow = SlowConsumer.DROP_OLDEST if ack == "auto" else SlowConsumer.BLOCK
+        scene = stage({"/topic/a": {"slow_consumer": slow, "time_to_live": 0 if headers else 365 * 86_400}})
+        producer = scene.connect(version)
+        for _ in range(45):
+            client = scene.connect(version)
+            client.subscribe("/topic/a", ack=ack, **{"prefetch-count": "1"})
+            client.stalled = True
+            for _ in range(4):
+                producer.publish("/topic/a", b"x" * 10_000, **headers)
+            assert scene.broker.waiting > 0
+            assert in_force(scene) == 1
+            leave(client)
+            assert in_force(scene) == 0
+            assert scene.broker.stored_octets == 0
+        assert len(scene.broker.agenda) < 40
+
+    def test_others_are_still_looked_at(self, scene: Scene) -> None:
+        one, two = scene.connect(), scene.connect()
+        for client in (one, two):
+            client.subscribe("/topic/a", ack="client", **{"prefetch-count": "1"})
+        for _ in range(3):
+            one.publish("/topic/a", ttl="1000")
+        one.unsubscribe()
+        assert scene.broker.waiting == 2
+        scene.wait(1.1)
+        assert scene.broker.waiting == 0
+        assert scene.broker.counters.expired == 2
+
+
+def in_force(scene: Scene) -> int:
+    """What stands on the agenda and was not cancelled."""
+    return sum(entry.action is not None for _, _, entry in scene.broker.agenda._heap)

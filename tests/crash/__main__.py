@@ -61,16 +61,24 @@ async def run_rounds(
 def summary(outcomes: list[Outcome], seconds: float) -> str:
     """What they have shown, in one line."""
     ends: Counter[str] = Counter()
+    damage: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     kinds = Counter(complaint.kind for outcome in outcomes for complaint in outcome.complaints)
     for outcome in outcomes:
         ends += outcome.ends
+        damage += outcome.damage
         counts += outcome.counts
-    points = ", ".join(f"{end} {count}" for end, count in ends.most_common())
     found = ", ".join(f"{kind} {kinds[kind]}" for kind in KINDS)
     kills = sum(outcome.kills for outcome in outcomes)
     told = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"{len(outcomes)} rounds in {seconds:.0f} s, {kills} kills ({points}); {told}; {found}"
+    return (
+        f"{len(outcomes)} rounds in {seconds:.0f} s, {kills} kills ({_listed(ends)}; logs damaged: {_listed(damage)}); "
+        f"{told}; {found}"
+    )
+
+
+def _listed(counter: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counter.most_common()) or "none"
 
 
 def main() -> int:

@@ -61,7 +61,7 @@ _OFTEN = {"flushed": 400, "log": 300, "log-torn": 300, "log-written": 300, "stat
 _SELDOM = {"recovery": 1}
 _USUAL = 60
 # Seconds that a process may take to come by a point, so often.
-_LONGEST = 1.2
+_LONGEST = 3.0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ A lie breaks one promise, to see that the test notices:
     early-receipts    a RECEIPT does not wait for the store
     half-commits      a batch is written in two transactions
     forgetful         no ACK reaches the store
-    unmarked          what was delivered is not marked
+    unmarked          nothing is stored of deliveries
     renamed           message-ids are others in each life
 """
 
@@ -38,9 +38,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from gateway.broker.backlog import Backlog
 from gateway.broker.batch import Batch
-from gateway.broker.facts import Facts
 from gateway.broker.storage import Storage
 from gateway.stores.sqlite import SQLiteStore
 from gateway.transports.hub import Hub
@@ -219,8 +217,7 @@ def tell(lie: str) -> None:
     elif lie == "forgetful":
         _replace(SQLiteStore, "write", lambda self, batch: original(self, replace(batch, gone=[])))
     elif lie == "unmarked":
-        _replace(Facts, "of", lambda self, message, row: None)
-        _replace(Backlog, "suspect", property(lambda self: 0, lambda self, value: None))
+        _replace(SQLiteStore, "write", lambda self, batch: original(self, _without_facts(batch)))
     elif lie == "renamed":
         _replace(SQLiteStore, "token", property(lambda self: f"life{os.getpid()}", lambda self, value: None))
     else:
@@ -229,6 +226,12 @@ def tell(lie: str) -> None:
 
 def _half(batch: Batch) -> Batch:
     return replace(batch, rows=dict(list(batch.rows.items())[::2]), gone=[])
+
+
+def _without_facts(batch: Batch) -> Batch:
+    rows = {number: row._replace(facts=None) for number, row in batch.rows.items()}
+    places = {number: place._replace(facts="{}") for number, place in batch.places.items()}
+    return replace(batch, rows=rows, places=places, facts={})
 
 
 def _replace(owner: object, name: str, value: object) -> None:

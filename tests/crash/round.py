@@ -33,11 +33,13 @@ class Outcome:
 
     Attributes:
         ends: how often lives ended in which way.
+        damage: how often the end of a log was damaged in which way.
         counts: messages, receipts and the like.
     """
 
     seed: int
     ends: Counter[str] = field(default_factory=Counter)
+    damage: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     complaints: list[Complaint] = field(default_factory=list)
 
@@ -47,7 +49,8 @@ class Outcome:
         return self.ends.total() - self.ends["stop"]
 
     def __str__(self) -> str:
-        ends = ", ".join(f"{end} {count}" if count > 1 else end for end, count in sorted(self.ends.items()))
+        ends = ", ".join(f"{end} {count}" for end, count in sorted(self.ends.items()))
+        ends += "".join(f", log: {kind}" for kind in self.damage)
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         lines = [f"seed {self.seed}: {ends}; {counts}"]
         lines += [f"  {kind}: {text}" for kind, text in self.complaints[:_MOST_TOLD]]
@@ -82,11 +85,13 @@ class Round:
         """All of it."""
         (self._folder / "gateway.toml").write_text(POLICIES)
         for life in self._plan.lives:
-            await self._live(life)
+            end = await self._live(life)
+            self._outcome.ends[end] += 1
             self._books.end_of_life()
-            if life.end == "torn":
+            # Only where the process has died behind a commit that nobody was told of, that one may be damaged.
+            if life.end == "torn" and end == "committed":
                 torn = tear(Path(f"{self._store}-wal"), self._random, LOG_PAGES)
-                self._outcome.ends[f"log {torn.split()[0]}" if torn else "log whole"] += 0
+                self._outcome.damage[torn.partition(" ")[0] or "none"] += 1
         await self._drain()
         audit(self._books)
         look_into(self._store, self._books)
@@ -94,29 +99,32 @@ class Round:
 
     # lives
 
-    async def _live(self, life: Life) -> None:
+    async def _live(self, life: Life) -> str:
+        """How it ended: `start`, `stop`, `moment`, or the name of a point."""
         store = f"sqlite:{self._store}"
         opened = gateway(
             self._folder, store=store, point=life.point, log_pages=life.log_pages, lie=self._lie, close_linger=0
         )
         async with opened as process:
+            end = life.point.partition(":")[0]
             if life.end == "start":
+                end = "start"
                 with trio.move_on_after(life.seconds):
                     await process.wait()
                 process.kill()
-                self._outcome.ends["start"] += 1
             elif await wait_until_it_listens(process):
-                await self._work(process, life)
+                end = await self._work(process, life)
             await process.wait()
-            self._note_end(process, life)
+            self._note_end(process)
+        return end
 
-    def _note_end(self, process: Process, life: Life) -> None:
+    def _note_end(self, process: Process) -> None:
         for line in process.troubles():
             self._books.complain("error", line)
         if process.status not in (0, -9):
             self._books.complain("error", f"the gateway ended with {process.status}:\n{process.text}")
 
-    async def _work(self, process: Process, life: Life) -> None:
+    async def _work(self, process: Process, life: Life) -> str:
         async with trio.open_nursery() as nursery:
             for worker in self._workers(life):
                 nursery.start_soon(worker.run, process.port)
@@ -128,10 +136,10 @@ class Round:
             else:
                 process.kill()
                 end = "moment" if waiting.cancelled_caught else life.point.partition(":")[0]
-            self._outcome.ends[end] += 1
             nursery.cancel_scope.deadline = trio.current_time() + _NOTICE
         if nursery.cancel_scope.cancelled_caught:
             self._books.complain("error", "clients did not see that the gateway has gone")
+        return end
 
     def _workers(self, life: Life) -> list[Worker]:
         consumers = [each for name, count in life.consumers.items() for each in self._consumers[name][:count]]
@@ -148,4 +156,4 @@ class Round:
                 return
             await take_all(process.port, self._books)
             await process.stop()
-            self._note_end(process, self._plan.lives[-1])
+            self._note_end(process)

@@ -7,6 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 
+import httpx
 import pytest
 import trio
 
@@ -49,7 +50,7 @@ class Scene:
     @asynccontextmanager
     async def life(self) -> AsyncIterator[Process]:
         """One of the gateway, that ends badly; also where it does not come to listen."""
-        async with gateway(self._folder, store=f"sqlite:{self.store}", close_linger=0) as process:
+        async with gateway(self._folder, store=f"sqlite:{self.store}", close_linger=1) as process:
             await wait_until_it_listens(process)
             try:
                 yield process
@@ -111,7 +112,7 @@ class Scene:
 
     async def end(self) -> None:
         """The last life: all comes that must, and nothing else."""
-        async with gateway(self._folder, store=f"sqlite:{self.store}", close_linger=0) as process:
+        async with gateway(self._folder, store=f"sqlite:{self.store}", close_linger=1) as process:
             assert await wait_until_it_listens(process), process.text
             await take_all(process.port, self.books)
             await process.stop()
@@ -139,6 +140,12 @@ async def _talk(client: Client) -> None:
         await _receipts(client)
 
 
+async def _ready(process: Process) -> int:
+    """The status of /readyz."""
+    answer = await trio.to_thread.run_sync(httpx.get, f"http://127.0.0.1:{process.http}/readyz")
+    return answer.status_code
+
+
 def _says_why(error: Frame, store: Path) -> bool:
     told = error.headers["message"] + error.body.decode()
     return "the store cannot be written" in told and str(store) in told
@@ -157,12 +164,14 @@ async def test_a_full_disk(disk: Disk, tmp_path: Path) -> None:
         error = await scene.send_until_refused(process)
         assert _says_why(error, scene.store), error
         await _talk(talker)
+        assert await _ready(process) == 503
         await scene.acknowledge(consumer, *held[0])
         assert _says_why(await scene.send_until_refused(process), scene.store)
         await _talk(talker)
 
         disk.free(process.pid)
         await _receipts(consumer)
+        assert await _ready(process) == 200
         await scene.send(producer)
         await scene.acknowledge(consumer, *held[1])
         await _receipts(consumer)

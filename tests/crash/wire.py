@@ -57,10 +57,11 @@ class Link:
             answers: list[Frame] = []
             while not answers:
                 answers = await link.receive()
+            if answers[0].command != "CONNECTED":  # it is about to stop
+                raise Gone
         except BaseException:
             await link.close()
             raise
-        assert answers[0].command == "CONNECTED", answers
         return link
 
     async def send(self, octets: bytes) -> None:

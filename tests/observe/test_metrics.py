@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
+import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.broker import Broker
+from gateway.broker.batch import Batch, Stored
 from gateway.broker.counters import Counters
+from gateway.broker.facts import Facts
+from gateway.broker.message import Message
 from gateway.broker.options import PLAIN
+from gateway.broker.ports import StoreError
+from gateway.broker.storage import Storage
 from gateway.codec import V12, Head
 from gateway.observe.metrics import COUNTERS, Metrics
+from gateway.transports.committer import Committer
+from tests.transports.peers import until
 
 
 class Carrier:
@@ -17,6 +27,34 @@ class Carrier:
 
     def end(self, error: Exception) -> None:
         raise AssertionError(error)
+
+
+class Store:
+    """Keeps nothing.
+
+    Attributes:
+        broken: it says that there is no room.
+        committer: writes to it.
+    """
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.committer: Committer | None = None
+
+    def write(self, batch: Batch) -> None:
+        if self.broken:
+            raise StoreError("no room")
+
+    def read(self, rows: Sequence[int]) -> list[Stored]:
+        raise AssertionError(rows)
+
+
+def with_store(store: Store, broker: Broker | None = None) -> Metrics:
+    """The metrics of a broker with a store."""
+    broker = broker or Broker()
+    broker.storage = Storage(Facts(lambda: 0.0, lambda: 0.0), busy=lambda: committer.ask())
+    store.committer = committer = Committer(broker.storage, store, trio.lowlevel.checkpoint)
+    return Metrics(broker, (), committer)
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
@@ -34,7 +72,7 @@ def test_every_counter_is_shown() -> None:
 
 
 def test_every_metric_has_a_help_and_no_name_is_used_twice() -> None:
-    content, _ = Metrics(Broker(), ()).render("")
+    content, _ = with_store(Store()).render("")
     helps = [line.split(maxsplit=3) for line in content.decode().splitlines() if line.startswith("# HELP")]
     names = [words[2] for words in helps]
     assert len(names) == len(set(names))
@@ -43,7 +81,7 @@ def test_every_metric_has_a_help_and_no_name_is_used_twice() -> None:
 
 def test_names_are_unique_to_open_metrics_too() -> None:
     """There a counter goes by its name without `_total`."""
-    content, _ = Metrics(Broker(), ()).render("application/openmetrics-text; version=1.0.0")
+    content, _ = with_store(Store()).render("application/openmetrics-text; version=1.0.0")
     names = [line.split()[2] for line in content.decode().splitlines() if line.startswith("# TYPE")]
     assert len(names) == len(set(names))
 
@@ -62,6 +100,7 @@ def test_counters_are_read_when_asked() -> None:
 def test_gauges() -> None:
     broker = Broker()
     broker.keep(1234)
+    broker.waiting = 5
     for login, transport in (("alice", "tcp"), ("bob", "tcp"), ("carol", "websocket")):
         broker.open_session(V12, login, peer="p", transport=transport, connected_at=0.0, carrier=Carrier())
     found = samples(Metrics(broker, ["held", "held"]))
@@ -69,6 +108,7 @@ def test_gauges() -> None:
     assert found["gateway_sessions_connected{transport=tcp}"] == 2
     assert found["gateway_sessions_connected{transport=websocket}"] == 1
     assert found["gateway_destinations"] == 0
+    assert found["gateway_messages_waiting"] == 5
     assert found["gateway_stored_bytes"] == 1234
     assert found["gateway_memory_limit_bytes"] == broker.quotas.memory_limit
     assert found["process_resident_memory_bytes"] > 0
@@ -86,3 +126,40 @@ def test_clients_make_no_time_series(count: int) -> None:
         )
     assert len(broker.destinations) == count
     assert len(samples(Metrics(broker, ()))) == before
+
+
+async def test_of_a_store() -> None:
+    store = Store()
+    broker = Broker()
+    metrics = with_store(store, broker)
+    storage, committer = broker.storage, store.committer
+    assert storage is not None
+    assert committer is not None
+    assert samples(metrics)["gateway_store_pending_bytes"] == 0
+    place = storage.place("queue", "/queue/a")
+    for number in (1, 2):
+        storage.enter(place, Message(number, Head.of("SEND", {}), b"x" * 100), row=number)
+    found = samples(metrics)
+    assert found["gateway_store_pending_bytes"] > 200
+    assert found["gateway_store_failed"] == 0
+    async with trio.open_nursery() as nursery:
+        store.broken = True
+        nursery.start_soon(committer.run)
+        await until(lambda: storage.failure)
+        found = samples(metrics)
+        assert (found["gateway_store_failed"], found["gateway_store_failures_total"]) == (1, 1)
+        assert found["gateway_store_commit_seconds_count"] == 0
+        store.broken = False
+        await committer.finish()
+        nursery.cancel_scope.cancel()
+    found = samples(metrics)
+    assert found["gateway_store_pending_bytes"] == 0
+    assert found["gateway_store_failed"] == 0
+    assert found["gateway_store_failures_total"] == 1
+    assert found["gateway_store_messages_written_total"] == 2
+    assert found["gateway_store_commit_seconds_count"] == 1
+    assert 0 < found["gateway_store_commit_seconds_sum"] < 5
+
+
+def test_without_a_store_there_are_none_of_it() -> None:
+    assert not [name for name in samples(Metrics(Broker(), ())) if name.startswith("gateway_store_")]

@@ -127,6 +127,21 @@ class TestOpening:
         with without_rights(), pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
             SQLiteStore.open(home / "a.db")
 
+    @pytest.mark.parametrize(
+        ("pragma", "value"),
+        [
+            ("synchronous", 2),
+            ("journal_mode", "wal"),
+            ("locking_mode", "exclusive"),
+            ("page_size", file.PAGE),
+            ("secure_delete", 0),
+            ("recursive_triggers", 0),
+        ],
+    )
+    def test_what_is_relied_on(self, store: SQLiteStore, pragma: str, value: int | str) -> None:
+        """Some of it is another by default, and in some distributions of SQLite."""
+        assert store._sql(f"PRAGMA {pragma}").fetchone() == (value,)
+
 
 class TestNeverSilentlyEmpty:
     def test_an_empty_file(self, path: Path) -> None:

@@ -173,6 +173,11 @@ class TestPlaces:
         store.write(Batch(2, places={2: place(2)}))
         store.write(Batch(3, dropped=[2]))
         assert not [each for each in asked if "rows" in each]
+        store.write(Batch(4, emptied=[1]))
+        assert [each for each in asked if "rows" in each]
+        asked.clear()
+        store.write(Batch(5, emptied=[1]))
+        assert not [each for each in asked if "rows" in each]
 
 
 class TestDeduplication:

@@ -1,0 +1,574 @@
+"""A process ends, in order or not, and the next one has all that was promised: by its own clock and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.broker import recovery
+from gateway.broker.batch import Place, Row
+from gateway.broker.policy import WhenFull
+from gateway.broker.queue import Queue
+
+from .client import Client, Scene, Step
+from .conftest import Stage
+from .durable import ONE, TWO, P, drain, fill, marks, shelf, stored
+from .store import MemoryStore
+
+QUEUE = "/queue/a"
+End = Callable[[Scene], Scene]
+both = pytest.mark.parametrize("end", [Scene.crash, Scene.restart], ids=["killed", "stopped"])
+
+
+@pytest.fixture
+def scene(stage: Stage) -> Scene:
+    return stage(stored=True)
+
+
+def queue(scene: Scene, name: str = QUEUE) -> Queue:
+    found = scene.broker.destinations[name]
+    assert isinstance(found, Queue)
+    return found
+
+
+def consumer_of(scene: Scene, ack: str = "client", **headers: str) -> Client:
+    """A consumer of the queue, with what it gets at once."""
+    consumer = scene.connect()
+    consumer.subscribe(QUEUE, ack=ack, **headers)
+    scene.commit()
+    return consumer
+
+
+class TestQueues:
+    @both
+    def test_come_back_as_rows_alone(self, scene: Scene, end: End) -> None:
+        fill(scene, 5)
+        octets = queue(scene).octets
+        scene = end(scene)
+        found = queue(scene)
+        assert (found.waiting, found.octets, stored(scene)) == (5, octets, 5)
+        assert not found.waiting_messages()
+        assert (scene.broker.waiting, scene.broker.stored_octets) == (5, 0)
+        assert list(marks(scene)) == [0, 1, 2, 3, 4]
+
+    @both
+    def test_several(self, scene: Scene, end: End) -> None:
+        for name in ("/queue/b", "/queue/a", "/queue/c"):
+            fill(scene, 2, name)
+        scene = end(scene)
+        assert list(scene.broker.destinations) == ["/queue/b", "/queue/a", "/queue/c"]
+        for name in list(scene.broker.destinations):
+            assert list(marks(scene, name)) == [0, 1]
+
+    def test_not_without_rows(self, scene: Scene) -> None:
+        consumer_of(scene)
+        client = fill(scene, 1)
+        drained = scene.clients[0]
+        drained.ack(drained.message())
+        client.publish("/queue/b", b"m")
+        scene.commit()
+        assert len(scene.store.places) == 1
+        scene = scene.crash()
+        assert not scene.broker.destinations
+        scene.commit()
+        assert not scene.store.places
+
+    @both
+    def test_again_and_again(self, scene: Scene, end: End) -> None:
+        expected: list[int] = []
+        for number in range(5):
+            scene.connect().publish(QUEUE, b"%d" % number, **P)
+            scene.commit()
+            expected.append(number)
+            scene = end(scene)
+            consumer = consumer_of(scene, **ONE)
+            if number % 2:
+                message = consumer.message()
+                assert int(message.body) == expected.pop(0)
+                consumer.ack(message)
+            scene.commit()
+        assert list(marks(end(scene))) == expected
+
+    def test_two_places_of_one_queue_become_one(self, scene: Scene) -> None:
+        """As a process leaves them in which a queue was forgotten while a transaction held one of its messages."""
+        client, consumer = scene.connect(), scene.connect()
+        for number in range(2):
+            consumer.subscribe(QUEUE, str(number), ack="client")
+            client.publish(QUEUE, b"%d" % number, **P)
+            consumer.begin(str(number))
+            consumer.ack(consumer.message(), transaction=str(number))
+            consumer.unsubscribe(str(number))
+        scene.commit()
+        assert len(scene.store.places) == 2
+        scene = scene.crash()
+        assert list(scene.broker.destinations) == [QUEUE]
+        assert stored(scene) == 2
+        scene.connect().publish(QUEUE, b"2", **P)
+        scene.commit()
+        assert list(marks(scene)) == [0, 1, 2]
+
+    def test_what_a_client_wished_for_them(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(3):
+            client.publish(QUEUE, b"%d" % number, **P, **{"x-max-length": "3"})
+        scene.commit()
+        scene = scene.crash()
+        client = scene.connect()
+        for number in range(3, 5):
+            client.publish(QUEUE, b"%d" % number, **P)
+        scene.commit()
+        assert list(marks(scene)) == [2, 3, 4]
+
+
+class TestUnsettled:
+    @both
+    @pytest.mark.parametrize("ack", ["client", "client-individual"])
+    def test_what_was_not_acknowledged_comes_again(self, scene: Scene, ack: str, end: End) -> None:
+        consumer = consumer_of(scene, ack)
+        fill(scene, 3)
+        first = consumer.messages()
+        consumer.ack(first[0])
+        scene.commit()
+        scene = end(scene)
+        again = drain(scene)
+        assert [(message.body, message.redelivered) for message in again] == [(b"1", True), (b"2", True)]
+        assert [message.headers["delivery-count"] for message in again] == ["2", "2"]
+        assert [message.message_id for message in again] == [message.message_id for message in first[1:]]
+
+    def test_deliveries_are_counted_on(self, scene: Scene) -> None:
+        fill(scene, 1)
+        for number in range(1, 4):
+            (message,) = consumer_of(scene).messages()
+            assert message.headers.get("delivery-count", "1") == str(number)
+            scene = scene.restart()
+
+    def test_an_ack_that_was_not_written_did_not_happen(self, scene: Scene) -> None:
+        consumer = consumer_of(scene)
+        fill(scene, 1)
+        consumer.ack(consumer.message(), receipt="r")
+        assert not consumer.received()
+        assert marks(scene.crash()) == {0: True}
+
+    def test_one_that_was_did(self, scene: Scene) -> None:
+        consumer = consumer_of(scene)
+        fill(scene, 1)
+        consumer.ack(consumer.message(), receipt="r")
+        scene.commit()
+        assert consumer.receipts() == ["r"]
+        assert not scene.crash().broker.destinations
+
+    def test_a_batch_that_the_disk_has_and_nobody_knows_of(self, scene: Scene) -> None:
+        consumer = consumer_of(scene)
+        client = fill(scene, 1)
+        consumer.ack(consumer.message(), receipt="r")
+        client.publish(QUEUE, b"1", receipt="s", **P)
+        batch = scene.vault.take()
+        assert batch is not None
+        scene.store.write(batch)
+        assert marks(scene.crash()) == {1: True}
+        assert not client.receipts() + consumer.receipts()
+
+
+class TestTransactions:
+    @pytest.mark.parametrize("reached", [False, True])
+    def test_a_commit_is_whole_or_has_not_happened(self, scene: Scene, reached: bool) -> None:
+        consumer = consumer_of(scene)
+        fill(scene, 2)
+        first, second = consumer.messages()
+        consumer.begin()
+        consumer.ack(first, transaction="t")
+        for name in ("/queue/b", "/queue/c"):
+            consumer.publish(name, b"9", transaction="t", **P)
+        consumer.commit()
+        batch = scene.vault.take()
+        if reached:
+            scene.vault.write(batch)
+        scene = scene.crash()
+        expected = {"/queue/a", "/queue/b", "/queue/c"} if reached else {"/queue/a"}
+        assert set(scene.broker.destinations) == expected
+        assert list(marks(scene)) == ([1] if reached else [0, 1])
+        assert second.body == b"1"
+
+    @both
+    def test_an_open_one_is_undone(self, scene: Scene, end: End) -> None:
+        consumer = consumer_of(scene)
+        fill(scene, 2)
+        messages = consumer.messages()
+        consumer.begin()
+        consumer.ack(messages[1], transaction="t")
+        consumer.publish("/queue/b", b"m", transaction="t", **P)
+        scene.commit()
+        scene = end(scene)
+        assert marks(scene) == {0: True, 1: True}
+        assert not scene.broker.destinations
+
+
+class TestOrder:
+    @both
+    def test_by_priority_and_arrival(self, scene: Scene, end: End) -> None:
+        client = scene.connect()
+        for number, priority in enumerate([4, 9, 0, 9, 4, 0, 7]):
+            client.publish(QUEUE, b"%d" % number, priority=str(priority), **P)
+        scene.commit()
+        assert list(marks(end(scene))) == [1, 3, 6, 0, 4, 2, 5]
+
+    @both
+    def test_with_what_was_given_back(self, scene: Scene, end: End) -> None:
+        consumer = consumer_of(scene, "client-individual", **{"prefetch-count": "3"})
+        fill(scene, 5)
+        first, second, third = consumer.messages()
+        consumer.nack(third)
+        consumer.ack(second)
+        scene.commit()
+        found = marks(end(scene))
+        assert list(found) == [0, 2, 3, 4]
+        assert found[0]
+        assert found[2]
+        assert first.body == b"0"
+
+    @both
+    def test_before_what_comes_now(self, scene: Scene, end: End) -> None:
+        fill(scene, 3)
+        scene = end(scene)
+        client = scene.connect()
+        client.publish(QUEUE, b"3")
+        client.publish(QUEUE, b"4", **P)
+        client.publish(QUEUE, b"5", priority="9", **P)
+        assert list(marks(scene)) == [5, 0, 1, 2, 3, 4]
+
+
+class TestTime:
+    """The clock of each process begins anew; dates are those of the calendar."""
+
+    @both
+    @pytest.mark.parametrize(
+        ("policy", "headers"),
+        [({}, {"ttl": "10000"}), ({}, {"expires": "1700001010000"}), ({"time_to_live": 10.0}, {})],
+    )
+    def test_what_expires(self, stage: Stage, policy: dict[str, float], headers: dict[str, str], end: End) -> None:
+        scene = stage({QUEUE: policy}, stored=True)
+        fill(scene, 2, **headers)
+        scene.wait(2.0)
+        scene = end(scene)
+        consumer = consumer_of(scene, **ONE)
+        message = consumer.message()
+        assert message.body == b"0"
+        scene.wait(8.0)  # the second has waited for ten seconds now, in two processes
+        consumer.ack(message)
+        scene.commit()
+        assert not consumer.received()
+        assert scene.broker.counters.expired == 1
+
+    @both
+    def test_what_has_expired_while_nobody_was_there(self, stage: Stage, end: Callable[..., Scene]) -> None:
+        scene = stage({QUEUE: {"dead_letter_expired": True}}, stored=True)
+        fill(scene, 3, ttl="5000")
+        scene = end(scene, 60.0)
+        consumer = consumer_of(scene)
+        assert not consumer.received()
+        assert sorted(marks(scene, "/queue/dlq.a")) == [0, 1, 2]
+
+    def test_the_expires_header_stays(self, scene: Scene) -> None:
+        fill(scene, 1, ttl="60000")
+        (message,) = drain(scene.crash())
+        assert message.headers["expires"] == "1700001060000"
+
+    def test_a_queue_that_nobody_uses_has_its_whole_time_again(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"idle_timeout": 10.0}}, stored=True)
+        fill(scene, 1)
+        scene.wait(8.0)
+        scene = scene.crash()
+        scene.wait(8.0)
+        assert set(scene.broker.destinations) == {QUEUE}
+        scene.wait(2.1)
+        assert not scene.broker.destinations
+        scene.commit()
+        assert not scene.store.rows
+
+
+class TestFailures:
+    @both
+    def test_are_counted_on_and_end_as_a_dead_letter(self, stage: Stage, end: End) -> None:
+        scene = stage({QUEUE: {"max_attempts": 3, "backoff": 0.0}}, stored=True)
+        fill(scene, 1)
+        for number in range(3):
+            consumer = consumer_of(scene)
+            message = consumer.message()
+            consumer.unsubscribe() if number < 0 else consumer.nack(message, reason=f"reason {number}")
+            if number < 2:
+                scene.commit()
+                scene = end(scene)
+        scene.commit()
+        scene = end(scene)
+        (letter,) = drain(scene, "/queue/dlq.a")
+        expected = {
+            "dlq-reason": "max-attempts",
+            "dlq-source": QUEUE,
+            "dlq-attempts": "3",
+            "dlq-first-at": "1700001000000",
+            "original-destination": QUEUE,
+            "reason": "reason 2",
+        }
+        assert expected.items() <= letter.headers.items()
+        assert not letter.redelivered
+
+    def test_with_the_reason_of_the_last_process(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"backoff": 0.0}}, stored=True)
+        consumer = consumer_of(scene, **ONE)
+        fill(scene, 1)
+        consumer.nack(consumer.message(), reason="no such order")
+        scene.commit()
+        scene = scene.restart(policies={QUEUE: {"time_to_live": 1.0, "dead_letter_expired": True}})
+        consumer = consumer_of(scene, **ONE)
+        message = consumer.message()
+        consumer.nack(message, requeue="false")
+        (letter,) = drain(scene, "/queue/dlq.a")
+        assert (letter.headers["dlq-attempts"], letter.headers.get("reason")) == ("2", None)
+
+    @both
+    def test_a_back_off_is_over(self, stage: Stage, end: End) -> None:
+        scene = stage({QUEUE: {"backoff": 60.0, "backoff_max": 60.0}}, stored=True)
+        consumer = consumer_of(scene)
+        fill(scene, 1)
+        consumer.nack(consumer.message())
+        scene.commit()
+        assert queue(scene).delayed == 1
+        scene = end(scene)
+        (message,) = consumer_of(scene).messages()
+        assert message.headers["delivery-count"] == "2"
+
+    def test_a_process_that_is_killed_is_no_failure_of_the_message(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"max_attempts": 2}}, stored=True)
+        fill(scene, 1)
+        for _ in range(5):
+            assert consumer_of(scene).bodies() == [b"0"]
+            scene = scene.crash()
+
+    @both
+    def test_dead_letters_wait_like_others(self, scene: Scene, end: End) -> None:
+        consumer = consumer_of(scene)
+        fill(scene, 1)
+        consumer.nack(consumer.message(), requeue="false")
+        scene.commit()
+        scene = end(scene)
+        (letter,) = drain(scene, "/queue/dlq.a")
+        assert (letter.headers["dlq-reason"], letter.headers["destination"]) == ("rejected", "/queue/dlq.a")
+
+
+class TestGroups:
+    @both
+    def test_go_to_one_consumer_in_order(self, scene: Scene, end: End) -> None:
+        client = scene.connect()
+        for number in range(8):
+            client.publish(QUEUE, b"%d" % number, JMSXGroupID="gh"[number % 2], **P)
+        scene.commit()
+        scene = end(scene)
+        consumers = [consumer_of(scene, **ONE) for _ in range(2)]
+        got: list[list[bytes]] = [[], []]
+        for _ in range(4):
+            for number, consumer in enumerate(consumers):
+                message = consumer.message()
+                got[number].append(message.body)
+                consumer.ack(message)
+            scene.commit()
+        assert got == [[b"0", b"2", b"4", b"6"], [b"1", b"3", b"5", b"7"]]
+
+    @both
+    def test_end_where_they_should(self, scene: Scene, end: End) -> None:
+        client = scene.connect()
+        client.publish(QUEUE, b"0", JMSXGroupID="g", JMSXGroupSeq="-1", **P)
+        client.publish(QUEUE, b"1", JMSXGroupID="g", **P)
+        scene.commit()
+        scene = end(scene)
+        consumers = [consumer_of(scene, **ONE) for _ in range(2)]
+        assert [consumer.bodies() for consumer in consumers] == [[b"0"], [b"1"]]
+
+    def test_also_where_they_were_given_back(self, scene: Scene) -> None:
+        consumer = consumer_of(scene, **TWO)
+        client = scene.connect()
+        for number in range(4):
+            client.publish(QUEUE, b"%d" % number, JMSXGroupID="g", **P)
+        scene.commit()
+        assert consumer.bodies() == [b"0", b"1"]
+        scene = scene.crash()
+        assert list(marks(scene)) == [0, 1, 2, 3]
+
+
+class TestKeys:
+    @both
+    def test_the_newest_in_the_place_of_the_oldest(self, stage: Stage, end: End) -> None:
+        scene = stage({QUEUE: {"conflate_by": "key"}}, stored=True)
+        client = scene.connect()
+        for number, key in enumerate("abcab"):
+            client.publish(QUEUE, b"%d" % number, key=key, **P)
+            scene.commit()
+        scene = end(scene)
+        assert [message.body for message in queue(scene).waiting_messages()] == [b"3", b"4", b"2"]
+        client = scene.connect()
+        client.publish(QUEUE, b"5", key="b", **P)
+        scene.commit()
+        scene = end(scene)
+        assert [message.body for message in drain(scene)] == [b"3", b"5", b"2"]
+
+    @both
+    def test_of_messages_that_say_so_themselves(self, scene: Scene, end: End) -> None:
+        client = scene.connect()
+        for number, key in enumerate("abcab"):
+            client.publish(QUEUE, b"%d" % number, _AMQ_LVQ_NAME=key, **P)
+            scene.commit()
+        scene = end(scene)
+        client = scene.connect()
+        client.publish(QUEUE, b"5", _AMQ_LVQ_NAME="b", **P)
+        scene.commit()
+        assert [message.body for message in drain(scene)] == [b"3", b"5", b"2"]
+
+    def test_a_newer_one_counts_more_than_one_that_was_delivered(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"conflate_by": "key"}}, stored=True)
+        consumer = consumer_of(scene, **ONE)
+        client = scene.connect()
+        for number in range(3):
+            client.publish(QUEUE, b"%d" % number, key="a", **P)
+        scene.commit()
+        assert consumer.bodies() == [b"0"]
+        scene = scene.crash()
+        assert list(marks(scene)) == [2]
+        scene.commit()
+        assert not scene.store.rows
+
+
+class TestOtherPolicies:
+    """What the operator has changed holds for what is stored, too."""
+
+    @pytest.mark.parametrize("durable", [False, None, True])
+    def test_nothing_is_durable_any_more(self, stage: Stage, durable: bool | None) -> None:
+        scene = stage({QUEUE: {"durable": True}}, stored=True)
+        fill(scene, 2)
+        scene = scene.crash(policies={QUEUE: {"durable": durable, "backoff": 0.0}})
+        client = scene.connect()
+        client.publish(QUEUE, b"2")
+        client.publish(QUEUE, b"3", **P)
+        scene.commit()
+        lasting = [row for row in scene.store.rows.values() if not row.transient]
+        assert len(lasting) == {False: 2, None: 3, True: 4}[durable]
+        consumer = consumer_of(scene)
+        assert [int(message.body) for message in consumer.messages()] == [0, 1, 2, 3]
+        consumer.drop()
+        scene.commit()
+        assert list(marks(scene)) == [0, 1, 2, 3]
+
+    def test_nor_is_what_comes_back_to_a_new_queue(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"durable": True}}, stored=True)
+        fill(scene, 1)
+        scene = scene.crash(policies={QUEUE: {"durable": False}})
+        consumer, other = consumer_of(scene), scene.connect()
+        consumer.begin()
+        consumer.ack(consumer.message(), transaction="t")
+        consumer.unsubscribe()
+        other.subscribe(QUEUE, ack="client")
+        consumer.abort()
+        other.ack(other.message())
+        scene.commit()
+        assert not scene.store.rows
+
+    @pytest.mark.parametrize(
+        ("policy", "left"),
+        [
+            ({"max_messages": 3, "when_full": WhenFull.DROP_OLDEST}, [3, 4, 5]),
+            ({"max_messages": 3, "when_full": WhenFull.DROP_NEWEST}, [0, 1, 2]),
+            ({"max_messages": 3, "when_full": WhenFull.DEAD_LETTER}, [3, 4, 5]),
+            ({"max_messages": 3}, [0, 1, 2, 3, 4, 5]),
+            ({"conflate_by": "key"}, [4, 5]),
+        ],
+    )
+    def test_limits(self, stage: Stage, policy: dict[str, Any], left: list[int]) -> None:
+        scene = stage(stored=True)
+        client = scene.connect()
+        for number in range(5):
+            client.publish(QUEUE, b"%d" % number, key="ab"[number % 2], **P)
+        scene.commit()
+        scene = scene.crash(policies={QUEUE: policy})
+        scene.connect().publish(QUEUE, b"5", key="b", **P)
+        scene.commit()
+        found = sorted(marks(scene))
+        if policy.get("when_full") is WhenFull.DROP_NEWEST:
+            assert 5 not in found
+        else:
+            assert found == left
+
+    def test_who_publishes_to_a_full_queue_waits(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        fill(scene, 5)
+        scene = scene.crash(policies={QUEUE: {"max_messages": 3}})
+        scene.connect().publish(QUEUE, b"5", **P)
+        assert queue(scene).full
+
+    def test_a_time_to_live_holds_for_what_comes(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        fill(scene, 1)
+        scene = scene.crash(policies={QUEUE: {"time_to_live": 1.0}})
+        scene.connect().publish(QUEUE, b"1", **P)
+        scene.wait(2.0)
+        assert list(marks(scene)) == [0]
+
+
+class TestPages:
+    def test_what_is_read_at_once_is_read_in_pages(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(recovery, "_PAGE", 2)
+        scene = stage({QUEUE: {"max_messages": 9, "when_full": WhenFull.DROP_OLDEST}}, stored=True)
+        fill(scene, 5)
+        sizes: list[int] = []
+        read = MemoryStore.read
+        monkeypatch.setattr(MemoryStore, "read", lambda store, rows: sizes.append(len(rows)) or read(store, rows))
+        scene = scene.crash()
+        assert sizes == [2, 2, 1]
+        assert len(queue(scene).waiting_messages()) == 5
+        assert shelf(scene).rows == 5
+        assert scene.broker.stored_octets == queue(scene).octets
+
+    def test_nothing_is_read_otherwise(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"max_messages": 9}}, stored=True)
+        fill(scene, 5)
+        scene = scene.crash()
+        scene.store.failure = "nobody may read now"
+        scene.commit()
+        assert queue(scene).has_backlog
+        scene.store.failure = ""
+
+    @pytest.mark.parametrize("end", [Client.drop, Client.disconnect])
+    def test_memory_is_counted(self, stage: Stage, end: Step) -> None:
+        scene = stage({QUEUE: {"conflate_by": "key"}}, stored=True, memory_limit=2_000)
+        fill(scene, 3)
+        scene = scene.crash()
+        assert scene.broker.pressed
+        assert scene.pressure == [True]
+        consumer = consumer_of(scene)
+        messages = consumer.messages()
+        assert len(messages) == 3
+        consumer.ack(messages[-1])
+        end(consumer)
+        assert not scene.broker.pressed
+        assert scene.pressure == [True, False]
+
+
+def test_an_empty_store(stage: Stage) -> None:
+    scene = stage(stored=True).crash()
+    assert not scene.broker.destinations
+    assert not scene.commit()
+
+
+def test_rows_of_several_places_in_any_order(stage: Stage) -> None:
+    """A store gives the rows of all places in one row, by number."""
+    first = stage(stored=True)
+    client = first.connect()
+    for number in range(6):
+        client.publish(f"/queue/{'ab'[number % 2]}", b"%d" % number, **P)
+    first.commit()
+    places = [(place.number, place.name) for place in first.store.places.values()]
+    assert places == [(1, "/queue/a"), (2, "/queue/b")]
+    assert [first.store.rows[row].place for row in sorted(first.store.rows)] == [1, 2, 1, 2, 1, 2]
+    again = first.crash()
+    assert (list(marks(again, "/queue/a")), list(marks(again, "/queue/b"))) == ([0, 2, 4], [1, 3, 5])
+    assert isinstance(next(iter(first.store.places.values())), Place)
+    assert isinstance(next(iter(first.store.rows.values())), Row)

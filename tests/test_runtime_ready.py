@@ -1,0 +1,75 @@
+"""When the gateway says that no new session should be sent to it, and when again it may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.admin import site
+from gateway.runtime import Gateway
+from gateway.stores import SQLiteStore, StoreFull
+from gateway.transports import committer
+
+from .app.asgi import request
+from .test_runtime import connected, running, settings
+from .transports.peers import until
+
+WHY = "store.db cannot grow: No space left on device"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(committer, "_RETRY", 0.001)
+
+
+async def answers(gateway: Gateway) -> tuple[int, int, object]:
+    """Liveness, readiness, and the reason."""
+    app = site.build(gateway, settings())
+    live, ready = await request(app, "/healthz"), await request(app, "/readyz")
+    return live.status, ready.status, ready.json.get("error")
+
+
+async def test_a_store_that_fails_and_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = SQLiteStore.write
+
+    def fail(*_: object) -> None:
+        raise StoreFull(WHY)
+
+    async with running(store="sqlite:store.db") as gateway:
+        peer = await connected(gateway, "tcp")
+        assert await answers(gateway) == (200, 200, None)
+        monkeypatch.setattr(SQLiteStore, "write", fail)
+        await peer.send_frame("SEND", b"x", destination="/queue/a", persistent="true", receipt="1")
+        await until(lambda: gateway.not_ready() is not None)
+        assert await answers(gateway) == (200, 503, f"the store has failed: {WHY}")
+        monkeypatch.setattr(SQLiteStore, "write", write)
+        assert (await peer.frame("RECEIPT"))["receipt-id"] == "1"
+        assert await answers(gateway) == (200, 200, None)
+        await gateway.drain()
+        assert await answers(gateway) == (200, 503, "the gateway is shutting down")
+        await peer.aclose()
+
+
+async def test_what_was_counted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = SQLiteStore.write
+    failing = 3
+
+    def fail_thrice(store: SQLiteStore, *batch: object) -> None:
+        nonlocal failing
+        failing -= 1
+        if failing >= 0:
+            raise StoreFull(WHY)
+        write(store, *batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SQLiteStore, "write", fail_thrice)
+    async with running(store="sqlite:store.db") as gateway:
+        peer = await connected(gateway, "tcp")
+        await peer.send_frame("SEND", b"x", destination="/queue/a", persistent="true", receipt="1")
+        await peer.frame("RECEIPT")
+        counted = gateway.committer
+        assert counted is not None
+        assert (counted.commits, counted.rows, counted.failures) == (1, 1, 3)
+        assert counted.seconds > 0
+        await peer.aclose()

@@ -1,0 +1,63 @@
+"""Turns of a reader: a chunk may have very many frames, and each of them may take long, whatever it delivers.
+
+For turns that end because they deliver much see `test_back_pressure`.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from gateway.transports import connection
+
+from .house import House
+from .peers import frame
+
+SLOW = frame("SEND", b"slow", destination="/queue/a") * 100
+
+
+@pytest.fixture
+def frames_per_turn(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Each frame takes a third of the longest turn, by the clock that the reader looks at."""
+    moments = itertools.count()
+    monkeypatch.setattr(connection, "perf_counter", lambda: next(moments) * connection._LONGEST_TURN / 3)
+    return 4
+
+
+@pytest.mark.parametrize("after", [1, 40])
+async def test_slow_frames_let_others_in_between(house: House, kind: str, frames_per_turn: int, after: int) -> None:
+    slow, other, reader = [await house.session(kind) for _ in range(3)]
+    await slow.send(SLOW)
+    while house.counters.published < after:
+        await trio.lowlevel.checkpoint()
+    seen = house.counters.published
+    assert seen < after + 2 * frames_per_turn
+    await other.publish("/queue/a", b"other")
+    await wait_all_tasks_blocked()
+    bodies = [each.body for each in await reader.subscribe_and_read("/queue/a", 101)]
+    assert seen <= bodies.index(b"other") <= seen + 5 * frames_per_turn
+
+
+async def test_what_they_deliver_is_written_in_between(house: House, kind: str, frames_per_turn: int) -> None:
+    slow, reader = await house.session(kind), await house.session(kind)
+    await reader.subscribe("/queue/a")
+    await reader.settled()
+    before = house.counters.published
+    await slow.send(SLOW)
+    await reader.frame("MESSAGE")
+    assert house.counters.published - before <= 5 * frames_per_turn
+    for _ in range(99):
+        await reader.frame("MESSAGE")
+
+
+async def test_quick_ones_have_one_turn(house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To wait after each frame would cost more than the frame."""
+    monkeypatch.setattr(connection, "perf_counter", lambda: 0.0)
+    peer = await house.session(kind)
+    await peer.send(SLOW)
+    while not house.counters.published:
+        await trio.lowlevel.checkpoint()
+    assert house.counters.published == 100
