@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import main
+from gateway.runtime import _LONGEST_WRITE
 from gateway.serve import SHUTDOWN_MARGIN
 from gateway.settings import Settings, load
 
@@ -63,6 +64,7 @@ def test_the_settings_of_the_page_can_be_used(tmp_path: Path, monkeypatch: pytes
     assert settings.model_fields_set == tomllib.loads(shown).keys()
     assert settings.users_file is not None
     assert settings.users_file.parent == Path("/var/lib", unit()["StateDirectory"])
+    assert Path(settings.store.removeprefix("sqlite:")).parent == settings.users_file.parent
     assert f"cd {settings.users_file.parent}\n" in INSTALL, "`gateway passwd` writes it there"
 
 
@@ -80,4 +82,5 @@ def test_it_is_started_again_after_a_failure_only() -> None:
 
 def test_there_is_time_to_drain() -> None:
     assert unit()["KillMode"] == "mixed"
-    assert int(unit()["TimeoutStopSec"]) > Settings.model_fields["drain_timeout"].default + SHUTDOWN_MARGIN
+    longest = Settings.model_fields["drain_timeout"].default + _LONGEST_WRITE + SHUTDOWN_MARGIN
+    assert int(unit()["TimeoutStopSec"]) > longest

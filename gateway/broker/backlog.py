@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from . import dispatch, fate
 from .agenda import Entry
-from .message import Message
+from .message import LOWEST_PRIORITY, Message
 
 if TYPE_CHECKING:
     from .batch import Stored
@@ -114,7 +114,18 @@ class Backlog:
         octets: what they would cost in memory.
     """
 
-    __slots__ = ("_date", "_due", "_queue", "_ranks", "_reading", "_reading_rank", "_storage", "count", "octets")
+    __slots__ = (
+        "_date",
+        "_due",
+        "_expiring",
+        "_queue",
+        "_ranks",
+        "_reading",
+        "_reading_rank",
+        "_storage",
+        "count",
+        "octets",
+    )
 
     def __init__(self, queue: Queue, storage: Storage) -> None:
         self.count = 0
@@ -125,6 +136,7 @@ class Backlog:
         self._reading: dict[int, int] = {}  # row -> size
         self._reading_rank = 0
         self._date: Entry | None = None
+        self._expiring: list[tuple[int, int]] = []
         self._due = math.inf
 
     def next_rows(self, count: int | None = None) -> Iterator[list[int]]:
@@ -135,15 +147,15 @@ class Backlog:
 
     def is_before(self, rank: int) -> bool:
         """Whether something in it is more urgent."""
-        return self.count > 0 and self._first_rank() < rank
+        return self._first_rank() < rank
 
     def precedes(self, message: Message) -> bool:
         """Whether something in it is due before a new message."""
-        return self.count > 0 and self._first_rank() <= message.rank
+        return self._first_rank() <= message.rank
 
     def _first_rank(self) -> int:
         ranks = [rank for rank, rows in self._ranks.items() if len(rows)]
-        return min([*ranks, self._reading_rank] if self._reading else ranks)
+        return min([*ranks, self._reading_rank] if self._reading else ranks, default=LOWEST_PRIORITY + 1)
 
     def add(self, row: int, rank: int, size: int, expires: float = 0.0) -> None:
         """A row stands behind the others of its rank."""
@@ -173,13 +185,18 @@ class Backlog:
             soonest = min(soonest, next_one)
         self._due = math.inf
         if gone:
-            self._count(-len(gone), -sum([size for _, size in gone]))
-            self._storage.read([abs(row) for row, _ in gone], self._expired)
+            self._expiring += gone
+            self._storage.read([abs(row) for row, _ in gone], partial(self._expired, gone))
             soonest = min(soonest, now + _PAUSE)
         if soonest < math.inf:
             self._look_at(max(soonest, now + _PAUSE))
 
-    def _expired(self, found: list[Stored]) -> None:
+    def _expired(self, gone: list[tuple[int, int]], found: list[Stored]) -> None:
+        """What has expired was read: a dead letter needs it."""
+        if not self._expiring:
+            return  # it was purged meanwhile
+        del self._expiring[: len(gone)]
+        self._count(-len(gone), -sum([size for _, size in gone]))
         queue = self._queue
         for stored in found:
             message = self._storage.facts.message(stored)
@@ -207,7 +224,7 @@ class Backlog:
             stuck: somebody has room, and wants nothing of what is in memory.
         """
         queue = self._queue
-        if self._reading or not self.count or not queue.subscriptions:
+        if self._reading or not queue.subscriptions or not any(map(len, self._ranks.values())):
             return
         octets = queue.octets - self.octets
         little = queue.waiting - self.count < _LOW and octets < _LOW_OCTETS
@@ -232,6 +249,8 @@ class Backlog:
     def purge(self) -> list[int]:
         """Forget all of it; the rows that are no more."""
         rows = [row for each in self._ranks.values() for row in each.rows()] + list(self._reading)
+        rows += [row for row, _ in self._expiring]
+        self._expiring = []
         self._count(-self.count, -self.octets)
         self._ranks, self._reading = {}, {}
         return rows

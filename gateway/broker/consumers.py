@@ -98,7 +98,10 @@ class Consumers:
         headers = message.head.headers
         for other in self.interests:
             selector = other.lane.selector
-            if other.rotation and (selector is None or selector(headers)) and (consumer := other.next_but(avoid)):
+            if not other.rotation or not (selector is None or selector(headers)):
+                continue
+            first = self.first(other.lane)  # none that is older, unless this is the middle of a hand-over
+            if (first is None or first.order >= message.order) and (consumer := other.next_but(avoid)):
                 return consumer
         return None
 

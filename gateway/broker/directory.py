@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from . import destinations as names
@@ -59,12 +60,17 @@ class Directory:
         """The destination of that canonical name, if there is one."""
         return self.table(name).get(name)
 
-    def topic(self, name: str) -> Topic:
-        """The topic, or pattern, of that name, which may be new."""
+    def topic(self, name: str, *, checked: bool = True) -> Topic:
+        """The topic, or pattern, of that name, which may be new.
+
+        Raises:
+            NotAllowed: there would be too many, and that is `checked`.
+        """
         is_pattern = has_wildcard(name)
         found = self.patterns.get(name) if is_pattern else self.table(name).get(name)
         if found is None:
-            self.check_room(1)
+            if checked:
+                self.check_room(1)
             found = Topic(self._broker, name, self._policies.find(name))
             if is_pattern:
                 self.patterns.add(name, found)
@@ -87,7 +93,7 @@ class Directory:
     def create_queue(self, name: str) -> Queue:
         queue = self.table(name)[name] = Queue(self._broker, name, self._policies.find(name))
         storage = self._broker.storage
-        if storage is not None and queue.policy.durable is not False and not name.startswith(names.REPLY_QUEUE):
+        if storage is not None and not name.startswith(names.REPLY_QUEUE):
             queue.shelf = Shelf(queue, storage, queue.policy.durable)
         if name in self._declared:
             queue.declare(self._declared[name])
@@ -98,7 +104,7 @@ class Directory:
         """A queue, or durable subscription, that the store holds from the last process; see `Shelf.recover`."""
         queue = self.table(place.name).get(place.name)
         if queue is None and place.kind == "subscription":
-            queue = self.durables.restore(place, self.topic)
+            queue = self.durables.restore(place, partial(self.topic, checked=False))
         elif queue is None:
             queue = self.create_queue(place.name)
         assert isinstance(queue, Queue)  # names of queues and topics differ

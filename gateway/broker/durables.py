@@ -272,7 +272,7 @@ class Durables:
         queue.purge()
         forgotten(queue)
         if queue.shelf is not None:
-            queue.shelf.forget()
+            queue.shelf.end()
         if topic is not heir:
             self._broker.forget_if_idle(topic)
 

@@ -132,7 +132,6 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
             priority=old.priority,
             group=old.group,
             closes_group=old.closes_group,
-            conflation_key=old.conflation_key,
             persistent=durable,
         )
         broker.deposit(target, head, message.body, PLAIN if properties == PLAIN else properties)

@@ -32,6 +32,12 @@ def subscription_named(frame: Frame, session: Session) -> str | tuple[str]:
     raise NotAllowed("unknown subscription", f"this connection has no subscription {str(shown)[:80]!r}")
 
 
+def is_named(frame: Frame, session: Session) -> bool:
+    """Whether an UNSUBSCRIBE means a subscription that the session has."""
+    subscription_id, destination = frame.headers.get("id"), frame.headers.get("destination")
+    return subscription_id in session.subscriptions if subscription_id else (destination,) in session.subscriptions
+
+
 def delivery_named(frame: Frame, session: Session) -> tuple[Subscription | None, str]:
     """The subscription and the ledger's key that an ACK or NACK names; each version has its own headers."""
     headers = frame.headers

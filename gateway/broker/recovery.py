@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from . import delayed, retained
 from .batch import Place, Row, Stored
 from .queue import Queue
+from .shelf import ENDED
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -42,7 +43,10 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
     takers: dict[int, Callable[[Row], None]] = {}
     for place in places:
         restore = restorers.get(place.kind)
-        if restore is None:
+        if place.kind == ENDED:
+            storage.drop(place.number)
+            takers[place.number] = _pass_over
+        elif restore is None:
             queue = broker.directory.restore(place, clean=clean)
             assert queue.shelf is not None  # the directory gave it one
             queues[place.number] = queue
@@ -66,6 +70,10 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
         if queue.shelf is not None and not queue.shelf.has_pages():
             queue.shelf.place(_pages(queue.shelf.take_all(), read))
         broker.forget_if_idle(queue)
+
+
+def _pass_over(row: Row) -> None:
+    """It goes with its place."""
 
 
 def _note(rows: list[int], row: Row) -> None:

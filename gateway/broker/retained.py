@@ -169,7 +169,8 @@ class Reader:
         outbound = subscription.outbound
         now = self._broker.agenda.clock()
         for _ in range(READS_PER_TURN):
-            if not self._kept or subscription.topic is None or outbound.closed:
+            has_left = subscription.ended or (subscription.topic is None and subscription.queue is None)
+            if not self._kept or has_left or outbound.closed:
                 return
             if outbound.size >= subscription.window:
                 outbound.starved[self] = None

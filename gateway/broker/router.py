@@ -88,7 +88,7 @@ class Router:
             if destination.startswith(names.TOPIC) and self._patterns.known(destination) and not broker.careful:
                 self._number += 1
                 broker.counters.published += 1
-                self._fan_out(None, destination, Message(self._number, head, body), sender.id)
+                self._fan_out(None, destination, Message(self._number, head, body, properties), sender.id)
             else:
                 self.send(self.prepare(head, body, destination, properties, sender))
             return

@@ -23,7 +23,7 @@ from .dictionary import ack_mode
 from .durables import Name, name_of
 from .errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
 from .message import Message
-from .naming import delivery_named, subscription_named
+from .naming import delivery_named, is_named, subscription_named
 from .options import NO_OPTIONS, PERSISTENT, PLAIN, Options, Properties
 from .outbound import Outbound
 from .ports import ANONYMOUS
@@ -309,7 +309,7 @@ class Session:
         durable = None
         if ends is not None and ends.durable_name:  # the only one that can be named without being consumed here
             durable = name_of(ends, self, None, "")
-        if durable is None or frame.headers.get("id") in self.subscriptions:
+        if durable is None or is_named(frame, self):
             subscription = self.subscriptions.pop(subscription_named(frame, self))
             self.acknowledging.pop(subscription.key, None)
             if ends is not None and subscription.queue is not None and subscription.queue.feed is not None:
@@ -319,6 +319,8 @@ class Session:
             _take_back(returned)
             if is_temporary(subscription.destination):
                 self.temporaries.release(subscription.destination)
+            if durable is not None and self.broker.directory.durables.get(durable.text) is None:
+                return  # it has gone with its last consumer
         if durable is not None:
             self.broker.directory.durables.end(durable.text)
 
@@ -331,6 +333,8 @@ class Session:
         else:
             queue = subscription.queue
             assert queue is not None  # no topic, so a queue
+            if subscription.reader is not None:
+                subscription.outbound.starved.pop(subscription.reader, None)
             returned.setdefault(queue, []).extend(queue.drop(subscription, lost=lost))
 
     # ACK, NACK

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from .subscription import Subscription
 
 
+ENDED = "ended"
+"""The kind of a place that is no more as soon as nobody holds a row of it."""
+
+
 class Shelf:
     """The rows of one queue.
 
@@ -47,6 +51,7 @@ class Shelf:
     __slots__ = (
         "_durable",
         "_facts",
+        "_has_ended",
         "_held",
         "_kind",
         "_place",
@@ -64,6 +69,7 @@ class Shelf:
         self.rows = 0
         self.transient = 0
         self.backlog: Backlog | None = None
+        self._has_ended = False
         self.has_keys = False
         self.is_holding = False
         self._held: dict[Subscription, None] = {}
@@ -135,6 +141,15 @@ class Shelf:
             self._storage.drop(self._place)
             self._place = 0
 
+    def end(self) -> None:
+        """The queue is no more; rows that somebody holds still are not to come back."""
+        self._has_ended = True
+        if self.rows:
+            self._kind = ENDED
+            self._describe()
+        else:
+            self.forget()
+
     def _enter(self, message: Message, *, transient: bool = False) -> None:
         if not self._place:
             self._place = self._storage.place(self._kind, self._queue.name, json.dumps(self._facts))
@@ -149,6 +164,8 @@ class Shelf:
         self.rows -= 1
         self.transient -= message.row < 0
         self._storage.leave(message)
+        if self._has_ended and not self.rows:
+            self.forget()
 
     def note(self, message: Message) -> None:
         """A message comes back."""
@@ -266,7 +283,7 @@ class Shelf:
             for row in self.backlog.purge():
                 self.rows -= 1
                 self.transient -= row < 0
-                self._storage.leave_row(abs(row))
+                self._storage.leave_row(row)
 
     def rows_of_backlog(self) -> list[int]:
         """What is in the store alone, in order."""

@@ -127,7 +127,7 @@ class Storage:
         self._change(0)
 
     def drop(self, place: int) -> None:
-        """A place is no more; it has no rows."""
+        """A place is no more, nor what the store holds of it; nothing of it is new."""
         self._batch.places.pop(place, None)
         if place in self._fresh:
             self._fresh.discard(place)
@@ -171,19 +171,21 @@ class Storage:
 
     def leave(self, message: Message) -> None:
         """A message with a row is settled for good, whatever became of it."""
-        row, message.row = abs(message.row), 0
-        if row in self._new:
-            del self._new[row]
-            self._change(-message.size - CHANGE)
+        row, message.row = message.row, 0
+        if abs(row) in self._new:
+            del self._new[abs(row)]
+            self._count(-message.size - CHANGE)
+            self.changes += row > 0
         else:
             self.leave_row(row)
 
     def leave_row(self, row: int) -> None:
-        """The same of a message that is not in memory."""
-        self._noted.pop(row, None)
-        if self._new.pop(row, None) is None:
-            self._batch.gone.append(row)
-        self._change(0)
+        """The same of a message that is not in memory; one that is transient has a negative row."""
+        self._noted.pop(abs(row), None)
+        if self._new.pop(abs(row), None) is None:
+            self._batch.gone.append(abs(row))
+        self._count(0)
+        self.changes += row > 0
 
     def note(self, message: Message) -> None:
         """What is known of a message with a row has changed: attempts, failures, its place among the others."""

@@ -82,10 +82,8 @@ class Committer:
         reads = storage.take_reads()
         for rows, action in reads:
             action(await self._read(rows))
-        if batch is None and not reads:
-            return False
-        await self._flush()
-        return True
+        await self._flush()  # also of what was settled within one batch, and is not written
+        return batch is not None or bool(reads)
 
     async def _write(self, batch: Batch) -> None:
         """Write a batch, however often that must be tried."""

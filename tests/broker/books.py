@@ -157,6 +157,7 @@ def _rows_of_backlog(shelf: Shelf) -> list[int]:
     if backlog is None:
         return []
     found = [row for rows in backlog._ranks.values() for row in rows.rows()] + list(backlog._reading)
+    found += [row for row, _ in backlog._expiring]
     assert len(found) == backlog.count
     return [abs(row) for row in found]
 

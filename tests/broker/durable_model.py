@@ -14,10 +14,13 @@ from .client import Client, Scene
 from .wire import Received, parse
 
 # Durable: what asks for it; all; nothing.
-QUEUES = {"/queue/a": None, "/queue/b": True, "/queue/c": False}
-POLICIES = {
+QUEUES = {"/queue/a": None, "/queue/b": True, "/queue/c": False, "/queue/d": True}
+GROUPED = "/queue/a"
+MORTAL = "/queue/d"  # it goes with its last consumer
+POLICIES: dict[str, dict[str, object]] = {
     "#": {"backoff": 0.0, "max_attempts": 0},
     **{name: {"durable": durable} for name, durable in QUEUES.items() if durable is not None},
+    MORTAL: {"durable": True, "auto_delete": True},
 }
 
 
@@ -40,8 +43,11 @@ class Sent:
     entered: int
     settled: int | None = None
     arrival: int = 0
+    kind: str = ""
+    group: str = ""
     seen: bool = False
     survived: bool = False
+    in_doubt: bool = False
 
     @property
     def order(self) -> tuple[int, int]:
@@ -56,9 +62,17 @@ class Taker:
     queue: str
     ack: str
     prefetch: int
+    kind: str = ""
     held: list[tuple[Received, Sent]] = field(default_factory=list)
     transaction: list[tuple[Received, Sent]] | None = None
     to_come: list[Sent] = field(default_factory=list)
+
+    def ends(self) -> None:
+        """It goes: what it has comes back, also what lay in its outbox and reaches it with the last words."""
+        self.ack, self.held, self.transaction = "none", [], None
+
+    def wants(self, sent: Sent) -> bool:
+        return sent.queue == self.queue and self.kind in ("", sent.kind)
 
     @property
     def has_room(self) -> bool:
@@ -90,11 +104,12 @@ class Model:
 
     # what clients do
 
-    def message(self, queue: str, priority: int, *, persistent: bool) -> Sent:
+    def message(self, queue: str, priority: int, *, persistent: bool, kind: str, group: str) -> Sent:
         """A new message, which is not sent yet."""
         self.count += 1
         policy = QUEUES[queue]
-        return Sent(self.count, queue, priority, persistent if policy is None else policy, self.batch)
+        durable = persistent if policy is None else policy
+        return Sent(self.count, queue, priority, durable, self.batch, kind=kind, group=group)
 
     def enter(self, sent: Sent, client: Client) -> None:
         """It has come to its queue."""
@@ -113,7 +128,7 @@ class Model:
         """It is a dead letter."""
         self.settle(sent, client)
         queue = sent.queue.replace("/queue/", "/queue/dlq.")
-        self.enter(Sent(sent.number, queue, sent.priority, sent.durable, self.batch), client)
+        self.enter(Sent(sent.number, queue, sent.priority, sent.durable, self.batch, kind=sent.kind), client)
 
     def promise(self, client: Client, receipt: str) -> None:
         """A frame with that receipt was carried out."""
@@ -140,6 +155,9 @@ class Model:
                 sent.seen = True
                 if taker.ack == "auto":
                     sent.settled = self.batch
+        for taker in list(self.takers):
+            self.takers.remove(taker)
+            self.abandon(taker.queue)
 
     def _receipt(self, client: Client, receipt: str) -> None:
         expected, batch = self.promised[client].pop(0)
@@ -148,23 +166,32 @@ class Model:
 
     def _came(self, taker: Taker, frame: Received) -> None:
         sent = self.sent[taker.queue, int(frame.body)]
+        assert taker.wants(sent)
         assert sent.settled is None, f"{sent} comes again"
         assert not any(sent is other for each in self.takers for _, other in each.held), f"{sent} has two owners"
         self._check_mark(frame, sent)
         sent.seen = True
+        sent.in_doubt |= bool(self.scene.vault.storage.failure)  # then nobody waits for the store
         if taker.ack == "auto":
             sent.settled = self.batch  # which nobody waits for
-        else:
+        elif taker.ack != "none":
             taker.held.append((frame, sent))
 
     def _check_mark(self, frame: Received, sent: Sent) -> None:
-        assert frame.redelivered or not sent.seen, f"{sent} is not marked"
+        assert frame.redelivered or not sent.seen or sent.in_doubt, f"{sent} is not marked"
         assert sent.seen or sent.survived or not frame.redelivered, f"{sent} is marked"
 
     def forget(self, client: Client) -> None:
         """A client has gone."""
         self.promised.pop(client, None)
         self.takers = [taker for taker in self.takers if taker.client is not client]
+
+    def abandon(self, queue: str) -> None:
+        """Somebody who consumed a queue has gone; some go with the last one."""
+        if queue == MORTAL and not any(taker.queue == queue for taker in self.takers):
+            for sent in self._unsettled():
+                if sent.queue == queue:
+                    sent.settled = self.batch
 
     # the end of a process
 
@@ -213,6 +240,7 @@ class Model:
             assert found == [sent.number for sent in expected], (name, found, expected)
             client.disconnect()
             self.forget(client)
+            self.abandon(name)
         self.write_all()
 
     def write_all(self) -> None:

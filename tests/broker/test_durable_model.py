@@ -17,7 +17,7 @@ from gateway.broker import backlog, shelf
 from gateway.broker.batch import Batch
 
 from .client import Client
-from .durable_model import QUEUES, Model, Sent, Taker
+from .durable_model import GROUPED, QUEUES, Model, Sent, Taker
 
 MODES = ["auto", "client", "client-individual"]
 
@@ -52,6 +52,7 @@ class Processes(RuleBasedStateMachine):
                     self.model.look()
                     taker.client.drop()
                     self.model.forget(taker.client)
+                    self.model.abandon(taker.queue)
                 self.model.drain()
                 self.model.scene.finish()
         finally:
@@ -97,20 +98,26 @@ class Processes(RuleBasedStateMachine):
     def _message(self, data: st.DataObject) -> Sent:
         queue = data.draw(st.sampled_from(list(QUEUES)))
         priority = data.draw(st.sampled_from([4, 4, 4, 0, 9]))
-        return self.model.message(queue, priority, persistent=data.draw(st.booleans()))
+        group = data.draw(st.sampled_from(["", "g", "h"])) if queue == GROUPED else ""
+        return self.model.message(
+            queue, priority, persistent=data.draw(st.booleans()), kind=data.draw(st.sampled_from("xy")), group=group
+        )
 
     def _send(self, client: Client, sent: Sent, **headers: str) -> None:
         """A SEND; while the store fails, nothing durable is taken."""
         persistent = "true" if sent.durable else "false"
         refused = sent.durable and self.model.scene.vault.storage.failure
         receipt = self._receipt()
-        priority = {} if sent.priority == 4 else {"priority": str(sent.priority)}
-        body = b"%d" % sent.number
-        if not refused and not headers:
+        headers |= {"kind": sent.kind, "persistent": persistent, "receipt": receipt}
+        if sent.priority != 4:
+            headers["priority"] = str(sent.priority)
+        if sent.group:
+            headers["JMSXGroupID"] = sent.group
+        if not refused and "transaction" not in headers:
             self.model.enter(sent, client)  # it may be consumed at once
         if not refused:
             self.model.promise(client, receipt)
-        client.publish(sent.queue, body, persistent=persistent, receipt=receipt, **priority, **headers)
+        client.publish(sent.queue, b"%d" % sent.number, **headers)
         assert bool(client.failures) == bool(refused)
         if refused:
             self.model.look()
@@ -130,19 +137,23 @@ class Processes(RuleBasedStateMachine):
     def subscribe(self, data: st.DataObject) -> None:
         queue = data.draw(st.sampled_from([*QUEUES, "/queue/dlq.a", "/queue/dlq.b"]))
         ack, prefetch = data.draw(st.sampled_from(MODES)), data.draw(st.sampled_from([1, 2, 5]))
+        kind = data.draw(st.sampled_from(["", "", "x", "y"]))
         client = self.model.scene.connect()
-        self.model.takers.append(Taker(client, queue, ack, prefetch))
-        client.subscribe(queue, ack=ack, **{"prefetch-count": str(prefetch)})
+        self.model.takers.append(Taker(client, queue, ack, prefetch, kind))
+        selector = {"selector": f"kind = '{kind}'"} if kind else {}
+        client.subscribe(queue, ack=ack, **{"prefetch-count": str(prefetch)}, **selector)
 
     def leave(self, data: st.DataObject) -> None:
         taker = self._taker(data)
+        taker.ends()
         data.draw(st.sampled_from([Client.unsubscribe, Client.drop, Client.disconnect]))(taker.client)
         self.model.look()
         if taker.client.closed or taker.client.session.ended:
             self.model.forget(taker.client)
         else:
-            taker.client.drop()  # which aborts, and loses nothing, for nothing is left
+            taker.client.drop()
             self.model.forget(taker.client)
+        self.model.abandon(taker.queue)
 
     def stall(self, data: st.DataObject) -> None:
         taker = data.draw(st.sampled_from([taker for taker in self.model.takers if not taker.client.stalled]))
@@ -233,12 +244,15 @@ class Processes(RuleBasedStateMachine):
             self.under_way = self.model.scene.vault.take()
 
     def nobody_waits_in_vain(self) -> None:
-        waiting = {sent.queue for sent in self.model.waiting() if not self._is_under_way(sent)}
-        ready = [taker for taker in self.model.takers if taker.has_room and taker.transaction is None]
-        assert not any(taker.queue in waiting for taker in ready)
+        for taker in self.model.takers:
+            if taker.has_room and taker.transaction is None:
+                found = [sent for sent in self.model.waiting() if taker.wants(sent) and not self._is_under_way(sent)]
+                assert not found, f"{taker} has room"
 
     def _is_under_way(self, sent: Sent) -> bool:
-        """It lies in the outbox of somebody who does not read, or in a transaction."""
+        """It lies in the outbox of somebody who does not read, or in a transaction; or it is for the owner of its group."""
+        if sent.queue == GROUPED:
+            return sum(taker.queue == GROUPED for taker in self.model.takers) > 1
         stalled = any(taker.client.stalled and taker.queue == sent.queue for taker in self.model.takers)
         return stalled or any(sent is each for taker in self.model.takers for _, each in taker.transaction or ())
 
