@@ -38,7 +38,7 @@ ARROWS = {
     "stores": {"broker"},
     "runtime": {"codec", "broker", "transports", "handlers", "stores", "settings"},
     "auth": {"broker", "settings"},
-    "observe": {"broker"},
+    "observe": {"broker", "transports"},
     "admin": {"broker", "runtime", "observe", "settings"},
     # The ASGI face, and what it is made of: the thread below an asyncio worker, the rules of a worker process.
     "bridge": set(),
@@ -46,7 +46,7 @@ ARROWS = {
     "app": {"bridge", "worker", "runtime", "settings", "admin", "observe", "auth"},
     # The command line.  `serve` stands where hypercorn stands, and is the one that imports the app as hypercorn does.
     "serve": {"app", "bridge", "worker", "runtime", "transports", "settings", "observe"},
-    "cli": {"serve", "runtime", "transports", "settings", "settings_reference", "auth", "handlers"},
+    "cli": {"serve", "runtime", "transports", "settings", "settings_reference", "auth", "handlers", "stores"},
     "__main__": {"cli"},
 }
 SOURCES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

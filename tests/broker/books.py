@@ -35,7 +35,11 @@ def audit(scene: Scene) -> None:
     broker = scene.broker
     cost: Counter[str] = Counter()
     outstanding: Counter[Session] = Counter()
-    for target in [*broker.destinations.values(), *broker.directory.hidden.values(), *broker.directory.patterns.values()]:
+    for target in [
+        *broker.destinations.values(),
+        *broker.directory.hidden.values(),
+        *broker.directory.patterns.values(),
+    ]:
         assert not target.is_idle, f"{target.name} is idle"
         if isinstance(target, Queue):
             cost += _audit_queue(target)

@@ -273,20 +273,6 @@ class TestPlaces:
         scene.commit()
         assert list(marks(scene)) == [0, 1]
 
-    def test_no_two_are_left_of_one_queue(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("/queue/a")
-        consumer.stalled = True
-        client.publish("/queue/a", b"0", **P)
-        consumer.unsubscribe()
-        client.publish("/queue/a", b"1", **P)
-        consumer.resume()
-        scene.commit()
-        again = scene.crash()
-        assert list(marks(again)) == [1]
-        again.commit()
-        assert not again.crash().store.places
-
 
 class TestNotes:
     """What the store knows of a message that is there still."""

@@ -1,0 +1,282 @@
+"""docs/durability.md, against a real gateway that is killed or stopped: what is there then, and how it looks.
+
+Each test fills a gateway, ends it, starts it again over the same store, and reads everything.  What can go wrong, and
+when, is for tests/crash; what a full disk does, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from .gateway_process import HOST, GatewayProcess
+from .transports.peers import Peer, Received, dial
+
+pytestmark = pytest.mark.slow
+
+POLICIES = """
+[[policy]]
+match = ["/queue/always", "/topic/always"]
+durable = true
+
+[[policy]]
+match = "/queue/never"
+durable = false
+
+[[policy]]
+match = "/queue/back-off"
+backoff = 60
+max_attempts = 2
+"""
+DURABLE = {"persistent": "true"}
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+    """A gateway with a store, and nobody who looks at how it ends."""
+    (tmp_path / "gateway.toml").write_text(POLICIES)
+    gateway = GatewayProcess(tmp_path, {"store": "sqlite:store.db", "close_linger": 0.1})
+    gateway.start()
+    yield gateway
+    gateway.kill()
+
+
+@pytest.fixture(params=["kill", "stop"])
+def end(request: pytest.FixtureRequest) -> Callable[[GatewayProcess], None]:
+    """One of the ways in which a gateway ends."""
+    return GatewayProcess.kill if request.param == "kill" else GatewayProcess.stop
+
+
+@asynccontextmanager
+async def client(gateway: GatewayProcess, **headers: object) -> AsyncIterator[Peer]:
+    """A client that has logged in; it goes without a word."""
+    peer = await dial("tcp", f"{HOST}:{gateway.tcp_port}")
+    await peer.connect(**headers)  # type: ignore[arg-type]
+    try:
+        yield peer
+    finally:
+        await peer.aclose()
+
+
+async def ask(peer: Peer, command: str, body: bytes = b"", /, **headers: object) -> None:
+    """A frame that is carried out, and stored."""
+    await peer.send_frame(command, body, receipt="asked", **headers)
+    while (await anything(peer)).command != "RECEIPT":
+        pass  # messages may come before it
+
+
+async def anything(peer: Peer) -> Received:
+    received = await peer.receive()
+    assert received is not None
+    assert received.command != "ERROR", received
+    return received
+
+
+async def send(peer: Peer, destination: str, body: str = "x", **headers: object) -> None:
+    await ask(peer, "SEND", body.encode(), destination=destination, **headers)
+
+
+async def take(peer: Peer, destination: str, count: int, **headers: object) -> list[Received]:
+    """Subscribe to what waits, and get so many."""
+    await peer.send_frame("SUBSCRIBE", destination=destination, id=destination, ack="client-individual", **headers)
+    return [await peer.frame("MESSAGE") for _ in range(count)]
+
+
+async def left(gateway: GatewayProcess, destination: str, **headers: object) -> list[tuple[str, str | None]]:
+    """What waits in a queue: bodies, and which delivery it is where it is not the first."""
+    async with client(gateway) as peer:
+        await peer.send_frame("SUBSCRIBE", destination=destination, id=1, ack="client-individual", **headers)
+        await send(peer, destination, "the end", priority=0)
+        found: list[tuple[str, str | None]] = []
+        while True:
+            received = await anything(peer)
+            if received.command == "MESSAGE":
+                if received.body == b"the end":
+                    await ask(peer, "ACK", id=received["ack"])
+                    return found
+                found.append((received.body.decode(), received.headers.get("delivery-count")))
+
+
+async def test_which_messages(gateway: GatewayProcess, end: Callable[[GatewayProcess], None]) -> None:
+    async with client(gateway) as peer:
+        for name in ("said", "always", "never"):
+            await send(peer, f"/queue/{name}", "durable", **DURABLE)
+        for name in ("unsaid", "always", "never"):
+            await send(peer, f"/queue/{name}", "plain")
+        await send(peer, "/queue/a,/queue/b", "both", **DURABLE)
+        for name, headers in (("said", DURABLE), ("unsaid", {}), ("always", {})):
+            await send(peer, f"/topic/{name}", "value", retain="set", **headers)
+            await send(peer, f"/queue/later-{name}", x_delay=100, **headers)
+            await send(peer, f"/queue/once-{name}", "first", dedup_id="id", **headers)
+        await send(peer, "/topic/overwritten", "durable", retain="set", **DURABLE)
+        await send(peer, "/topic/overwritten", "plain", retain="set")
+        await send(peer, "/topic/removed", "durable", retain="set", **DURABLE)
+        await send(peer, "/topic/removed", retain="remove")
+    end(gateway)
+    gateway.start()
+    assert [await left(gateway, f"/queue/{name}") for name in ("said", "always", "never", "unsaid", "a", "b")] == [
+        [("durable", None)],
+        [("durable", None), ("plain", None)],
+        [],
+        [],
+        [("both", None)],
+        [("both", None)],
+    ]
+    assert await left(gateway, "/queue/later-said") == [("x", None)]
+    assert await left(gateway, "/queue/later-unsaid") == []
+    async with client(gateway) as peer:
+        for name in ("said", "unsaid"):
+            await send(peer, f"/queue/once-{name}", "second", dedup_id="id", **DURABLE)
+    assert await left(gateway, "/queue/once-said") == [("first", None)]
+    assert await left(gateway, "/queue/once-unsaid") == [("second", None)]
+    for name, values in (("said", 1), ("unsaid", 0), ("always", 1), ("overwritten", 0), ("removed", 0)):
+        assert len(await left(gateway, f"/topic/{name}")) == values
+
+
+async def test_durable_subscriptions(gateway: GatewayProcess, end: Callable[[GatewayProcess], None]) -> None:
+    spellings: dict[str, dict[str, object]] = {
+        "id": {"durable": "true"},
+        "name": {"durable-subscription-name": "clerk"},
+        "queue": {"x-queue-name": "jobs", "durable": "true"},
+        "ended": {"durable": "true"},
+    }
+    async with client(gateway, client_id="me") as peer:
+        for name, headers in spellings.items():
+            await ask(peer, "SUBSCRIBE", destination=f"/topic/{name}", id=name, **headers)
+        for name in ("id", "name", "queue"):
+            await ask(peer, "UNSUBSCRIBE", id=name)
+        await ask(peer, "UNSUBSCRIBE", id="ended", durable="true")
+    async with client(gateway) as peer:
+        for name in spellings:
+            await send(peer, f"/topic/{name}", "durable", **DURABLE)
+            await send(peer, f"/topic/{name}", "plain")
+    end(gateway)
+    gateway.start()
+    for name, headers in spellings.items():
+        async with client(gateway, client_id="me") as peer:
+            await peer.send_frame("SUBSCRIBE", destination=f"/topic/{name}", id=name, **headers)
+            await send_and_see(peer, f"/topic/{name}", [] if name == "ended" else ["durable"])
+
+
+async def send_and_see(peer: Peer, topic: str, bodies: list[str]) -> None:
+    """These wait for the subscriber of a topic, and nothing else."""
+    await peer.publish(topic, b"the end")
+    found = [(await peer.frame("MESSAGE")).body.decode() for _ in range(len(bodies) + 1)]
+    assert found == [*bodies, "the end"]
+
+
+async def test_receipts_cover_all_before(gateway: GatewayProcess) -> None:
+    """What one RECEIPT says of the frames before it; the gateway is killed as soon as it is there."""
+    async with client(gateway) as worker, client(gateway) as peer:
+        for name in ("acknowledged", "rejected"):
+            await send(peer, f"/queue/{name}", **DURABLE)
+        for number in range(200):
+            await peer.publish("/queue/many", b"%d" % number, **DURABLE)
+        (acknowledged,) = await take(worker, "/queue/acknowledged", 1)
+        (rejected,) = await take(worker, "/queue/rejected", 1)
+        await worker.send_frame("ACK", id=acknowledged["ack"])
+        await worker.send_frame("NACK", id=rejected["ack"], requeue="false")
+        await ask(peer, "DISCONNECT")
+        await ask(worker, "SEND", destination="/topic/nobody")
+        gateway.kill()
+    gateway.start()
+    assert [int(body) for body, _ in await left(gateway, "/queue/many")] == list(range(200))
+    assert await left(gateway, "/queue/acknowledged") == []
+    assert await left(gateway, "/queue/rejected") == []
+    assert len(await left(gateway, "/queue/dlq.rejected")) == 1
+
+
+async def test_transactions(gateway: GatewayProcess, end: Callable[[GatewayProcess], None]) -> None:
+    async with client(gateway) as peer:
+        for name in ("taken", "open"):
+            await send(peer, f"/queue/{name}", "job", **DURABLE)
+        for name, source in (("t", "taken"), ("u", "open")):
+            (job,) = await take(peer, f"/queue/{source}", 1)
+            await ask(peer, "BEGIN", transaction=name)
+            await ask(peer, "ACK", id=job["ack"], transaction=name)
+            for target in ("a", "b"):
+                await send(peer, f"/queue/{target}", name, transaction=name, **DURABLE)
+        await ask(peer, "COMMIT", transaction="t")
+        end(gateway)
+    gateway.start()
+    assert [await left(gateway, f"/queue/{name}") for name in ("a", "b", "taken", "open")] == [
+        [("t", None)],
+        [("t", None)],
+        [],
+        [("job", "2")],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("orderly", "counts"),
+    [
+        (False, [("0", "2"), ("1", "2"), ("2", "2"), ("3", "2")]),
+        (True, [("0", "3"), ("1", "2"), ("2", None), ("3", None)]),
+    ],
+)
+async def test_what_comes_back(gateway: GatewayProcess, orderly: bool, counts: list[tuple[str, str | None]]) -> None:
+    """0 is with its second consumer, 1 with its first, 2 and 3 are next."""
+    async with client(gateway) as peer, client(gateway) as worker:
+        for number in range(4):
+            await send(peer, "/queue/a", str(number), **DURABLE)
+        (first,) = await take(worker, "/queue/a", 1, prefetch_count=1)
+        await ask(worker, "UNSUBSCRIBE", id="/queue/a")
+        found = await take(worker, "/queue/a", 2, prefetch_count=2)
+        assert [message.headers.get("delivery-count") for message in found] == ["2", None]
+        if orderly:
+            gateway.stop()
+        else:
+            gateway.kill()
+    gateway.start()
+    assert await left(gateway, "/queue/a") == counts
+    async with client(gateway) as peer:
+        (again, *_) = await take(peer, "/queue/a", 4)
+    assert again["message-id"] == first["message-id"]
+
+
+async def test_a_back_off_ends_and_failures_count(
+    gateway: GatewayProcess, end: Callable[[GatewayProcess], None]
+) -> None:
+    async with client(gateway) as peer:
+        await send(peer, "/queue/back-off", "job", **DURABLE)
+    for _ in range(2):
+        async with client(gateway) as peer:
+            (job,) = await take(peer, "/queue/back-off", 1)
+            await ask(peer, "NACK", id=job["ack"], reason="no paper")
+        end(gateway)
+        gateway.start()
+    assert await left(gateway, "/queue/back-off") == []
+    async with client(gateway) as peer:
+        (letter,) = await take(peer, "/queue/dlq.back-off", 1)
+    assert (letter["dlq-reason"], letter["dlq-attempts"], letter["reason"]) == ("max-attempts", "2", "no paper")
+
+
+async def test_times_go_on_while_nothing_runs(gateway: GatewayProcess) -> None:
+    async with client(gateway) as peer:
+        await send(peer, "/queue/a", "short", expiration=200, **DURABLE)
+        await send(peer, "/queue/a", "long", expiration=600_000, **DURABLE)
+        await send(peer, "/queue/b", "due", x_delay=200, **DURABLE)
+        await send(peer, "/queue/b", "not due", x_delay=600_000, **DURABLE)
+        gateway.kill()
+    gateway.start()  # which takes longer than 0.2 s; if it did not, the next lines would wait for it
+    assert await left(gateway, "/queue/a") == [("long", None)]
+    assert await left(gateway, "/queue/b") == [("due", None)]
+
+
+async def test_what_a_memory_gateway_promises(tmp_path: Path) -> None:
+    """Nothing: it takes durable messages like others."""
+    gateway = GatewayProcess(tmp_path, {"close_linger": 0.1})
+    gateway.start()
+    try:
+        async with client(gateway) as peer:
+            await send(peer, "/queue/a", **DURABLE)
+        gateway.stop()
+        assert "messages are lost, for they are kept in memory only" in gateway.log
+        gateway.start()
+        assert await left(gateway, "/queue/a") == []
+        assert "recovered" not in gateway.log
+    finally:
+        gateway.kill()
