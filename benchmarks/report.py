@@ -75,7 +75,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """`ok`, `OVER` its budget, `UNDER` it where that is the least, `FAILED` a check; empty: nothing to hold it to."""
+        """`ok`, `OVER` its budget, `UNDER` it where that is the least, `FAILED` a check; empty: there is none."""
         if self.failure:
             return "FAILED"
         if self.budget is None or self.cost is None:

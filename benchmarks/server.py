@@ -1,7 +1,7 @@
 """The server under test as a process: started on its own core, its CPU time and memory read from /proc.
 
 The gateway is started as its users start it, `hypercorn -k trio gateway.app:app`, with everything else at its default,
-in a directory of its own, where no `gateway.toml` has a say but that of the scenario, if it has one, and where its store
+in a directory of its own, where no `gateway.toml` has a say but that of the scenario, if any, and where its store
 lies, if it has one.  Any other broker that runs already can be measured by its pid.
 """
 

@@ -128,7 +128,6 @@ def _outside_of_queues(scene: Scene) -> Iterator[Message]:
 
 def _queues(scene: Scene) -> set[Queue]:
     """Also those that were forgotten, but have messages that somebody holds."""
-    router = scene.broker.router
     every = [*scene.broker.destinations.values(), *scene.broker.directory.hidden.values()]
     found = {target for target in every if isinstance(target, Queue)}
     found |= {queue for _, queue in _held(scene)}
