@@ -312,14 +312,15 @@ class Session:
         if durable is None or is_named(frame, self):
             subscription = self.subscriptions.pop(subscription_named(frame, self))
             self.acknowledging.pop(subscription.key, None)
-            if ends is not None and subscription.queue is not None and subscription.queue.feed is not None:
-                durable = Name(subscription.queue.name, lasts=True)
+            feed = subscription.queue.feed if subscription.queue is not None else None
+            if ends is not None and feed is not None:
+                durable = Name(feed.name, lasts=True)
             returned: dict[Queue, list[Message]] = {}
             self._leave(subscription, returned)
             _take_back(returned)
             if is_temporary(subscription.destination):
                 self.temporaries.release(subscription.destination)
-            if durable is not None and self.broker.directory.durables.get(durable.text) is None:
+            if feed is not None and self.broker.directory.durables.get(feed.name) is None:
                 return  # it has gone with its last consumer
         if durable is not None:
             self.broker.directory.durables.end(durable.text)

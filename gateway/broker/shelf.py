@@ -131,7 +131,10 @@ class Shelf:
     def has_pages(self) -> bool:
         """Whether there may be a backlog: nothing that waits may have to go, or be replaced."""
         queue = self._queue
-        return queue.limits.keeps_all and not (queue.policy.conflate_by or queue.latest or self.has_keys)
+        may_be_stored = self._durable is not False
+        return (
+            may_be_stored and queue.limits.keeps_all and not (queue.policy.conflate_by or queue.latest or self.has_keys)
+        )
 
     def forget(self) -> None:
         """The queue goes; while an open transaction holds one of its rows, the place stays, until the next start."""

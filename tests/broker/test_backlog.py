@@ -64,6 +64,12 @@ def consume(scene: Scene, consumer: Client, *, most: int = 1_000) -> list[int]:
 
 
 class TestSpill:
+    def test_not_where_the_policy_wants_nothing_stored(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"durable": False}}, stored=True)
+        publish(scene.connect(), range(10), **P)
+        assert len(queue(scene).waiting_messages()) == 10
+        assert not scene.commit()
+
     @pytest.mark.parametrize("headers", [P, {}])
     def test_what_comes_beyond_the_limit(self, scene: Scene, headers: dict[str, str]) -> None:
         client = scene.connect()

@@ -166,6 +166,14 @@ class TestUnsubscribe:
         assert not client.closed
         assert not names(scene)
 
+    @pytest.mark.parametrize("headers", [APOLLO, ACTIVEMQ])
+    def test_of_an_ordinary_subscription(self, scene: Scene, headers: Headers) -> None:
+        """There is nothing more to be ended; but a name that is none is a mistake."""
+        client = known(scene)
+        client.subscribe(TOPIC)
+        end(client, headers)
+        assert client.closed is (headers is ACTIVEMQ)
+
     @spelled
     @held
     def test_what_is_still_held_is_thrown_away(self, stage: Stage, headers: Headers, holding: str) -> None:

@@ -24,6 +24,7 @@ from .durable_scenes import (
     names,
     publish,
 )
+from .test_durables_end import hold, let_go
 
 spelled = pytest.mark.parametrize("headers", LASTING, ids=lambda headers: next(iter(headers)))
 some = pytest.mark.parametrize("headers", [RABBITMQ, ACTIVEMQ, SHARED], ids=lambda headers: next(iter(headers)))
@@ -258,6 +259,43 @@ class TestEnd:
         assert client.receipts() == ["r"]
         assert (scene.store.places, scene.store.rows, scene.store.contents) == ({}, {}, {})
         assert not names(scene.crash())
+
+    @some
+    @pytest.mark.parametrize("holding", ["transaction", "back-off", "socket"])
+    @pytest.mark.parametrize("written", [False, True])
+    @pytest.mark.parametrize("settled", [False, True])
+    def test_nor_what_somebody_still_held(
+        self, stage: Stage, headers: Headers, holding: str, written: bool, settled: bool
+    ) -> None:
+        scene = stage({"#": {"backoff": 1.0}}, stored=True)
+        client = known(scene)
+        hold(scene, client, headers, holding)
+        if written:
+            scene.commit()
+        end(client, headers | {"durable": "true"})
+        if settled:
+            let_go(scene, client, holding)
+        scene.commit()
+        scene = scene.crash()
+        assert not names(scene)
+        assert scene.broker.waiting == 0
+        scene.commit()
+        assert not scene.store.places
+
+    @some
+    @pytest.mark.parametrize("holding", ["transaction", "back-off", "socket"])
+    def test_the_next_of_the_name_is_what_comes_back(self, stage: Stage, headers: Headers, holding: str) -> None:
+        scene = stage({"#": {"backoff": 1.0}}, stored=True)
+        client = known(scene)
+        hold(scene, client, headers, holding)
+        scene.commit()
+        end(client, headers | {"durable": "true"})
+        client.subscribe(TOPIC, id="0", selector="k = 'v'", **headers)
+        scene.commit()
+        scene = scene.crash()
+        store(scene, b"other")
+        store(scene, b"new", k="v")
+        assert subscribe(scene, {**headers, "selector": "k = 'v'"}).bodies() == [b"new"]
 
     @spelled
     def test_another_selector(self, scene: Scene, headers: Headers) -> None:
