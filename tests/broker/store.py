@@ -60,7 +60,8 @@ class MemoryStore:
     def _add(self, batch: Batch) -> None:
         for place in batch.places.values():
             old = self.places.get(place.number, place)
-            assert old.name == place.name and place.kind in (old.kind, "ended"), "a place becomes another"
+            assert old.name == place.name, "a place becomes another"
+            assert place.kind in (old.kind, "ended"), "a place becomes another"
         self.places |= batch.places
         self.contents |= batch.contents
         assert not self.rows.keys() & batch.rows.keys(), "rows that are there already"

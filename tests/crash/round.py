@@ -23,6 +23,8 @@ from .torn import tear
 
 # Seconds in which clients must have noticed that the gateway is dead.
 _NOTICE = 10.0
+# Seconds of a round; seven are usual.
+_LONGEST = 180.0
 # Complaints of a round that are printed.
 _MOST_TOLD = 10
 
@@ -82,7 +84,14 @@ class Round:
         }
 
     async def run(self) -> Outcome:
-        """All of it."""
+        """All of it, in bounded time."""
+        with trio.move_on_after(_LONGEST) as running:
+            await self._run()
+        if running.cancelled_caught:
+            self._books.complain("error", f"the round has not ended after {_LONGEST} s")
+        return self._outcome
+
+    async def _run(self) -> None:
         (self._folder / "gateway.toml").write_text(POLICIES)
         for life in self._plan.lives:
             end = await self._live(life)
@@ -95,7 +104,6 @@ class Round:
         await self._drain()
         audit(self._books)
         look_into(self._store, self._books)
-        return self._outcome
 
     # lives
 

@@ -15,6 +15,7 @@ _ROUNDS = 12
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # twenty on an idle machine
 async def test_what_was_promised_holds() -> None:
     outcomes = await run_rounds(1, _ROUNDS, most_lives=2)
     assert len(outcomes) == _ROUNDS
