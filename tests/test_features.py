@@ -185,7 +185,7 @@ HERE = "tests/test_features.py"
         (f"`{HERE}::test_a_fault_is_found`", ""),
         (f"`{HERE}::TestOfThisTest::test_a_method`", ""),
         ("Not there: nobody could rely on it, whatever it did.", ""),
-        ("The next release (durability).", "gives no reason"),
+        ("The next release (replay).", "gives no reason"),
         ("", "gives no reason"),
         ("-", "gives no reason"),
         ("Not there: no.", "gives no reason"),
@@ -235,7 +235,7 @@ def test_a_promise_without_its_tests_is_found(promises: list[str], shown: list[s
 
 def test_a_release_is_named() -> None:
     head = "| Feature | When |\n|---|---|\n"
-    assert list(faults(f"{head}| A | The next release (durability). |\n")) == []
+    assert list(faults(f"{head}| A | The next release (replay). |\n")) == []
     assert list(faults(f"{head}| A | Soon. |\n")) == ["line 3: 'A' names no release"]
 
 

@@ -98,7 +98,7 @@ class Consumers:
         headers = message.head.headers
         for other in self.interests:
             selector = other.lane.selector
-            if not other.rotation or not (selector is None or selector(headers)):
+            if not other.rotation or other.behind or not (selector is None or selector(headers)):
                 continue
             first = self.first(other.lane)  # none that is older, unless this is the middle of a hand-over
             if (first is None or first.order >= message.order) and (consumer := other.next_but(avoid)):
