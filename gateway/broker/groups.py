@@ -33,7 +33,7 @@ MOST_OCTETS = 64 * 1024 * 1024
 # Octets that a group costs beside its name.
 _COST = 500
 # Groups looked at for one that can be forgotten.
-_LOOKS = 4
+_LOOKS = 16
 
 
 class Group:

@@ -6,8 +6,8 @@ one, so a search that walks too far is seen on any machine.
 
 from __future__ import annotations
 
-import re
 import gc
+import re
 import sys
 from collections.abc import Callable
 from types import FrameType
