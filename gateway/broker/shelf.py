@@ -192,8 +192,9 @@ class Shelf:
         self._held[consumer] = None
 
     def _move_on(self, message: Message) -> None:
-        if self._reach.move_on(message.row):
-            self.is_holding = self.is_holding or self._reach.holds(message)
+        moved = self._reach.move_on(message.row)
+        self.is_holding = self.is_holding or self._reach.holds(message)  # until what is moved is written
+        if moved:
             self._describe()
             self._storage.when_settled(partial(self._settled, self._reach.row))
 

@@ -123,7 +123,7 @@ async def gateway(
         [sys.executable, "-m", "tests.crash.server"],
         cwd=folder,
         env=variables,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,  # when that closes, we are dead, and the gateway ends, too
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
@@ -134,8 +134,10 @@ async def gateway(
             yield process
         finally:
             process.kill()
+            assert opened.stdin is not None
             with trio.CancelScope(shield=True):
                 await process.wait()
+                await opened.stdin.aclose()
 
 
 async def wait_until_it_listens(process: Process) -> bool:

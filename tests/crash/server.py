@@ -3,11 +3,15 @@
 CRASH_POINT=NAME:COUNT   die there, see `points`
 CRASH_LIE=NAME           break a promise, see `points`
 CRASH_LOG_PAGES=N        pages of the write-ahead log after which SQLite makes a checkpoint
+
+It reads its standard input, and ends with it: a test that is killed leaves no gateway behind.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from pathlib import Path
 
 from gateway.cli import main
@@ -18,6 +22,7 @@ from . import points
 
 def run() -> None:
     """Patch, and serve."""
+    threading.Thread(target=_end_with_the_test, daemon=True).start()
     point = os.environ.get("CRASH_POINT")
     if point:
         name, _, count = point.partition(":")
@@ -29,6 +34,11 @@ def run() -> None:
     if pages:
         file.LOG_PAGES = int(pages)
     main(["serve"])
+
+
+def _end_with_the_test() -> None:
+    os.read(sys.stdin.fileno(), 1)
+    points.die()
 
 
 if __name__ == "__main__":

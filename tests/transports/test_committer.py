@@ -1,0 +1,457 @@
+"""The committer: one batch after the other in a worker thread, and who waits for it meanwhile.
+
+The store's thread does what a test lets it do (`Disk`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+import structlog.testing
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from gateway.auth.anonymous import Anonymous
+from gateway.broker import storage as storage_module
+from gateway.broker.batch import Batch, Stored
+from gateway.broker.facts import Facts
+from gateway.broker.ports import StoreError
+from gateway.broker.storage import Storage
+from gateway.transports import Hub
+from gateway.transports import committer as committer_module
+from gateway.transports.committer import Committer
+
+from ..broker.store import MemoryStore
+from .house import House
+from .peers import PATIENCE, Peer, Received, frame
+
+FULL = StoreError("the disk is full")
+P = {"persistent": "true"}
+
+
+class Disk(MemoryStore):
+    """A store whose thread waits until the test lets it go on.
+
+    Attributes:
+        calls: numbers of batches that were to be written, and rows that were to be read.
+        errors: what the next calls raise; None: nothing.
+        busy: a call waits.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[object] = []
+        self.errors: list[BaseException | None] = []
+        self.busy = False
+        self._held = False
+        self._tokens = threading.Semaphore(0)
+
+    def hold(self) -> None:
+        """From now on calls wait."""
+        self._held = True
+
+    def let_one_go(self) -> None:
+        """One that waits, or the next."""
+        self._tokens.release()
+
+    def let_go(self) -> None:
+        """Those that wait go on, and all others."""
+        self._held = False
+        self._tokens.release()
+
+    def _call(self, call: object) -> None:
+        assert not self.busy, "two calls at a time"
+        self.busy = True
+        self.calls.append(call)
+        assert not self._held or self._tokens.acquire(timeout=PATIENCE)
+        self.busy = False
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+
+    def write(self, batch: Batch) -> None:
+        self._call(batch.number)
+        super().write(batch)
+
+    def read(self, rows: Sequence[int]) -> list[Stored]:
+        self._call(tuple(rows))
+        return super().read(rows)
+
+
+class Desk:
+    """A storage and its committer, without a broker."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.disk = Disk()
+        self.flushes = 0
+        self.storage = Storage(Facts(trio.current_time, trio.current_time), busy=lambda: self.committer.ask())
+        self.committer = Committer(self.storage, self.disk, self._flush)
+        self.done: list[str] = []
+        nursery.start_soon(self.committer.run)
+
+    async def _flush(self) -> None:
+        self.flushes += 1
+
+    def change(self, name: str = "change") -> None:
+        """Something is to be written, and somebody waits for it."""
+        self.storage.place("queue", name)
+        self.storage.when_written(self.storage.number, lambda: self.done.append(name))
+
+
+@pytest.fixture
+async def desk(nursery: trio.Nursery) -> AsyncIterator[Desk]:
+    made = Desk(nursery)
+    yield made
+    made.disk.let_go()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Threads come back when they come back; the test's own time limit ends this."""
+    while not condition():
+        await trio.lowlevel.checkpoint()
+
+
+class Answer:
+    """What a read has found."""
+
+    def __init__(self) -> None:
+        self.found: list[Stored] = []
+        self._came = trio.Event()
+
+    def __call__(self, found: list[Stored]) -> None:
+        assert not self._came.is_set()
+        self.found = found
+        self._came.set()
+
+    async def wait(self) -> list[Stored]:
+        await self._came.wait()
+        return self.found
+
+
+class TestWriting:
+    async def test_what_gathers_is_one_batch(self, desk: Desk) -> None:
+        for name in ("a", "b"):
+            desk.change(name)
+        await desk.committer.wait_for(1)
+        assert [list(batch.places) for batch in desk.disk.batches] == [[1, 2]]
+        assert desk.done == ["a", "b"]
+
+    async def test_the_next_one_gathers_while_one_is_written(self, desk: Desk) -> None:
+        desk.disk.hold()
+        desk.change("a")
+        await until(lambda: desk.disk.busy)
+        desk.change("b")
+        desk.change("c")
+        await trio.testing.wait_all_tasks_blocked()
+        assert desk.disk.calls == [1]
+        assert not desk.done
+        desk.disk.let_go()
+        await desk.committer.wait_for(2)
+        assert desk.disk.calls == [1, 2]
+        assert desk.done == ["a", "b", "c"]
+
+    async def test_outboxes_are_flushed_behind_it(self, desk: Desk) -> None:
+        desk.change()
+        await until(lambda: bool(desk.flushes))
+        assert desk.done
+
+    async def test_also_when_all_of_a_batch_has_settled_itself(self, desk: Desk) -> None:
+        desk.storage.drop(desk.storage.place("queue", "a"))
+        desk.storage.when_written(desk.storage.number, lambda: desk.done.append("a"))
+        await until(lambda: bool(desk.flushes))
+        assert desk.done == ["a"]
+        assert not desk.disk.calls
+
+    async def test_it_counts(self, desk: Desk) -> None:
+        for name in ("a", "b"):
+            desk.change(name)
+            await desk.committer.finish()
+        assert (desk.committer.commits, desk.committer.rows, desk.committer.failures) == (2, 0, 0)
+        assert desk.committer.seconds > 0
+
+    async def test_a_fault_of_our_own_ends_it(self, nursery: trio.Nursery) -> None:
+        """A programming error must not be taken for a full disk, and be tried for ever."""
+        with pytest.RaisesGroup(ZeroDivisionError):
+            async with trio.open_nursery() as inner:
+                desk = Desk(inner)
+                desk.disk.errors = [ZeroDivisionError()]
+                desk.change()
+
+
+class TestWaiting:
+    async def test_for_a_batch(self, desk: Desk, nursery: trio.Nursery) -> None:
+        found: list[int] = []
+
+        async def wait(number: int) -> None:
+            await desk.committer.wait_for(number)
+            found.append(number)
+
+        await desk.committer.wait_for(0)  # which everybody has
+        desk.disk.hold()
+        desk.change()
+        nursery.start_soon(wait, 1)
+        nursery.start_soon(wait, 2)
+        await until(lambda: desk.disk.busy)
+        desk.change()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not found
+        desk.disk.let_go()
+        await desk.committer.wait_for(2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert found == [1, 2]
+
+    async def test_for_all(self, desk: Desk) -> None:
+        await desk.committer.finish()
+        for name in ("a", "b"):
+            desk.change(name)
+            await desk.committer.finish()
+            assert not desk.storage.unwritten
+        assert desk.done == ["a", "b"]
+
+    async def test_a_write_that_has_begun_ends_before_we_do(self) -> None:
+        """Nobody closes the file while a thread writes to it."""
+        async with trio.open_nursery() as nursery:
+            desk = Desk(nursery)
+            desk.disk.hold()
+            desk.change()
+            await until(lambda: desk.disk.busy)
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await trio.testing.wait_all_tasks_blocked()
+                assert desk.disk.busy
+                desk.disk.let_go()
+        assert not desk.disk.busy
+        assert len(desk.disk.batches) == 1
+
+
+class TestFailing:
+    async def test_it_is_tried_until_it_works(self, desk: Desk, autojump_clock: MockClock) -> None:
+        desk.disk.errors = [FULL, FULL, FULL]
+        started = trio.current_time()
+        with structlog.testing.capture_logs() as logs:
+            desk.change()
+            await desk.committer.finish()
+        assert desk.disk.calls == [1, 1, 1, 1]
+        assert trio.current_time() - started == pytest.approx(3.0)
+        assert [(line["log_level"], line["event"]) for line in logs] == [
+            ("error", "the store has failed"),
+            ("info", "the store works again"),
+        ]
+        assert logs[0]["reason"] == "the disk is full"
+        assert (desk.committer.failures, desk.committer.commits) == (3, 1)
+
+    async def test_meanwhile_everybody_knows(self, desk: Desk, autojump_clock: MockClock) -> None:
+        desk.disk.errors = [FULL]
+        desk.storage.place("queue", "failed")
+        failed = trio.Event()
+        desk.storage.when_settled(failed.set)
+        desk.change("a")
+        await failed.wait()
+        assert desk.storage.failure == "the disk is full"
+        assert not desk.done
+        desk.change("b")
+        await desk.committer.finish()
+        assert desk.storage.failure == ""
+        assert [sorted(batch.places) for batch in desk.disk.batches] == [[1, 2], [3]]
+        assert desk.done == ["a", "b"]
+
+    async def test_what_can_be_done_without_it_is_done(self, desk: Desk, autojump_clock: MockClock) -> None:
+        desk.disk.errors = [FULL]
+        desk.storage.place("queue", "a")
+        desk.storage.when_settled(lambda: desk.done.append(desk.storage.failure))
+        await desk.committer.finish()
+        assert desk.done == ["the disk is full"]
+
+
+class TestReading:
+    async def test_behind_what_was_gathered(self, desk: Desk) -> None:
+        answer = Answer()
+        desk.change()
+        desk.storage.read([7], answer)
+        desk.change()
+        assert await answer.wait() == []
+        assert desk.disk.calls == [1, (7,)]
+
+    async def test_with_nothing_to_write(self, desk: Desk) -> None:
+        answer = Answer()
+        desk.storage.read([7], answer)
+        await answer.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert desk.disk.calls == [(7,)]
+        assert desk.flushes >= 1
+
+    async def test_once_the_batch_is_written_that_was_at_hand_then(self, desk: Desk) -> None:
+        answer = Answer()
+        desk.disk.hold()
+        desk.change()
+        await until(lambda: desk.disk.busy)
+        desk.change()
+        desk.storage.read([7], answer)
+        desk.disk.let_go()
+        await answer.wait()
+        assert desk.disk.calls == [1, 2, (7,)]
+
+    async def test_in_order_one_after_the_other(self, desk: Desk) -> None:
+        answers = [Answer() for _ in range(3)]
+        for row, answer in zip((3, 1, 2), answers, strict=True):
+            desk.storage.read([row], answer)
+        await answers[-1].wait()
+        assert desk.disk.calls == [(3,), (1,), (2,)]
+
+    async def test_what_it_asks_for_in_turn(self, desk: Desk) -> None:
+        answer = Answer()
+
+        def first(some: list[Stored]) -> None:
+            desk.change("written")
+            desk.storage.read([8], answer)
+
+        desk.storage.read([7], first)
+        await answer.wait()
+        assert desk.disk.calls == [(7,), 2, (8,)]
+
+    async def test_once_more_if_it_fails(self, desk: Desk, autojump_clock: MockClock) -> None:
+        answer = Answer()
+        desk.disk.errors = [StoreError("a bad block")]
+        with structlog.testing.capture_logs() as logs:
+            desk.storage.read([7], answer)
+            await answer.wait()
+        assert desk.disk.calls == [(7,), (7,)]
+        assert [(line["log_level"], line["reason"], line["count"]) for line in logs] == [("error", "a bad block", 1)]
+        assert desk.storage.failure == ""  # it can be written all the same
+
+    async def test_what_cannot_be_read_does_not_stop_what_is_written(
+        self, desk: Desk, autojump_clock: MockClock
+    ) -> None:
+        answer = Answer()
+        desk.disk.errors = [StoreError("a bad block")] * 2
+        desk.storage.read([7], answer)
+        assert await answer.wait() == []
+        desk.change()
+        await desk.committer.finish()
+        assert desk.committer.commits == 1
+
+
+class StoredHouse(House):
+    """A house with a store."""
+
+    def __post_init__(self) -> None:
+        self.disk = Disk()
+        self.hub = Hub(self.authenticator, self.quotas, self.options, store=self.disk)
+        self.nursery.start_soon(self.hub.run)
+
+
+@pytest.fixture
+async def house(nursery: trio.Nursery) -> AsyncIterator[StoredHouse]:
+    made = StoredHouse(nursery, authenticator=Anonymous())
+    yield made
+    made.disk.let_go()
+    made.close()
+
+
+async def quiet(peer: Peer) -> None:
+    """Nothing comes."""
+    with trio.move_on_after(0):
+        found = await peer.receive()
+        raise AssertionError(found)
+
+
+async def receipt(peer: Peer) -> str:
+    found: Received = await peer.frame("RECEIPT")
+    return found["receipt-id"]
+
+
+class TestClients:
+    """The whole way, from socket to store."""
+
+    async def test_a_receipt_comes_when_it_is_written(self, house: StoredHouse, kind: str) -> None:
+        peer = await house.session(kind)
+        house.disk.hold()
+        await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
+        await peer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
+        await until(lambda: house.disk.busy)
+        await trio.testing.wait_all_tasks_blocked()
+        await quiet(peer)
+        house.disk.let_go()
+        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
+        assert len(house.disk.rows) == 1
+
+    async def test_nobody_else_waits_for_it(self, house: StoredHouse, kind: str) -> None:
+        slow, fast = await house.session(kind), await house.session(kind)
+        house.disk.hold()
+        await slow.send_frame("SEND", b"m", destination="/queue/a", **P)
+        await until(lambda: house.disk.busy)
+        await fast.subscribe("/queue/b")
+        await fast.send_frame("SEND", b"m", destination="/queue/b", receipt=1)
+        assert (await fast.frame("MESSAGE")).body == b"m"
+        assert await receipt(fast) == "1"
+        house.disk.let_go()
+
+    async def test_a_consumer_gets_it_at_once(self, house: StoredHouse, kind: str) -> None:
+        """Routing does not wait for the disk."""
+        peer, consumer = await house.session(kind), await house.session(kind)
+        await consumer.subscribe("/queue/a", ack="client")
+        house.disk.hold()
+        await peer.send_frame("SEND", b"m", destination="/queue/a", **P)
+        assert (await consumer.frame("MESSAGE")).body == b"m"
+        house.disk.let_go()
+
+    async def test_a_goodbye_waits_for_it(self, house: StoredHouse, kind: str) -> None:
+        peer = await house.session(kind)
+        house.disk.hold()
+        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
+        await until(lambda: house.disk.busy)
+        await trio.testing.wait_all_tasks_blocked()
+        await quiet(peer)
+        house.disk.let_go()
+        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
+        await peer.at_end()
+
+    async def test_but_not_for_ever(self, house: StoredHouse, kind: str, autojump_clock: MockClock) -> None:
+        peer = await house.session(kind)
+        house.disk.hold()
+        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
+        await peer.at_end()
+        house.disk.let_go()
+
+    async def test_a_full_disk(self, house: StoredHouse, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(committer_module, "_RETRY", 0.0)
+        first, second, third = [await house.session(kind) for _ in range(3)]
+        await third.subscribe("/topic/a")
+        house.disk.errors = [FULL]
+        house.disk.hold()
+        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
+        house.disk.let_one_go()
+        await until(lambda: len(house.disk.calls) == 2)  # it is tried again
+        await second.send_frame("SEND", b"m", destination="/topic/a")
+        assert (await third.frame("MESSAGE")).body == b"m"
+        await second.send_frame("SEND", b"m", destination="/queue/a", receipt=2, **P)
+        error = await second.frame("ERROR")
+        assert (error["message"], error["receipt-id"]) == ("the store cannot be written", "2")
+        assert b"the disk is full" in error.body
+        house.disk.let_go()
+        assert await receipt(first) == "1"  # there is room again
+        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=3, **P)
+        assert await receipt(first) == "3"
+
+    async def test_a_slow_disk_holds_back_who_publishes(
+        self, house: StoredHouse, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(storage_module, "MOST_WAITING", 20_000)
+        publisher, other = await house.session(kind), await house.session(kind)
+        house.disk.hold()
+        for number in range(100):
+            await publisher.send_frame("SEND", b"x" * 1_000, destination="/queue/a", receipt=number, **P)
+            await trio.testing.wait_all_tasks_blocked()
+        session = house.connections[0].session
+        assert session is not None
+        assert session.frames_in < 30
+        assert house.counters.held_publishers == 1
+        await other.subscribe("/queue/b")
+        await other.send_frame("SEND", b"m", destination="/queue/b")
+        assert (await other.frame("MESSAGE")).body == b"m"
+        house.disk.let_go()
+        assert [await receipt(publisher) for _ in range(100)] == [str(number) for number in range(100)]
+        assert len(house.disk.rows) == 100
