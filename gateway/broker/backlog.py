@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from . import dispatch, fate
+from . import fate
 from .agenda import Entry
 from .message import LOWEST_PRIORITY, Message
 
@@ -243,7 +243,7 @@ class Backlog:
         assert queue.shelf is not None  # this is its backlog
         queue.shelf.place(found)
         queue.look_for_room()
-        dispatch.dispatch_all(queue)  # who has room still gets what comes next
+        queue.shelf.go_on()  # who has room still gets what comes next
         self.refill()
 
     def purge(self) -> list[int]:

@@ -202,6 +202,10 @@ class Shelf:
         """The store knows of all up to that row."""
         self._reach.written = max(self._reach.written, row)
         self.is_holding = False
+        self.go_on()
+
+    def go_on(self) -> None:
+        """What held others up is written, or read."""
         held, self._held = self._held, {}
         dispatch.dispatch_all(self._queue)
         for consumer in held:
@@ -268,7 +272,7 @@ class Shelf:
         queue = self._queue
         for stored in found:
             message = self._storage.facts.message(stored)
-            if not message.attempts and message.row <= self._reach.suspect:
+            if not message.attempts and 0 < message.row <= self._reach.suspect:
                 message.attempts = 1
                 self._storage.note(message)
             queue.broker.keep(message.size)
