@@ -248,8 +248,7 @@ class Hub:
             await self._wait_for(strained, connection)
         if full:
             await self._wait_for_room(full, connection)
-        # What goes into a backlog is not kept in memory, and a slow disk must hold its publishers back all the same.
-        if ((kept and broker.pressed) or self._is_behind()) and not connection.must_read:
+        if kept and (broker.pressed or self._is_behind()) and not connection.must_read:
             await self._wait_for_memory(connection)
 
     def _is_behind(self) -> bool:
