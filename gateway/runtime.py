@@ -89,7 +89,9 @@ class Gateway:
             return "the gateway is shutting down"
         # Short memory is no reason: it would keep away the consumers, who alone can make room.
         storage = self.broker.storage
-        return f"the store has failed: {storage.failure}" if storage is not None and storage.failure else None
+        if storage is None or not storage.failure:
+            return None
+        return f"{'the store has failed' if storage.is_failing else 'the store is short of room'}: {storage.failure}"
 
     async def drain(self) -> None:
         """End all sessions as described at the top; returns when they are gone or the time is up."""

@@ -34,7 +34,17 @@ class Application(Protocol):
 
 
 class StoreError(Exception):
-    """The store cannot do what it should; `str()` is one sentence that names the file and the reason."""
+    """The store cannot do what it should; `str()` is one sentence that names the file and the reason.
+
+    Attributes:
+        public: what a client may read of the reason: nothing of the server's inside.
+        is_damage: the store does not hold what it must; to try again is no use.
+        place: the name of the place where a single damaged message stands; empty: that cannot be told.
+    """
+
+    public = "the log of the server says why"
+    is_damage = False
+    place = ""
 
 
 class Store(Protocol):
@@ -52,7 +62,27 @@ class Store(Protocol):
         """Rows with their contents, in that order; those that are not there are left out.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: it cannot be read; where that is damage, one of these rows is damaged, or several are.
+        """
+        ...
+
+
+class TendedStore(Store, Protocol):
+    """What is done for a store beside that; in the same thread."""
+
+    def shortage(self) -> str:
+        """Why no more messages should come for now; empty: they may.  What is under way can still be written.
+
+        Raises:
+            StoreError: the disk does not say.
+        """
+        ...
+
+    def tidy(self) -> bool:
+        """Do some of what can wait until nobody else does, mostly nothing; True: there is more of it.
+
+        Raises:
+            StoreError: it cannot be done.
         """
         ...
 

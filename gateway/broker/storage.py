@@ -12,7 +12,8 @@ A message is durable if its sender says so (`persistent:true`) or the policy of 
 not may still have a row, for a while, when memory is short: it is transient, and gone with the process.
 
 When the store fails, nothing is lost here: the batch is written again until it succeeds.  Meanwhile `failure` says why,
-and new durable messages are refused.
+and new durable messages are refused.  They are, too, when its disk has little room left; then all else is written, so
+that consuming makes room.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ MOST_WAITING = 32 * 1024 * 1024
 
 Read = tuple[Sequence[int], Callable[[list[Stored]], None]]
 
+# A reason, and what of it clients are told.
+_NOTHING = ("", "")
+
 
 class Storage:
     """What the broker has to write, and what waits for it.
@@ -41,13 +45,17 @@ class Storage:
         changes: how many there were; whoever caused one must wait before he says that it is done.
         number: of the batch that gathers now.
         committed: of the last batch that is written.
-        failure: why the last attempt to write failed; empty: it did not.
+        failure: why durable messages are refused: the last attempt to write failed, or room is short; empty: they are
+            not.
+        is_failing: the last attempt to write failed.
         octets: what waits to be written costs, nearly.
+        entered: messages that got a row since the start; it only grows.
+        in_backlog: messages that wait in the store alone, of all queues.
 
     Args:
         facts: turns what is known of a message into text and back.
         busy: asks for a call of `take`; called when there is something to write, or to read.
-        on_relief: called when `is_behind` ends.
+        on_relief: called when `is_behind` ends, or `is_short`.
         on_state: called when `failure` is another.
     """
 
@@ -62,8 +70,12 @@ class Storage:
         self.changes = 0
         self.committed = 0
         self.failure = ""
+        self.is_failing = False
         self.octets = 0
+        self.in_backlog = 0
+        self.entered = 0
         self.facts = facts
+        self._failed = self._short = _NOTHING
         self._next_place = 1
         self._busy = busy
         self._on_relief = on_relief
@@ -98,10 +110,11 @@ class Storage:
         """Refuse a durable message while the store cannot take it.
 
         Raises:
-            NotAllowed: the store has failed.
+            NotAllowed: the store has failed, or room is short.
         """
         if self.failure:
-            raise NotAllowed("the store cannot be written", f"durable messages are refused for now: {self.failure}")
+            _, told = self._failed if self.is_failing else self._short
+            raise NotAllowed("the store cannot be written", f"durable messages are refused for now: {told}")
 
     # places
 
@@ -163,6 +176,7 @@ class Storage:
             extra: what is to be kept of it beside what `Facts` tells.
         """
         message.row = -row if transient else row
+        self.entered += 1
         self._new[row] = (place, message, transient, extra)
         if transient:
             self._count(message.size)
@@ -243,9 +257,9 @@ class Storage:
 
     def works(self) -> None:
         """The store does what it should."""
-        if self.failure:
-            self.failure = ""
-            self._on_state()
+        if self.is_failing:
+            self.is_failing, self._failed = False, _NOTHING
+            self._refuse()
 
     def _settle(self, batch: Batch) -> None:
         """Nothing of a batch is left to be written."""
@@ -259,13 +273,39 @@ class Storage:
         if behind and not self.is_behind:
             self._on_relief()
 
-    def failed(self, reason: str) -> None:
-        """The batch that was taken could not be written; it is to be taken again."""
-        self.failure = reason
-        self._on_state()
+    def failed(self, reason: str, told: str | None = None) -> None:
+        """The batch that was taken could not be written; it is to be taken again.
+
+        Args:
+            told: what clients read of it; None: the reason names nothing of the server's inside.
+        """
+        self.is_failing, self._failed = True, (reason, reason if told is None else told)
+        self._refuse()
         for number in list(self._careful):
             for action in self._careful.pop(number):
                 action()
+
+    @property
+    def is_short(self) -> bool:
+        """There is little room for messages."""
+        return self._short is not _NOTHING
+
+    def run_short(self, reason: str, told: str) -> None:
+        """There is little room for messages; what clients read of that is `told`."""
+        self._short = reason, told
+        self._refuse()
+
+    def has_room(self) -> None:
+        """There is room for messages."""
+        if self.is_short:
+            self._short = _NOTHING
+            self._refuse()
+            self._on_relief()
+
+    def _refuse(self) -> None:
+        """Refuse durable messages, or take them again."""
+        self.failure = self._failed[0] or self._short[0]
+        self._on_state()
 
     # what waits for it
 

@@ -9,10 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway.broker.ports import StoreError
-from gateway.stores.errors import StoreDamaged, StoreFull, StoreLocked
+from gateway.stores.errors import StoreDamaged, StoreFull, StoreLocked, StoreReadOnly
 from gateway.stores.sqlite import Recovered, SQLiteStore
 
-__all__ = ["Recovered", "SQLiteStore", "StoreDamaged", "StoreError", "StoreFull", "StoreLocked", "open_store"]
+__all__ = [
+    "Recovered",
+    "SQLiteStore",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+    "StoreReadOnly",
+    "open_store",
+]
 
 
 def open_store(url: str) -> SQLiteStore | None:

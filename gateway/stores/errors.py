@@ -24,11 +24,20 @@ _DAMAGE = {
     sqlite3.SQLITE_IOERR_CORRUPTFS,
 }
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 _PROBE = bytes(65_536)
 
 
 class StoreFull(StoreError):
     """There is no room for it.  The same can be asked again when there is."""
+
+    public = "the disk is full"
+
+
+class StoreReadOnly(StoreError):
+    """The disk, or the file, cannot be written, though it may have room."""
+
+    public = "the store is read-only"
 
 
 class StoreLocked(StoreError):
@@ -37,6 +46,9 @@ class StoreLocked(StoreError):
 
 class StoreDamaged(StoreError):
     """The file does not hold what it must."""
+
+    public = "the store is damaged"
+    is_damage = True
 
     def __init__(self, path: Path, found: object) -> None:
         super().__init__(
@@ -75,13 +87,17 @@ def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
     if code not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
         return StoreError(f"{path}: {error}")
     reason = _reason(path)
-    return StoreError(f"{path}: {error} ({error.sqlite_errorname})") if reason is None else _refused(reason, path)
+    if reason is not None:
+        return _refused(reason, path)
+    kind = StoreReadOnly if code == sqlite3.SQLITE_READONLY else StoreError
+    return kind(f"{path}: {error} ({error.sqlite_errorname})")
 
 
 def _refused(reason: OSError, path: Path) -> StoreError:
     if reason.errno in _NO_ROOM:
         return StoreFull(f"{path} cannot grow: {reason.strerror}")
-    return StoreError(f"{path} cannot be used: {reason.strerror}")
+    kind = StoreReadOnly if reason.errno in _NO_WRITING else StoreError
+    return kind(f"{path} cannot be used: {reason.strerror}")
 
 
 def _reason(path: Path) -> OSError | None:

@@ -15,7 +15,8 @@ gives back the room of a file that has become nearly empty, by writing the littl
 way, `incremental_vacuum`, takes 46 s for the same, and makes every write dearer.
 
 Taking messages out needs room too, in the log: from a disk that is full to the last octet nothing can be consumed any
-more.  So `shortage` says in time that no more should be taken in.
+more.  So `shortage` says in time that no more should be taken in.  Room that messages left in the file counts as free:
+where the store has the disk for itself, there is no other way to make room than to consume.
 
 Numbers that were once given are not given again, though nothing in the file may show them any more.  So the file names
 a number that is ahead of all of them, and moves it on in large steps.
@@ -27,7 +28,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import chain
@@ -49,6 +50,10 @@ is under way when room becomes short."""
 # to the values that it was last run with, so large bodies go alone.
 _AT_ONCE = 128
 _LARGE = 16_384
+
+# Of the reserve a quarter must be free on the disk itself, for the log, however much room there is within the file.
+# And an eighth more than all of it must be free again, once it was short, or messages would be refused by turns.
+_LEAST, _MORE = 4, 8
 
 # When the room of an emptied file is given back, in octets: enough is free, and so little is left that writing all of
 # it anew takes less than half a second.
@@ -115,6 +120,7 @@ class SQLiteStore:
         # place -> a row before which it has none.  A place that is not here has no rows at all.
         self._first: dict[int, int] = {}
         self._written = _TIDY_AFTER  # batches since the log was last moved
+        self._is_short = False  # of room, when that was last asked
         self._stale: tuple[int, int] | None = None  # the first and the last row that the last process left behind
         with self._transaction():
             self._first = dict.fromkeys([place for (place,) in self._sql("SELECT place FROM places")], 0)
@@ -204,10 +210,18 @@ class SQLiteStore:
         """
         with told(self.path):
             disk = os.statvfs(self.path.parent)
-        free, needed = disk.f_bavail * disk.f_frsize, min(self._reserve, disk.f_blocks * disk.f_frsize // 8)
-        if free >= needed:
+            free, wanted = disk.f_bavail * disk.f_frsize, min(self._reserve, disk.f_blocks * disk.f_frsize // 8)
+            needed = wanted + wanted // _MORE * self._is_short
+            within = self._free_within() if wanted // _LEAST <= free < needed else 0
+        self._is_short = free + within < needed
+        if not self._is_short:
             return ""
         return f"{free} octets are free on the disk of {self.path}, and {needed} should be"
+
+    def _free_within(self) -> int:
+        """Octets in the file that messages have left: what comes next needs no more of the disk, but for the log."""
+        pages: int = self._sql("PRAGMA freelist_count").fetchone()[0]
+        return pages * file.PAGE
 
     def _put(self, batch: Batch) -> None:
         """What is new, or has changed."""
@@ -259,16 +273,31 @@ class SQLiteStore:
         """Rows with their contents, in the order asked; those that are not there are left out.
 
         Raises:
-            StoreDamaged: a content cannot be read.
+            StoreDamaged: a content cannot be read; where one row was asked for, it says in which place that stands.
             StoreError: neither can the disk.
         """
+        try:
+            stored = self._read(rows)
+        except StoreDamaged as error:
+            if len(rows) == 1:
+                error.place = self._place_of(rows[0])
+            raise
+        return [stored[row] for row in rows if row in stored]
+
+    def _read(self, rows: Sequence[int]) -> dict[int, Stored]:
         with told(self.path):
             found = self._sql(_CONTENTS, (json.dumps(rows),)).fetchall()
         try:
-            stored = {each[0]: _stored(*each) for each in found}
+            return {each[0]: _stored(*each) for each in found}
         except (ValueError, TypeError) as error:
             raise StoreDamaged(self.path, f"headers are not what was written: {error}") from error
-        return [stored[row] for row in rows if row in stored]
+
+    def _place_of(self, row: int) -> str:
+        """The name of the place where a row stands; empty: that cannot be read."""
+        with suppress(sqlite3.Error):
+            for (name,) in self._sql("SELECT name FROM rows JOIN places USING (place) WHERE row = ?", (row,)):
+                return str(name)
+        return ""
 
     def tidy(self) -> bool:
         """Do some of what can wait until nobody else does: mostly nothing, else it takes milliseconds.
@@ -300,8 +329,8 @@ class SQLiteStore:
         """Move the log into the file, and give back the room of a file that is nearly empty."""
         with told(self.path):
             pages = self._sql("PRAGMA page_count").fetchone()[0]
-            free = self._sql("PRAGMA freelist_count").fetchone()[0]
-            if free * file.PAGE >= _MUCH_FREE and (pages - free) * file.PAGE <= _LITTLE_LEFT:
+            free = self._free_within()
+            if free >= _MUCH_FREE and pages * file.PAGE - free <= _LITTLE_LEFT:
                 self._sql("VACUUM")
             self._sql("PRAGMA wal_checkpoint").fetchall()
 
@@ -344,9 +373,14 @@ def _insertion(table: str, width: int, count: int) -> str:
     return f"INSERT OR REPLACE INTO {table} VALUES {','.join([values] * count)}"
 
 
-def _texts(headers: list[dict[str, str]]) -> Iterable[str]:
-    """Each as JSON, by one call of the encoder: twice as fast as one by one."""
-    return [f"{{{each}}}" for each in _encode(headers)[2:-2].split("},\n{")] if headers else []
+def _texts(headers: list[dict[str, str]]) -> list[str]:
+    """Each as JSON, by one call of the encoder: twice as fast as one by one.  What messages share is written once."""
+    if not headers:
+        return []
+    distinct = {id(each): each for each in headers}
+    found = _encode(list(distinct.values()))[2:-2].split("},\n{")
+    texts = dict(zip(distinct, found, strict=True))
+    return [f"{{{texts[id(each)]}}}" for each in headers]
 
 
 def _stored(

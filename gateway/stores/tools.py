@@ -152,7 +152,8 @@ def import_(path: Path, lines: Iterable[str]) -> list[str]:
         what was left out, because the export does not have all of it, a sentence each.
 
     Raises:
-        StoreError: there is a store already, a line is none of an export, or the store cannot be made or written.
+        StoreError: there is a store already, there are no lines or one is none of an export, or the store cannot be
+            made or written.
     """
     if file.is_there(path):
         raise StoreError(f"{path} is there already: an import makes a new store")
@@ -169,7 +170,7 @@ def import_(path: Path, lines: Iterable[str]) -> list[str]:
 
 
 def _batches(lines: Iterable[str], heading: Line) -> Iterator[Batch]:
-    batch = Batch(1)
+    batch, number = Batch(1), 0
     for number, line in enumerate(lines, 1):
         try:
             _add(batch, json.loads(line), heading)
@@ -178,6 +179,9 @@ def _batches(lines: Iterable[str], heading: Line) -> Iterator[Batch]:
         if number % _LINES == 0 or batch.octets > _OCTETS:
             yield batch
             batch = Batch(batch.number + 1)
+    if not number:
+        # Of an empty store an export has its heading; this is what is left of a command that failed.
+        raise StoreError("there is nothing to import: not even the first line of an export came")
     yield batch
 
 

@@ -225,7 +225,7 @@ class Connection:
         frame: Frame | None = None
         try:
             while True:
-                mark, kept_before, began = counters.delivered, broker.kept, perf_counter()
+                mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
                 for frame in decoder.frames():
                     session.handle(frame)
                     frame = None  # an error of the decoder's is not this frame's
@@ -236,10 +236,10 @@ class Connection:
                         or broker.full
                         or perf_counter() - began > _LONGEST_TURN
                     ):
-                        await hub.settle(self, kept=broker.kept != kept_before)
+                        await hub.settle(self, kept=broker.kept != kept, stored=hub.stored != stored)
                         await trio.lowlevel.checkpoint()
-                        mark, kept_before, began = counters.delivered, broker.kept, perf_counter()
-                await hub.settle(self, kept=broker.kept != kept_before)
+                        mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
+                await hub.settle(self, kept=broker.kept != kept, stored=hub.stored != stored)
                 octets = await link.receive(_READ)
                 if octets is None:
                     return

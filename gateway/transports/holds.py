@@ -26,6 +26,8 @@ from .wheel import Wheel
 
 log = structlog.get_logger("gateway.holds")
 
+MEMORY_SHORT = "memory short"
+
 # Seconds after which a hold is worth a line.  Less than those for which a full queue holds a client that consumes
 # something itself: a circle of workers that wait for each other would never be seen.
 _LASTING = 3.0
@@ -60,7 +62,7 @@ class Hold:
 
     Attributes:
         session: whom it belongs to.
-        reason: `queue full`, `slow subscriber` or `memory short`.
+        reason: `queue full`, `slow subscriber`, `memory short`, `disk slow` or `disk full`.
         destination: the queue that is full; None: it is not for a queue.
         receiver: id of the session that reads slowly; None: it is not for one.
         since: seconds since the epoch.
@@ -137,9 +139,9 @@ class Holds:
         return math.inf
 
     def _tell(self, hold: Hold, now: float) -> None:
-        what = hold.destination or hold.receiver
-        if what is None:  # short memory has lines of its own
+        if hold.reason == MEMORY_SHORT:  # it has lines of its own
             return
+        what = hold.destination or hold.receiver or hold.reason
         while self._told and next(iter(self._told.values())) <= now:
             del self._told[next(iter(self._told))]
         if what in self._told:

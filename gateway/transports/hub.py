@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,13 +20,14 @@ from gateway.broker import Broker, Quotas, Session
 from gateway.broker.facts import Facts
 from gateway.broker.outbound import Outbound
 from gateway.broker.policy import Policies
-from gateway.broker.ports import Authenticator, Store
+from gateway.broker.ports import Authenticator, TendedStore
 from gateway.broker.queue import Queue
 from gateway.broker.storage import Storage
 from gateway.codec import Limits
 
 from .committer import Committer
-from .holds import Holds, Publisher
+from .holds import MEMORY_SHORT, Holds, Publisher
+from .housekeeper import Housekeeper
 from .wheel import Wheel
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Hub:
         quotas: Quotas | None = None,
         options: Options | None = None,
         policies: Policies | None = None,
-        store: Store | None = None,
+        store: TendedStore | None = None,
     ) -> None:
         self.broker = Broker(
             quotas,
@@ -110,8 +111,11 @@ class Hub:
             on_room=self._on_room,
         )
         self.committer: Committer | None = None
+        self._housekeeper: Housekeeper | None = None
         if store is not None:
-            self.committer = Committer(self._open_storage(), store, self.flush)
+            storage = self._open_storage()
+            self.committer = Committer(storage, store, self.flush)
+            self._housekeeper = Housekeeper(storage, store, self.committer)
         self.authenticator = authenticator
         self.options = options or Options()
         self.wheel = Wheel()
@@ -188,8 +192,9 @@ class Hub:
         """Turn the wheel, and do what the broker left unfinished, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.wheel.run)
-            if self.committer is not None:
+            if self.committer is not None and self._housekeeper is not None:
                 nursery.start_soon(self.committer.run)
+                nursery.start_soon(self._housekeeper.run)
             while True:
                 await self._unfinished.wait()
                 self._unfinished = trio.Event()
@@ -235,11 +240,18 @@ class Hub:
         log.info("memory is there again", octets=self.broker.stored_octets)
         self._relief.unpark_all()
 
-    async def settle(self, connection: Publisher, *, kept: bool) -> None:
+    @property
+    def stored(self) -> int:
+        """Messages that were given to the store since the start; it only grows."""
+        storage = self.broker.storage
+        return 0 if storage is None else storage.entered
+
+    async def settle(self, connection: Publisher, *, kept: bool, stored: bool = False) -> None:
         """End a turn: flush, and hold the connection whose turn it was back as long as it must be.
 
         Short memory holds back only those whose messages were `kept`; topics keep nothing, and who subscribes or
-        acknowledges makes room.
+        acknowledges makes room.  In the same way a disk that does not keep up, or is nearly full, holds back only those
+        whose messages are to be `stored`.
         """
         broker = self.broker
         strained, full = broker.take_strained(), broker.take_full()
@@ -248,13 +260,10 @@ class Hub:
             await self._wait_for(strained, connection)
         if full:
             await self._wait_for_room(full, connection)
-        if kept and (broker.pressed or self._is_behind()) and not connection.must_read:
-            await self._wait_for_memory(connection)
-
-    def _is_behind(self) -> bool:
-        """The disk does not keep up."""
-        storage = self.broker.storage
-        return storage is not None and storage.is_behind
+        if kept and broker.pressed and not connection.must_read:
+            await self._wait_for_relief(connection, MEMORY_SHORT, lambda: broker.pressed)
+        if stored and not connection.must_read:
+            await self._wait_for_disk(connection)
 
     async def flush(self) -> None:
         """Write what lies in outboxes, as far as their sockets take it."""
@@ -309,10 +318,24 @@ class Hub:
                 with trio.move_on_after(_LOOK_FOR_PEER):
                     await self._room.park()
 
-    async def _wait_for_memory(self, connection: Publisher) -> None:
-        """Hold a publisher back until kept messages have gone."""
-        with self.holds.hold(connection, "memory short"):
-            while (self.broker.pressed or self._is_behind()) and not connection.peer_has_gone():
+    async def _wait_for_disk(self, connection: Publisher) -> None:
+        """Hold a publisher back until less waits to be written, and there is room for it.
+
+        While room is short durable messages are refused; this is for others, which are stored because they are many.
+        Who consumes is not held for that, for it may take hours, and consuming makes room.
+        """
+        storage, session = self.broker.storage, connection.session
+        assert storage is not None  # something is to be stored
+        assert session is not None  # only a session publishes
+        if storage.is_behind:
+            await self._wait_for_relief(connection, "disk slow", lambda: storage.is_behind)
+        if storage.is_short and not session.subscriptions:
+            await self._wait_for_relief(connection, "disk full", lambda: storage.is_short)
+
+    async def _wait_for_relief(self, connection: Publisher, reason: str, is_due: Callable[[], bool]) -> None:
+        """Hold a publisher back until that is over."""
+        with self.holds.hold(connection, reason):
+            while is_due() and not connection.peer_has_gone():
                 with trio.move_on_after(_LOOK_FOR_PEER):
                     await self._relief.park()
 

@@ -131,3 +131,36 @@ def test_headers_that_are_none(store: SQLiteStore, headers: str) -> None:
     store._sql(f"UPDATE contents SET headers = {headers} WHERE content = 1")
     with pytest.raises(StoreDamaged, match="headers are not what was written"):
         store.read([2, 1])
+
+
+class TestPlace:
+    """Of one message that was asked for alone."""
+
+    def test_is_told(self, store: SQLiteStore) -> None:
+        batch = new([1, 2])
+        store.write(batch)
+        (name,) = {place.name for place in batch.places.values()}
+        store._sql("UPDATE contents SET headers = x'ff' WHERE content = 1")
+        with pytest.raises(StoreDamaged) as alone:
+            store.read([1])
+        assert alone.value.place == name
+        with pytest.raises(StoreDamaged) as together:
+            store.read([1, 2])
+        assert together.value.place == ""
+        assert store.read([2]) == [stored(2)]
+
+    def test_unless_that_is_damaged_too(self, store: SQLiteStore) -> None:
+        store.write(new([1]))
+        store._sql("UPDATE contents SET headers = x'ff' WHERE content = 1")
+        store._sql("ALTER TABLE places RENAME TO lost")
+        with pytest.raises(StoreDamaged) as damage:
+            store.read([1])
+        assert damage.value.place == ""
+
+    def test_nor_where_it_has_none(self, store: SQLiteStore) -> None:
+        store.write(new([1]))
+        store._sql("UPDATE contents SET headers = x'ff' WHERE content = 1")
+        store._sql("DELETE FROM places")
+        with pytest.raises(StoreDamaged) as damage:
+            store.read([1])
+        assert damage.value.place == ""

@@ -14,7 +14,17 @@ from pathlib import Path
 import pytest
 
 from gateway.broker.batch import Batch
-from gateway.stores import SQLiteStore, StoreDamaged, StoreError, StoreFull, StoreLocked, errors, file, sqlite
+from gateway.stores import (
+    SQLiteStore,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    errors,
+    file,
+    sqlite,
+)
 from tests.stores.batches import contents_of, new, opened, rows_of, stored
 
 ROOM = 1 << 20
@@ -167,6 +177,12 @@ class TestFullDisk:
             store.write(new([1]))
 
 
+def disk_of(monkeypatch: pytest.MonkeyPatch, free: int, size: int = 1_000_000) -> None:
+    """A disk of so many blocks of 4 KiB, of which so many are free."""
+    values = (4096, 4096, size, free + 7, free, 0, 0, 0, 0, 255)  # some of what is free is root's alone
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+
+
 class TestShortage:
     @pytest.mark.parametrize(
         ("free", "size", "reserve", "needed"),
@@ -181,10 +197,31 @@ class TestShortage:
         self, path: Path, monkeypatch: pytest.MonkeyPatch, free: int, size: int, reserve: int, needed: int
     ) -> None:
         store = SQLiteStore.open(path, reserve=reserve * 4096)
-        values = (4096, 4096, size, free + 7, free, 0, 0, 0, 0, 255)  # some of what is free is root's alone
-        monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+        disk_of(monkeypatch, free, size)
         octets = f"{free * 4096} octets are free on the disk of {path}, and {needed * 4096} should be"
         assert store.shortage() == (octets if needed else "")
+        store.close(clean=True)
+
+    def test_ends_when_more_is_free_than_had_to_be(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Else messages would be taken and refused by turns."""
+        store = SQLiteStore.open(path, reserve=800 * 4096)
+        told = []
+        for free in (800, 799, 800, 899, 900, 899, 800, 799):
+            disk_of(monkeypatch, free)
+            told.append(bool(store.shortage()))
+        assert told == [False, True, True, True, False, False, False, True]
+        store.close(clean=True)
+
+    def test_ends_when_messages_have_left_room_in_the_file(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where the store has the disk for itself, only consuming makes room; the file does not become smaller."""
+        store = SQLiteStore.open(path, reserve=ROOM)
+        store.write(new(range(1, 1_001), size=1000))
+        disk_of(monkeypatch, ROOM // 2 // 4096)
+        assert store.shortage()
+        store.write(Batch(2, gone=list(range(1, 1_001))))
+        assert not store.shortage()
+        disk_of(monkeypatch, ROOM // 4 // 4096 - 1)
+        assert store.shortage()  # the log needs some of the disk
         store.close(clean=True)
 
     def test_of_a_disk_that_is_gone(self, store: SQLiteStore, path: Path) -> None:
@@ -222,6 +259,35 @@ def failing(store: SQLiteStore, name: str) -> Iterator[None]:
         yield
     finally:
         store._sql = sql
+
+
+class TestReadOnly:
+    """As a system makes a disk that has errors."""
+
+    def test_is_told(self, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+        monkeypatch.setattr(errors.tempfile, "TemporaryFile", refuse)
+        with (
+            pytest.raises(StoreReadOnly, match=r"store\.db cannot be used: Read-only file system"),
+            failing(store, "SQLITE_IOERR_WRITE"),
+        ):
+            store.write(new([1]))
+        store.write(new([1]))
+        assert rows_of(store) == [1]
+
+    def test_by_sqlite_itself(self, store: SQLiteStore) -> None:
+        with (
+            pytest.raises(StoreReadOnly, match=r"store\.db: disk I/O error \(SQLITE_READONLY\)"),
+            failing(store, "SQLITE_READONLY"),
+        ):
+            store.write(new([1]))
+
+    def test_can_be_read(self, store: SQLiteStore) -> None:
+        store.write(new([1]))
+        with failing(store, "SQLITE_READONLY"):
+            assert store.read([1]) == [stored(1)]
 
 
 class TestFailingDisk:
@@ -285,6 +351,27 @@ class TestSentences:
         assert type(told.value) is kind
         assert str(told.value).startswith(str(tmp_path / "a.db"))
         assert told.value.__cause__ is error
+
+    @pytest.mark.parametrize(
+        ("error", "sentence"),
+        [
+            (error_of(sqlite3.SQLITE_FULL), "the disk is full"),
+            (error_of(sqlite3.SQLITE_READONLY), "the store is read-only"),
+            (error_of(sqlite3.SQLITE_CORRUPT), "the store is damaged"),
+            (error_of(sqlite3.SQLITE_BUSY), "the log of the server says why"),
+            (error_of(sqlite3.SQLITE_IOERR_FSYNC), "the log of the server says why"),
+            (OSError(errno.ENOSPC, "no space"), "the disk is full"),
+            (OSError(errno.EDQUOT, "quota"), "the disk is full"),
+            (OSError(errno.EROFS, "read-only"), "the store is read-only"),
+            (OSError(errno.EACCES, "not allowed"), "the store is read-only"),
+            (OSError(errno.EIO, "broken"), "the log of the server says why"),
+        ],
+    )
+    def test_for_clients_name_nothing(self, tmp_path: Path, error: Exception, sentence: str) -> None:
+        with pytest.raises(StoreError) as told, errors.told(tmp_path / "a.db"):
+            raise error
+        assert told.value.public == sentence
+        assert told.value.is_damage is isinstance(told.value, StoreDamaged)
 
     def test_of_damage_name_the_way_out(self) -> None:
         assert str(StoreDamaged(Path("/a.db"), "it is short")) == (

@@ -213,6 +213,19 @@ class TestImport:
             tools.import_(tmp_path / "a.db", [good, line])
         assert not list(tmp_path.iterdir())
 
+    def test_of_nothing(self, tmp_path: Path) -> None:
+        """What is left of an export that failed, in a pipe."""
+        with pytest.raises(StoreError, match=r"^there is nothing to import: "):
+            tools.import_(tmp_path / "a.db", [])
+        assert not list(tmp_path.iterdir())
+
+    def test_of_an_empty_store(self, path: Path, tmp_path: Path) -> None:
+        opened(path).close(clean=True)
+        lines = lines_of(path)
+        assert len(lines) == 1
+        assert tools.import_(tmp_path / "other.db", lines) == []
+        assert lines_of(tmp_path / "other.db") == lines
+
     def test_makes_a_new_store_only(self, closed: Path) -> None:
         before = closed.read_bytes()
         with pytest.raises(StoreError, match="is there already: an import makes a new store"):

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from gateway.auth.anonymous import Anonymous
 from gateway.broker import storage as storage_module
-from gateway.broker.batch import Batch, Stored
+from gateway.broker.batch import Batch, Content, Place, Row, Stored
 from gateway.broker.facts import Facts
 from gateway.broker.ports import StoreError
 from gateway.broker.storage import Storage
@@ -28,7 +28,22 @@ from ..broker.store import MemoryStore
 from .house import House
 from .peers import PATIENCE, Peer, Received, frame
 
-FULL = StoreError("the disk is full")
+
+class Full(StoreError):
+    """As the file's own errors are: clients read another sentence than the operator."""
+
+    public = "the disk is full"
+
+
+class Damaged(StoreError):
+    """For good."""
+
+    is_damage = True
+    place = "/queue/a"
+
+
+FULL = Full("store.db cannot grow")
+BAD_BLOCK = StoreError("a bad block")
 P = {"persistent": "true"}
 
 
@@ -38,6 +53,8 @@ class Disk(MemoryStore):
     Attributes:
         calls: numbers of batches that were to be written, and rows that were to be read.
         errors: what the next calls raise; None: nothing.
+        bad: row -> what reading it raises.
+        little: why it is short of room.
         busy: a call waits.
     """
 
@@ -45,6 +62,8 @@ class Disk(MemoryStore):
         super().__init__()
         self.calls: list[object] = []
         self.errors: list[BaseException | None] = []
+        self.bad: dict[int, StoreError] = {}
+        self.little = ""
         self.busy = False
         self._held = False
         self._tokens = threading.Semaphore(0)
@@ -78,7 +97,24 @@ class Disk(MemoryStore):
 
     def read(self, rows: Sequence[int]) -> list[Stored]:
         self._call(tuple(rows))
+        for row in rows:
+            if row in self.bad:
+                raise self.bad[row]
         return super().read(rows)
+
+    def keep(self, count: int) -> list[int]:
+        """Rows from 1 on, as the last process left them."""
+        rows = list(range(1, count + 1))
+        for row in rows:
+            self.rows[row], self.contents[row] = Row(row, 1, row, 5, 100), Content({}, b"%d" % row)
+        self.places[1] = Place(1, "queue", "/queue/a")
+        return rows
+
+    def shortage(self) -> str:
+        return self.little
+
+    def tidy(self) -> bool:
+        return False
 
 
 class Desk:
@@ -240,7 +276,7 @@ class TestFailing:
             ("error", "the store has failed"),
             ("info", "the store works again"),
         ]
-        assert logs[0]["reason"] == "the disk is full"
+        assert logs[0]["reason"] == "store.db cannot grow"
         assert (desk.committer.failures, desk.committer.commits) == (3, 1)
 
     async def test_meanwhile_everybody_knows(self, desk: Desk, autojump_clock: MockClock) -> None:
@@ -250,7 +286,7 @@ class TestFailing:
         desk.storage.when_settled(failed.set)
         desk.change("a")
         await failed.wait()
-        assert desk.storage.failure == "the disk is full"
+        assert desk.storage.failure == "store.db cannot grow"
         assert not desk.done
         desk.change("b")
         await desk.committer.finish()
@@ -263,7 +299,18 @@ class TestFailing:
         desk.storage.place("queue", "a")
         desk.storage.when_settled(lambda: desk.done.append(desk.storage.failure))
         await desk.committer.finish()
-        assert desk.done == ["the disk is full"]
+        assert desk.done == ["store.db cannot grow"]
+
+    async def test_what_was_asked_for_before_is_read(self, desk: Desk, autojump_clock: MockClock) -> None:
+        rows, answer = desk.disk.keep(2), Answer()
+        desk.disk.errors = [FULL]
+        desk.storage.places_from(2)
+        desk.storage.read(rows, answer)
+        desk.change()
+        assert len(await answer.wait()) == 2
+        assert desk.storage.is_failing
+        await desk.committer.finish()
+        assert desk.disk.calls == [1, (1, 2), 1]
 
 
 class TestReading:
@@ -312,26 +359,89 @@ class TestReading:
         await answer.wait()
         assert desk.disk.calls == [(7,), 2, (8,)]
 
-    async def test_once_more_if_it_fails(self, desk: Desk, autojump_clock: MockClock) -> None:
-        answer = Answer()
-        desk.disk.errors = [StoreError("a bad block")]
+    async def test_until_it_works(self, desk: Desk, autojump_clock: MockClock) -> None:
+        """However long that takes; the log says so once a minute."""
+        rows, answer = desk.disk.keep(3), Answer()
+        desk.disk.errors = [BAD_BLOCK] * 70
+        started = trio.current_time()
         with structlog.testing.capture_logs() as logs:
-            desk.storage.read([7], answer)
-            await answer.wait()
-        assert desk.disk.calls == [(7,), (7,)]
-        assert [(line["log_level"], line["reason"], line["count"]) for line in logs] == [("error", "a bad block", 1)]
+            desk.storage.read(rows, answer)
+            assert [each.row.row for each in await answer.wait()] == rows
+        assert desk.disk.calls == [(1, 2, 3)] * 71
+        assert trio.current_time() - started == pytest.approx(70.0)
+        assert [(line["log_level"], line["reason"], line["count"]) for line in logs] == [
+            ("error", "a bad block", 3)
+        ] * 2
+        assert desk.committer.failures == 70
+        assert not desk.committer.damaged
         assert desk.storage.failure == ""  # it can be written all the same
 
-    async def test_what_cannot_be_read_does_not_stop_what_is_written(
+    async def test_what_cannot_be_read_stops_neither_writes_nor_other_reads(
         self, desk: Desk, autojump_clock: MockClock
     ) -> None:
-        answer = Answer()
-        desk.disk.errors = [StoreError("a bad block")] * 2
-        desk.storage.read([7], answer)
-        assert await answer.wait() == []
+        first, second, third = desk.disk.keep(3)
+        desk.storage.places_from(2)
+        answers = {row: Answer() for row in (first, second, third)}
+        desk.disk.bad = {first: BAD_BLOCK}
+        for row, answer in answers.items():
+            desk.storage.read([row], answer)
+        assert len(await answers[second].wait()) == len(await answers[third].wait()) == 1
+        for name in ("a", "b"):
+            desk.change(name)
+            await desk.committer.finish()
+        assert desk.committer.commits == 2
+        desk.disk.bad = {}
+        assert len(await answers[first].wait()) == 1
+
+    async def test_a_write_waits_for_one_that_fails_only(self, desk: Desk, autojump_clock: MockClock) -> None:
+        """A disk may take long to find out that it cannot read."""
+        rows = desk.disk.keep(3)
+        desk.storage.places_from(2)
+        desk.disk.bad = dict.fromkeys(rows, BAD_BLOCK)
+        desk.disk.hold()
+        for row in rows:
+            desk.storage.read([row], Answer())
+        await until(lambda: desk.disk.busy)
         desk.change()
+        desk.disk.let_go()
         await desk.committer.finish()
-        assert desk.committer.commits == 1
+        assert desk.disk.calls[:2] == [(1,), 2]
+
+    @pytest.mark.parametrize("bad", [{3}, {1}, {16}, {3, 11}, {7, 8, 9}, set(range(1, 17))])
+    async def test_what_is_damaged_is_left_out(self, desk: Desk, bad: set[int]) -> None:
+        """And nothing else of what is read with it."""
+        rows, answer = desk.disk.keep(16), Answer()
+        desk.disk.bad = dict.fromkeys(bad, Damaged("store.db is damaged"))
+        with structlog.testing.capture_logs() as logs:
+            desk.storage.read(rows, answer)
+            found = await answer.wait()
+        assert [each.row.row for each in found] == [row for row in rows if row not in bad]
+        assert desk.committer.damaged == len(bad)
+        named = [(line["row"], line["place"], line["reason"]) for line in logs if "row" in line]
+        assert named == [(row, "/queue/a", "store.db is damaged") for row in sorted(bad)[:10]]
+        assert len(logs) == min(len(bad), 11)
+        assert len(desk.disk.calls) < 2 * 16
+
+    async def test_writes_go_on_while_that_is_found_out(self, desk: Desk) -> None:
+        rows, answer = desk.disk.keep(8), Answer()
+        desk.storage.places_from(2)
+        desk.disk.bad = dict.fromkeys(rows, Damaged("store.db is damaged"))
+        desk.disk.hold()
+        desk.storage.read(rows, answer)
+        await until(lambda: desk.disk.busy)
+        desk.change()
+        desk.disk.let_go()
+        assert await answer.wait() == []
+        assert desk.disk.calls[:3] == [tuple(rows), 2, (1, 2, 3, 4)]
+
+    async def test_damage_and_a_fault_of_the_disk(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(committer_module, "_RETRY", 0.001)
+        rows, answer = desk.disk.keep(4), Answer()
+        desk.disk.bad = {2: Damaged("store.db is damaged"), 3: BAD_BLOCK}
+        desk.storage.read(rows, answer)
+        await until(lambda: bool(desk.committer.damaged))
+        del desk.disk.bad[3]
+        assert [each.row.row for each in await answer.wait()] == [1, 3, 4]
 
 
 class StoredHouse(House):
@@ -430,7 +540,7 @@ class TestClients:
         await second.send_frame("SEND", b"m", destination="/queue/a", receipt=2, **P)
         error = await second.frame("ERROR")
         assert (error["message"], error["receipt-id"]) == ("the store cannot be written", "2")
-        assert b"the disk is full" in error.body
+        assert error.body == b"durable messages are refused for now: the disk is full"
         house.disk.let_go()
         assert await receipt(first) == "1"  # there is room again
         await first.send_frame("SEND", b"m", destination="/queue/a", receipt=3, **P)

@@ -1,0 +1,157 @@
+"""A disk that does not keep up, or is nearly full: who is held back, and who is not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+import trio
+
+from gateway.auth.anonymous import Anonymous
+from gateway.broker import shelf
+from gateway.broker import storage as storage_module
+from gateway.broker.storage import Storage
+from gateway.transports import housekeeper
+from gateway.transports import hub as hub_module
+
+from .house import Valve
+from .peers import Peer
+from .test_committer import StoredHouse, receipt, until
+
+P = {"persistent": "true"}
+DURABLE, PLAIN = P, dict[str, str]()
+MANY = 100
+
+
+@pytest.fixture
+async def house(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StoredHouse]:
+    """Twenty messages may wait to be written."""
+    monkeypatch.setattr(storage_module, "MOST_WAITING", 20 * 1_500)
+    monkeypatch.setattr(hub_module, "_LOOK_FOR_PEER", 0.01)
+    monkeypatch.setattr(housekeeper, "_PAUSE", 0.001)
+    made = StoredHouse(nursery, authenticator=Anonymous())
+    yield made
+    made.disk.let_go()
+    made.close()
+
+
+@pytest.fixture
+def spilling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hardly anything fits into memory: what comes goes into the backlog, durable or not."""
+    monkeypatch.setattr(shelf, "MOST_IN_MEMORY", 2_000)
+
+
+def storage_of(house: StoredHouse) -> Storage:
+    storage = house.broker.storage
+    assert storage is not None
+    return storage
+
+
+def reasons(house: StoredHouse) -> list[str]:
+    """Why publishers are held."""
+    return [hold.reason for hold in house.hub.holds.by_session().values()]
+
+
+async def publish(house: StoredHouse, peer: Peer, destination: str, headers: Mapping[str, str]) -> None:
+    """More than may wait; the last one has a receipt."""
+    for number in range(MANY):
+        asks = {"receipt": "last"} if number == MANY - 1 else {}
+        await peer.send_frame("SEND", b"x" * 1_000, destination=destination, **headers, **asks)
+
+
+def frames(house: StoredHouse, number: int = 0) -> int:
+    """How many frames of a connection were carried out."""
+    session = house.connections[number].session
+    assert session is not None
+    return session.frames_in
+
+
+class TestSlow:
+    @pytest.mark.usefixtures("spilling")
+    @pytest.mark.parametrize("headers", [DURABLE, PLAIN], ids=["durable", "plain"])
+    async def test_who_fills_the_backlog_is_held(
+        self, house: StoredHouse, kind: str, headers: dict[str, str], nursery: trio.Nursery
+    ) -> None:
+        publisher = await house.session(kind)
+        house.disk.hold()
+        nursery.start_soon(publish, house, publisher, "/queue/a", headers)
+        await until(lambda: reasons(house) == ["disk slow"])
+        assert 10 < frames(house) < 50
+        assert storage_of(house).octets < 2 * storage_module.MOST_WAITING
+        house.disk.let_go()
+        assert await receipt(publisher) == "last"
+        await until(lambda: not reasons(house))
+        assert house.broker.waiting == MANY
+
+    @pytest.mark.parametrize("destination", ["/queue/b", "/topic/b"])
+    async def test_who_stores_nothing_is_not(
+        self, house: StoredHouse, kind: str, destination: str, nursery: trio.Nursery
+    ) -> None:
+        """Whether what it sends waits in memory or is gone."""
+        publisher, other = await house.session(kind), await house.session(kind)
+        house.disk.hold()
+        nursery.start_soon(publish, house, publisher, "/queue/a", DURABLE)
+        await until(lambda: reasons(house) == ["disk slow"])
+        await publish(house, other, destination, PLAIN)
+        assert await receipt(other) == "last"
+        assert len(reasons(house)) == 1
+        assert house.counters.held_publishers == 1
+
+    async def test_who_acknowledges_is_not(self, house: StoredHouse, kind: str, nursery: trio.Nursery) -> None:
+        publisher, consumer = await house.session(kind), await house.session(kind)
+        await publisher.send_frame("SEND", b"m", destination="/queue/b", receipt=1, **P)
+        await receipt(publisher)
+        await consumer.subscribe("/queue/b", ack="client-individual")
+        message = await consumer.frame("MESSAGE")
+        house.disk.hold()
+        nursery.start_soon(publish, house, publisher, "/queue/a", DURABLE)
+        await until(lambda: reasons(house) == ["disk slow"])
+        await consumer.send_frame("ACK", id=message["ack"])
+        await consumer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
+        await until(lambda: frames(house, 1) == 3)
+        assert house.counters.held_publishers == 1
+
+    async def test_a_client_that_goes_is_let_go(self, house: StoredHouse, kind: str) -> None:
+        valve = Valve()
+        publisher = house.visit_through(kind, valve)
+        await publisher.connect()
+        house.disk.hold()
+        await publish(house, publisher, "/queue/a", DURABLE)
+        await until(lambda: reasons(house) == ["disk slow"])
+        valve.hang_up()
+        await until(lambda: not reasons(house))
+
+
+async def fill(house: StoredHouse) -> None:
+    """Leave little room on the disk."""
+    house.disk.little = "100 octets are free on the disk of /var/lib/store.db"
+    await until(lambda: storage_of(house).is_short)
+
+
+class TestNearlyFull:
+    @pytest.mark.usefixtures("spilling")
+    async def test_who_fills_the_backlog_is_held(self, house: StoredHouse, kind: str, nursery: trio.Nursery) -> None:
+        """Durable messages are refused; but these would fill the disk as well."""
+        publisher = await house.session(kind)
+        await fill(house)
+        nursery.start_soon(publish, house, publisher, "/queue/a", PLAIN)
+        await until(lambda: reasons(house) == ["disk full"])
+        assert frames(house) < 10
+        house.disk.little = ""
+        assert await receipt(publisher) == "last"
+
+    @pytest.mark.usefixtures("spilling")
+    async def test_who_consumes_is_not(self, house: StoredHouse, kind: str) -> None:
+        worker = await house.session(kind)
+        await worker.subscribe("/topic/orders")
+        await fill(house)
+        await publish(house, worker, "/queue/a", PLAIN)
+        assert await receipt(worker) == "last"
+
+    async def test_durable_messages_are_refused(self, house: StoredHouse, kind: str) -> None:
+        publisher = await house.session(kind)
+        await fill(house)
+        await publisher.send_frame("SEND", b"m", destination="/queue/a", **P)
+        error = await publisher.frame("ERROR")
+        assert error["message"] == "the store cannot be written"
+        assert error.body == b"durable messages are refused for now: the disk is nearly full"
