@@ -46,6 +46,7 @@ _SEND = _asking("SEND", _CUT)
 _SUBSCRIBE = _asking("SUBSCRIBE")
 _UNSUBSCRIBE = _asking("UNSUBSCRIBE")
 _SEND_NAMES = frozenset(_SEND)
+_PERSISTENCE = {"persistent"}
 _SUBSCRIBE_NAMES = frozenset(_SUBSCRIBE)
 _KNOWN_TO_SUBSCRIBE = frozenset(INDEX["SUBSCRIBE"])
 
@@ -56,8 +57,11 @@ def properties_of(headers: Mapping[str, str]) -> Properties:
     Raises:
         NotAllowed: a value that makes no sense, or a header that asks for what the gateway does not do.
     """
-    if _SEND_NAMES.isdisjoint(headers):
+    asked = _SEND_NAMES.intersection(headers)
+    if not asked:
         return PLAIN
+    if asked == _PERSISTENCE:  # each of a client's messages may be read here, for its receipt is another one
+        return PERSISTENT if BOOLEAN.read("persistent", headers["persistent"]) else PLAIN
     entries = _entries(_SEND, headers)
     fields, hints = _read(entries, headers)
     if "group" not in fields:

@@ -54,7 +54,9 @@ def connected(headers: dict[str, str]) -> bytes:
 
 def receipt(receipt_id: str, version: Version) -> bytes:
     """A RECEIPT frame (RCP-01)."""
-    return frame("RECEIPT", {"receipt-id": receipt_id}, version=version)
+    if "\\" in receipt_id or ":" in receipt_id or "\n" in receipt_id or "\r" in receipt_id or version.lenient:
+        return frame("RECEIPT", {"receipt-id": receipt_id}, version=version)
+    return f"RECEIPT\nreceipt-id:{receipt_id}\n\n\0".encode()
 
 
 def message_prefix(subscription: str | None, version: Version) -> bytes:

@@ -44,13 +44,19 @@ class Head:
 
 
 class Frame:
-    """One frame of a client: its head and its body."""
+    """One frame of a client: its head and its body.
 
-    __slots__ = ("body", "head")
+    Attributes:
+        receipt: the receipt that it asks for, where its head does not say so: it may be the one header that differs
+            from those of other frames.
+    """
 
-    def __init__(self, head: Head, body: bytes) -> None:
+    __slots__ = ("body", "head", "receipt")
+
+    def __init__(self, head: Head, body: bytes, receipt: str | None = None) -> None:
         self.head = head
         self.body = body
+        self.receipt = receipt
 
     @property
     def command(self) -> str:
@@ -60,7 +66,8 @@ class Frame:
     @property
     def headers(self) -> dict[str, str]:
         """Name -> value.  Shared by equal frames: do not change."""
-        return self.head.headers
+        headers = self.head.headers
+        return headers if self.receipt is None else {**headers, "receipt": self.receipt}
 
     def __repr__(self) -> str:
         return f"<{self.command} {self.headers!r} {len(self.body)} octets>"

@@ -81,7 +81,7 @@ class TestAsUsersOfOtherBrokersSay:
     @pytest.mark.parametrize(
         "header",
         [
-            *["from-seq:-1", "include-seq:seq", "x-stream-offset:first", "x-max-age:7D"],
+            "x-max-age:7D",
             *["x-stream-filter:eu", "x-stream-match-unfiltered:true"],
             *["x-queue-type:stream", "x-overflow:reject-publish-dlx"],
         ],

@@ -168,6 +168,51 @@ class TestCache:
         assert len(decoder._cache) <= 64
 
 
+RECEIPTS = [
+    (V12, b"SEND\nk:v\nreceipt:%b\n\nx\0", [b"1", b"2", b"a:b", b"", b"~!"]),
+    (V12, b"SEND\nreceipt:%b\nk:v\n\nx\0", [b"1", b"2", b"\\c", b" 3", b"4 ", "\u00fc".encode()]),
+    (V12, b"SEND\r\nk:v\r\nreceipt:%b\r\n\r\nx\0", [b"1", b"2", b"1"]),
+    (V12, b"SEND\nreceipt:%b\nk:v\nreceipt:second\n\nx\0", [b"1", b"2", b"1"]),
+    (V12, b"SEND\nk:v\nreceipts:%b\n\nx\0", [b"1", b"2"]),
+    (V11, b"SEND\nk:v\nreceipt:%b\n\nx\0", [b"1", b"2", b"3\r", b"\\c"]),
+    (V10, b"SEND\nk:v\nreceipt:%b\n\nx\0", [b"1", b"2", b" 3 ", b"\\c"]),
+    (V10, b"SEND\nk:v\nReceipt:%b\n\nx\0", [b"1", b"2"]),
+]
+RECEIPT_IDS = parametrize(("version", "octets", "values"), RECEIPTS, ids=range(len(RECEIPTS)))
+
+
+class TestReceipts:
+    """Blocks that differ in their receipt alone share a head; the frames mean what they say all the same."""
+
+    @RECEIPT_IDS
+    def test_mean_the_same_as_alone(self, version: Version, octets: bytes, values: list[bytes]) -> None:
+        alone = [read([b"SEND\nother:1\n\n\0" + octets % value], version).plain[1] for value in values]
+        stream = b"".join([octets % value for value in values * 2])
+        for chunks in ([stream], octet_by_octet(stream), [stream[:40], stream[40:]]):
+            assert read(chunks, version).plain == alone * 2
+
+    def test_what_stands_alone(self) -> None:
+        frames = read([b"SEND\nk:v\nreceipt:a:b\n\nx\0SEND\nk:v\nreceipt:2\n\nx\0SEND\nk:v\n\nx\0"], V12).frames
+        assert [frame.headers for frame in frames] == [
+            {"k": "v", "receipt": "a:b"},
+            {"k": "v", "receipt": "2"},
+            {"k": "v"},
+        ]
+        assert [frame.receipt for frame in frames] == ["a:b", "2", None]
+        assert len({id(frame.head) for frame in frames}) == 1
+
+    def test_limits_hold(self) -> None:
+        limits = Limits(headers=2, header_line=20, body=20)
+        octets = b"SEND\nk:v\nreceipt:1\n\nx\0SEND\nk:v\nreceipt:%b\n\nx\0"
+        assert read([octets % (b"2" * 12)], V12, limits).kind is None
+        assert read([octets % (b"2" * 13)], V12, limits).kind is LimitExceeded
+
+    def test_a_body_that_comes_later(self) -> None:
+        octets = b"SEND\nk:v\nreceipt:%d\ncontent-length:2000\n\n" + b"x" * 2000 + b"\0"
+        chunks = [part for number in range(3) for part in cut(octets % number, [100])]
+        assert [frame.receipt for frame in read(chunks, V12).frames] == ["0", "1", "2"]
+
+
 class TestMessages:
     """An ERROR names the limit as the settings do, and shows no more of the octets than a line."""
 
