@@ -67,7 +67,7 @@ class Browser:
             message = self._read.popleft()
             if not self._queue.has_expired(message):
                 self._show(message)
-        if self._rows or self._is_reading:
+        if self._rows:
             self._read_on()
             return
         if subscription.options.browser_end:
@@ -83,8 +83,7 @@ class Browser:
 
     def _read_on(self) -> None:
         """Have the next of the backlog read; nobody else gets them for it."""
-        if self._is_reading:
-            return
+        assert not self._is_reading  # nobody asks before they have come
         self._is_reading = True
         storage = self._queue.broker.storage
         assert storage is not None  # the rows are there

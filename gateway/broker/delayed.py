@@ -1,7 +1,8 @@
 """Messages that wait for their time: in no queue, in no topic, and seen by nobody until then.
 
 One that is durable at its destination stands in the store meanwhile, in a place of its own.  When its time has come it
-leaves that place and arrives like any other, in one batch.
+leaves that place and arrives like any other, in one batch.  What became due while no process ran has a date in the
+past, so that it arrives at once, and in the order of the dates.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from gateway.codec import Head
 from .batch import Stored
 from .message import Message
 from .options import Retain
+from .policy import Hints
 from .sending import Sending
 
 if TYPE_CHECKING:
@@ -59,8 +61,10 @@ class Delayed:
         assert storage is not None  # something is durable
         message = Message(self._broker.next_number(), head, sending.body, sending.properties)
         message.expires = sending.expires
-        retain = sending.properties.retain
+        retain, hints = sending.properties.retain, sending.properties.hints
         extra = {"name": name, "due": due, "sender": sending.sender, "retain": retain and retain.value}
+        if hints is not None:
+            extra["hints"] = dataclasses.asdict(hints)
         storage.enter(storage.pool(KIND), message, row=message.number, extra=extra)
         return message
 
@@ -87,7 +91,10 @@ class Delayed:
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)
         properties = dataclasses.replace(
-            message.properties, persistent=True, retain=Retain(extra["retain"]) if extra["retain"] else None
+            message.properties,
+            persistent=True,
+            retain=Retain(extra["retain"]) if extra["retain"] else None,
+            hints=Hints(**extra["hints"]) if "hints" in extra else None,
         )
         sending = Sending([(extra["name"], message.head)], message.body, properties, extra["sender"], message.expires)
-        self._wait(sending, max(extra["due"] - self._broker.agenda.epoch(), 0.0), [message])
+        self._wait(sending, extra["due"] - self._broker.agenda.epoch(), [message])

@@ -44,9 +44,8 @@ def dispatch_all(queue: Queue) -> None:
             dispatch(queue, interest)
             if consumers.token_entered:
                 break
-        else:
-            if consumers.groups is None or not consumers.groups.touched:
-                return
+        if not consumers.token_entered and (consumers.groups is None or not consumers.groups.touched):
+            return
 
 
 def dispatch(queue: Queue, interest: Interest) -> None:
@@ -129,7 +128,10 @@ def hand_out(queue: Queue, message: Message, interest: Interest) -> None:
     consumer = consumers.next_of(interest, message)
     parked = groups.next_parked(queue, consumer)
     if parked is not None and parked[1].order < message.order:
-        groups.give_parked(queue, consumer, *parked)
+        if queue.shelf is not None and queue.shelf.holds_up(parked[1]):
+            queue.shelf.hold(consumer)  # and with it the message
+        else:
+            groups.give_parked(queue, consumer, *parked)
         return
     interest.lane.pop()
     group = consumers.group_of(message)

@@ -67,15 +67,16 @@ def name_of(options: Options, session: Session, subscription_id: str | None, top
         )
     ends_with_consumers = options.hints is not None and options.hints.auto_delete is True
     if options.durable_name:
-        return Name(_joined(session.login, session.client_id, options.durable_name), True, single=True)
+        return Name(joined(session.login, session.client_id, options.durable_name), True, single=True)
     if options.queue_name:
-        return Name(_joined(options.queue_name), options.durable and not ends_with_consumers)
+        return Name(joined(options.queue_name), options.durable and not ends_with_consumers)
     if subscription_id is None:
         raise NotAllowed("a durable subscription needs an id", "the id and the topic are what it is known by")
-    return Name(_joined(session.login, "", subscription_id, topic), not ends_with_consumers)
+    return Name(joined(session.login, "", subscription_id, topic), not ends_with_consumers)
 
 
-def _joined(*parts: str) -> str:
+def joined(*parts: str) -> str:
+    """One name of several parts, whatever they hold; no destination has it."""
     return DURABLE + "/".join([quote(part, safe="") for part in parts])
 
 

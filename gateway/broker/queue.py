@@ -14,16 +14,16 @@ What becomes of messages that are not consumed (limits, expiry, failures) is in 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
-from . import dispatch, fate, groups, returns
+from . import arrivals, dispatch, fate, groups, returns
 from .agenda import Entry
 from .browser import Browser
 from .consumers import Consumers
-from .groups import Group
 from .lane import Lane
-from .limits import Limits, conflate, forget_latest, limits_of, remember_latest
+from .limits import Limits, forget_latest, limits_of, remember_latest
 from .message import Delivery, Message
 from .options import PERSISTENT, PLAIN
 from .policy import Hints, Policy
@@ -136,7 +136,7 @@ class Queue:
         is_held = False
         if self.shelf is not None:
             if self.shelf.takes(message):
-                self._came(message)  # it waits behind all that is in memory
+                arrivals.came(self, message)  # it waits behind all that is in memory
                 return
             is_held = self.shelf.is_holding
         interests = self.consumers.interests
@@ -144,10 +144,10 @@ class Queue:
         is_plain = properties is PLAIN or properties is PERSISTENT
         if is_held or message.expires or not is_plain or self.limits.conflate_by:
             broker.keep(message.size)
-            self.put(message)
+            arrivals.put(self, message)
         elif len(interests) != 1 or interests[0].lane.selector is not None:
             broker.keep(message.size)
-            self.offer(message)
+            arrivals.offer(self, message)
         elif (consumer := interests[0].next()) is not None:
             if consumer.ledger is not None:
                 broker.keep(message.size)
@@ -160,57 +160,6 @@ class Queue:
         if self.browsers and not self.has_expired(message):
             for browser in list(self.browsers.values()):
                 browser.follow(message)
-
-    def _came(self, message: Message) -> None:
-        """A message came into the backlog."""
-        if self.limits.any:
-            self.limits.apply(self, message)
-        for browser in list(self.browsers.values()):
-            browser.follow(message)
-
-    def put(self, message: Message) -> None:
-        """Take a message that is kept already: to a consumer with room, else to its place."""
-        if not self.is_due(message):
-            return
-        if not self.is_grouped(message):
-            self.offer(message)
-            return
-        group = self.consumers.group(message.properties.group or "")
-        if groups.is_ready(group, message) and not (self.shelf is not None and self.shelf.is_holding):
-            groups.pass_on(self, group, message)
-        else:
-            groups.add(self, group, message)
-            self._serve(group)
-
-    def is_due(self, message: Message) -> bool:
-        """Whether a message that is kept has a place here: it has not expired, and no newer one of its key waits."""
-        if self.has_expired(message):
-            fate.expired(self, message)
-            return False
-        return not self._conflates(message) or conflate(self, message)
-
-    def is_grouped(self, message: Message) -> bool:
-        """Whether a message goes by its group; where there is but one consumer it need not."""
-        return message.properties.group is not None and not self.private
-
-    def _serve(self, group: Group) -> None:
-        """Whoever has room, and may have the first message of a group, gets it."""
-        if group.owner is not None:
-            dispatch.give_parked(self, group.owner)
-        dispatch.go_on(self)
-
-    def offer(self, message: Message) -> None:
-        """A message without a group: to a consumer with room, else to its place."""
-        refusing: set[Lane] = set()
-        is_anybody_there = bool(self.consumers.interests)
-        if is_anybody_there and self.shelf is not None and self.shelf.holds_up(message):
-            self.stand(message)
-            return
-        consumer = self.consumers.choose(message, refusing) if is_anybody_there else None
-        if consumer is not None:
-            self.hand(message, consumer)
-        else:
-            self.stand(message, refusing)
 
     def stand(self, message: Message, refusing: Container[Lane] = ()) -> None:
         """A message waits, in the lanes of all that may want it."""
@@ -245,7 +194,7 @@ class Queue:
             fate.watch(self, message)
         if self.limits.drops_oldest:
             fate.remember_age(self, message)
-        if self._conflates(message):
+        if self.conflates(message):
             remember_latest(self, message)
 
     # messages out
@@ -256,7 +205,7 @@ class Queue:
         group = self.consumers.group_of(message)
         if group is not None:
             groups.settle(self, group)
-            self._serve(group)
+            arrivals.serve(self, group)
             group.tidy(2 * self.present + SLACK)
         self.tidy()
 
@@ -287,11 +236,6 @@ class Queue:
             self.broker.on_room()
 
     @property
-    def has_backlog(self) -> bool:
-        """Some of its messages are in the store alone."""
-        return self.present < self.waiting
-
-    @property
     def present(self) -> int:
         """Messages that wait in memory."""
         backlog = self.shelf.backlog if self.shelf is not None else None
@@ -314,10 +258,12 @@ class Queue:
             found = sorted(dict.fromkeys(found), key=lambda message: message.order)
         return found
 
-    def _conflates(self, message: Message) -> bool:
+    def conflates(self, message: Message) -> bool:
+        """Whether a message may be replaced by a newer one."""
         return bool(self.limits.conflate_by) or message.properties.conflation_key is not None
 
     def has_expired(self, message: Message) -> bool:
+        """Whether a message's time is over."""
         return 0 < message.expires <= self.broker.agenda.clock()
 
     def _deliver(self, message: Message, consumer: Subscription) -> None:
@@ -373,6 +319,8 @@ class Queue:
 
     def declare(self, hints: Hints) -> None:
         """A client's wishes for the queue: the first that has any is heard."""
+        if self.shelf is not None and not self.shelf.may_have(hints):
+            hints = dataclasses.replace(hints, max_messages=None, max_octets=None)
         self.policy = hints.applied_to(self.policy)
         self.limits = limits_of(self.policy)
         if self.limits.drops_oldest and self.ages is None:
@@ -417,16 +365,7 @@ class Queue:
         if not self.subscriptions and not self.private:
             self.abandoned = self.policy.auto_delete
             fate.unused(self)
-        ledger = subscription.ledger
-        if not ledger:
-            return []
-        free = [delivery for delivery in ledger.values() if delivery.transaction is None]
-        for delivery in free:
-            subscription.remove(delivery)
-        messages = [delivery.message for delivery in free]
-        if lost and messages:
-            fate.mark_lost(self, messages[0])
-        return messages
+        return returns.give_back(self, subscription, lost=lost)
 
     # deliveries come back
 

@@ -5,6 +5,9 @@ are delivered in the batch that brings their row into the store, and the row say
 writes ahead: up to that row, messages may have been delivered.  So a delivery costs the store nothing, and the price is
 that after a crash those are marked, too, which were next.
 
+What is next, the lane tells where messages go out in the order of their rows.  Where they do not, because of groups,
+selectors or priorities, the queue writes ahead up to the last row it has: then all that waited is marked after a crash.
+
 What waited longer goes to nobody before that is written; as it is written well ahead, only the first consumer that
 comes where messages wait notices, or one that is faster than the disk.
 """
@@ -33,13 +36,15 @@ class Reach:
         suspect: up to there, messages may have been delivered before the last process was killed.
     """
 
-    __slots__ = ("_near", "_queue", "_storage", "row", "suspect", "written")
+    __slots__ = ("_highest", "_near", "_queue", "_ranks", "_storage", "row", "suspect", "written")
 
     def __init__(self, queue: Queue, storage: Storage) -> None:
         self.row = 0
         self.written = 0
         self.suspect = 0
         self._near = 0
+        self._highest = 0
+        self._ranks = 0  # a bit for each that the queue ever had
         self._queue = queue
         self._storage = storage
 
@@ -59,11 +64,16 @@ class Reach:
         """What the store is to know."""
         return {name: row for name, row in (("reach", self.row), ("suspect", self.suspect)) if row}
 
+    def note(self, row: int, rank: int) -> None:
+        """The queue has a row more."""
+        self._highest = max(self._highest, row)
+        self._ranks |= 1 << rank
+
     def holds(self, message: Message) -> bool:
         """Whether a message must not be delivered yet; of one that was delivered once the store knows already."""
         if message.attempts or message.row <= self.written:
             return False
-        return not (self._storage.is_new(message) or self._storage.failure)
+        return not (self._storage.is_new(message) or self._storage.is_failing)
 
     def is_near(self, message: Message) -> bool:
         """Whether a message that is delivered is so far behind that it is time to move on."""
@@ -75,15 +85,24 @@ class Reach:
         Args:
             beyond: a row that is, or is to be, delivered now.
         """
-        count = self._count()
-        rows = [each.place for each in islice(self._queue.lanes[0], count)]
-        rows += self._rows_of_backlog(count - len(rows))
-        self._near = max([beyond, self._near, *rows[: count // 2]])
-        reach = max([self._near, self.row, *rows])
-        if reach == self.row:
+        if self._is_in_order():
+            count = self._count()
+            rows = [each.place for each in islice(self._queue.lanes[0], count)]
+            rows += self._rows_of_backlog(count - len(rows))
+            near, reach = max([beyond, *rows[: count // 2]]), max([beyond, *rows])
+        else:
+            near, reach = (beyond + self._highest) // 2, self._highest
+        self._near = max(self._near, near)
+        if reach <= self.row:
             return False
         self.row = reach
         return True
+
+    def _is_in_order(self) -> bool:
+        """Whether messages are delivered in the order of their rows, nearly."""
+        queue = self._queue
+        is_one_rank = not self._ranks & (self._ranks - 1)
+        return is_one_rank and len(queue.lanes) == 1 and queue.consumers.groups is None
 
     def _count(self) -> int:
         counts = [each.prefetch if each.ledger is not None else _MANY for each in self._queue.subscriptions]

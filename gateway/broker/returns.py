@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from . import dispatch, fate, groups
+from . import arrivals, dispatch, fate, groups
 from .message import Delivery, Message
 
 if TYPE_CHECKING:
@@ -47,6 +47,20 @@ def settle(deliveries: Iterable[Delivery]) -> Subscription:
     return subscription
 
 
+def give_back(queue: Queue, subscription: Subscription, *, lost: bool) -> list[Message]:
+    """What a consumer did not settle, that goes; see `Queue.drop`."""
+    ledger = subscription.ledger
+    if not ledger:
+        return []
+    free = [delivery for delivery in ledger.values() if delivery.transaction is None]
+    for delivery in free:
+        subscription.remove(delivery)
+    messages = [delivery.message for delivery in free]
+    if lost and messages:
+        fate.mark_lost(queue, messages[0])
+    return messages
+
+
 def take_back(queue: Queue, messages: Iterable[Message]) -> None:
     """Messages come back, to their places; a queue forgotten meanwhile returns with them."""
     broker = queue.broker
@@ -76,10 +90,10 @@ def restore(queue: Queue, messages: Sequence[Message] = ()) -> None:
     """Messages come back, in order, and those go on who can since a consumer left."""
     consumers = queue.consumers
     changed, consumers.changed = consumers.changed, False
-    if not changed and not any(queue.is_grouped(message) for message in messages):
+    if not changed and not any(arrivals.is_grouped(queue, message) for message in messages):
         for message in messages:
-            if queue.is_due(message):
-                queue.offer(message)
+            if arrivals.is_due(queue, message):
+                arrivals.offer(queue, message)
         return
     if changed:
         consumers.list_ready()
@@ -87,9 +101,9 @@ def restore(queue: Queue, messages: Sequence[Message] = ()) -> None:
         for group in freed:
             groups.settle(queue, group)
     for message in messages:
-        if not queue.is_due(message):
+        if not arrivals.is_due(queue, message):
             continue
-        if queue.is_grouped(message):
+        if arrivals.is_grouped(queue, message):
             groups.add(queue, consumers.group(message.properties.group or ""), message)
         else:
             queue.stand(message)

@@ -16,9 +16,10 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from . import dispatch
-from .backlog import MOST_IN_MEMORY, Backlog
+from . import arrivals, dispatch
+from .backlog import LEAST_IN_MEMORY, MOST_IN_MEMORY, Backlog
 from .batch import Place, Row, Stored
+from .limits import limits_of
 from .message import Message
 from .options import Properties
 from .policy import Hints
@@ -26,6 +27,7 @@ from .reach import Reach
 from .storage import Storage
 
 if TYPE_CHECKING:
+    from .broker import Broker
     from .queue import Queue
     from .subscription import Subscription
 
@@ -42,7 +44,6 @@ class Shelf:
         transient: how many of them are gone with the process.
         backlog: what is in the store alone; None: nothing is.
         is_holding: nobody gets anything before something is written.
-        has_keys: the store holds messages that replace each other.
 
     Args:
         durable: True: all messages are stored; False: none; None: those that ask for it.
@@ -51,15 +52,15 @@ class Shelf:
     __slots__ = (
         "_durable",
         "_facts",
-        "_has_ended",
+        "_goes_with_last",
         "_held",
+        "_keyed",
         "_kind",
         "_place",
         "_queue",
         "_reach",
         "_storage",
         "backlog",
-        "has_keys",
         "is_holding",
         "rows",
         "transient",
@@ -69,9 +70,9 @@ class Shelf:
         self.rows = 0
         self.transient = 0
         self.backlog: Backlog | None = None
-        self._has_ended = False
-        self.has_keys = False
         self.is_holding = False
+        self._goes_with_last = False  # the place, with its last row
+        self._keyed: list[int] = []  # rows that replace each other, at the start of the process
         self._held: dict[Subscription, None] = {}
         self._queue = queue
         self._reach = Reach(queue, storage)
@@ -84,15 +85,19 @@ class Shelf:
     def describe(self, facts: dict[str, object]) -> None:
         """The queue is a durable subscription's: the store keeps what it is, also while nothing waits."""
         self._kind, self._facts = "subscription", facts
-        if not self._place:
-            self._place = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
-            self._storage.await_place()
+        self._place = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
+        self._storage.await_place()
 
     def declare(self, hints: Hints) -> None:
         """A client's wishes for the queue: they hold as long as something of it is stored."""
         self._facts["hints"] = dataclasses.asdict(hints)
         if self._place:
             self._describe()
+
+    def may_have(self, hints: Hints) -> bool:
+        """Whether all of a client's wishes can be met: nothing can go of which a part is in the store alone."""
+        has_backlog = self.backlog is not None and self.backlog.count > 0
+        return not has_backlog or limits_of(hints.applied_to(self._queue.policy)).keeps_all
 
     @property
     def hints(self) -> Hints | None:
@@ -112,32 +117,37 @@ class Shelf:
             self._enter(message, transient=True)
         self.backlog = self.backlog or Backlog(self._queue, self._storage)
         self.backlog.add(message.row, message.rank, message.size, message.expires)
+        if any(interest.rotation for interest in self._queue.consumers.interests):
+            self.backlog.refill(stuck=True)  # for somebody who wants nothing of what is in memory
         return True
 
     def _is_too_much(self, message: Message) -> bool:
         """Whether a new message stands behind what fits into memory."""
         queue, backlog = self._queue, self.backlog
-        if backlog is not None and backlog.precedes(message):
-            return True
-        in_memory = queue.octets - (backlog.octets if backlog is not None else 0)
+        in_memory = queue.octets
+        if backlog is not None:
+            if backlog.precedes(message):
+                return message.properties.conflation_key is None
+            in_memory -= backlog.octets
+        if in_memory < MOST_IN_MEMORY and not (in_memory >= LEAST_IN_MEMORY and _is_short(queue.broker)):
+            return False
         # What is more urgent than the last one in memory stands there, too.
-        return in_memory >= MOST_IN_MEMORY and self.has_pages() and queue.lanes[0].is_behind(message)
+        has_key = message.properties.conflation_key is not None
+        return not has_key and self._may_page() and queue.lanes[0].is_behind(message)
 
     def is_durable(self, properties: Properties) -> bool:
         """Whether such a message outlives the process here."""
         durable = self._durable
         return properties.persistent if durable is None else durable
 
-    def has_pages(self) -> bool:
+    def _may_page(self) -> bool:
         """Whether there may be a backlog: nothing that waits may have to go, or be replaced."""
         queue = self._queue
-        may_be_stored = self._durable is not False
-        return (
-            may_be_stored and queue.limits.keeps_all and not (queue.policy.conflate_by or queue.latest or self.has_keys)
-        )
+        return self._durable is not False and queue.limits.keeps_all and not queue.policy.conflate_by
 
     def forget(self) -> None:
-        """The queue goes; while an open transaction holds one of its rows, the place stays, until the next start."""
+        """The queue goes; while somebody holds one of its rows, or they leave still, the place stays."""
+        self._goes_with_last = True
         if self.backlog is not None:
             self.backlog.close()
         if self._place and not self.rows:
@@ -146,28 +156,44 @@ class Shelf:
 
     def end(self) -> None:
         """The queue is no more; rows that somebody holds still are not to come back."""
-        self._has_ended = True
+        self._goes_with_last = True
         if self.rows:
             self._kind = ENDED
             self._describe()
         else:
             self.forget()
 
-    def _enter(self, message: Message, *, transient: bool = False) -> None:
+    def _enter(self, message: Message, *, row: int = 0, transient: bool = False) -> None:
         if not self._place:
             self._place = self._storage.place(self._kind, self._queue.name, json.dumps(self._facts))
         self.rows += 1
         self.transient += transient
-        self._storage.enter(self._place, message, row=message.place, transient=transient)
+        self._goes_with_last = False  # it may have been forgotten, and come back
+        row = row or message.place
+        self._reach.note(row, message.rank)
+        self._storage.enter(self._place, message, row=row, transient=transient)
 
     # messages go
 
     def leave(self, message: Message) -> None:
         """A message is settled for good."""
-        self.rows -= 1
-        self.transient -= message.row < 0
+        self._less(message.row)
         self._storage.leave(message)
-        if self._has_ended and not self.rows:
+        self._drop_place()
+
+    def leave_row(self, row: int) -> None:
+        """The same of one that is not in memory; the row is negative where it is transient."""
+        self._less(row)
+        self._storage.leave_row(row)
+        self._drop_place()
+
+    def _less(self, row: int) -> None:
+        self.rows -= 1
+        self.transient -= row < 0
+
+    def _drop_place(self) -> None:
+        """The place goes with its last row, if the queue has gone."""
+        if self._goes_with_last and not self.rows:
             self.forget()
 
     def note(self, message: Message) -> None:
@@ -218,13 +244,12 @@ class Shelf:
         self._storage.describe(Place(self._place, self._kind, self._queue.name, facts))
 
     def adopt(self, messages: Iterable[Message], shelf: Shelf) -> None:
-        """Messages of a queue that was forgotten meanwhile come back to its successor."""
+        """Messages of a queue that was forgotten meanwhile come back to its successor, and stand in its place now."""
         for message in messages:
-            if message.row:
-                shelf.rows -= 1
-                shelf.transient -= message.row < 0
-                self.rows += 1
-                self.transient += message.row < 0
+            row = message.row
+            if row:
+                shelf.leave(message)
+                self._enter(message, row=abs(row), transient=row < 0)
 
     # the start of the process
 
@@ -253,19 +278,30 @@ class Shelf:
 
         def add(row: Row) -> None:
             self.rows += 1
+            self._reach.note(row.row, row.rank)
             expires = 0.0
             if row.facts is not None:
-                self.has_keys |= '"key":' in row.facts
+                if '"key":' in row.facts:
+                    self._keyed.append(row.row)
+                    return
                 if '"expires":' in row.facts:
                     expires = self._storage.facts.expires(row.facts)
             backlog.add(row.row, row.rank, row.size, expires)
 
         return add
 
+    def has_pages(self) -> bool:
+        """Whether the queue can stay in the store alone; else some of it comes back by `take_all` and `place`."""
+        return self._may_page() and not self._keyed
+
     def take_all(self) -> list[int]:
-        """All rows of the backlog, in order, which is no more: they come by `place`."""
-        assert self.backlog is not None  # it was made for them
-        return sorted(map(abs, self.backlog.purge()))
+        """All rows, in order, which leave the backlog; where it is large, those that replace each other will do."""
+        backlog = self.backlog
+        assert backlog is not None  # it was made for them
+        rows, self._keyed = self._keyed, []
+        if not self._may_page() or backlog.octets < MOST_IN_MEMORY:
+            rows = sorted(rows + backlog.take_all())
+        return rows
 
     def place(self, found: Iterable[Stored]) -> None:
         """Messages that were read take their places in memory."""
@@ -276,7 +312,7 @@ class Shelf:
                 message.attempts = 1
                 self._storage.note(message)
             queue.broker.keep(message.size)
-            queue.put(message)
+            arrivals.put(queue, message)
 
     # the backlog
 
@@ -288,11 +324,14 @@ class Shelf:
     def purge(self) -> None:
         """The backlog is thrown away."""
         if self.backlog is not None:
-            for row in self.backlog.purge():
-                self.rows -= 1
-                self.transient -= row < 0
-                self._storage.leave_row(row)
+            self._queue.broker.counters.dropped += self.backlog.count
+            self.backlog.purge()
 
     def rows_of_backlog(self) -> list[int]:
         """What is in the store alone, in order."""
         return [] if self.backlog is None else list(chain.from_iterable(self.backlog.next_rows()))
+
+
+def _is_short(broker: Broker) -> bool:
+    """Whether memory is short: long before publishers are held back."""
+    return broker.stored_octets > broker.quotas.memory_limit // 2

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gateway.broker import delayed, retained
+from gateway.broker import delayed, log, retained
 from gateway.broker.batch import Batch, Content, Place, Row, Stored
 from gateway.broker.facts import Facts
 from gateway.broker.ports import StoreError
@@ -51,6 +51,9 @@ class MemoryStore:
             raise StoreError(self.failure)
         assert not self.batches or batch.number > self.batches[-1].number
         self.batches.append(batch)
+        for row in batch.gone:
+            if row in batch.rows:
+                del self.rows[row]  # it stands elsewhere now
         self._add(batch)
         self._remove(batch)
         self.highest = max(self.highest, *batch.rows, *batch.contents, 0)
@@ -73,7 +76,8 @@ class MemoryStore:
     def _remove(self, batch: Batch) -> None:
         assert len(set(batch.gone)) == len(batch.gone), "rows that go twice"
         for row in batch.gone:
-            del self.rows[row]
+            if row not in batch.rows:
+                del self.rows[row]
         places = {*batch.emptied, *batch.dropped}
         self.rows = {number: row for number, row in self.rows.items() if row.place not in places}
         for number in batch.dropped:
@@ -174,7 +178,7 @@ class Vault:
         if store.places:
             again = self._scene.crash()
             again.commit()
-            assert {place.kind for place in again.store.places.values()} <= {delayed.KIND, retained.KIND}
+            assert {place.kind for place in again.store.places.values()} <= {delayed.KIND, log.KIND, retained.KIND}
 
     def coming(self) -> dict[int, bool]:
         """The rows that the store will hold once all is written; True: transient."""

@@ -14,6 +14,7 @@ from gateway.broker.queue import Queue
 from .client import Client, Scene
 from .conftest import Stage
 from .durable import ONE, TWO, P, drain, fill, marks, shelf, stored
+from .store import MemoryStore
 
 QUEUE = "/queue/a"
 SMALL = 1_500  # what memory may hold: about two messages
@@ -64,12 +65,6 @@ def consume(scene: Scene, consumer: Client, *, most: int = 1_000) -> list[int]:
 
 
 class TestSpill:
-    def test_not_where_the_policy_wants_nothing_stored(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"durable": False}}, stored=True)
-        publish(scene.connect(), range(10), **P)
-        assert len(queue(scene).waiting_messages()) == 10
-        assert not scene.commit()
-
     @pytest.mark.parametrize("headers", [P, {}])
     def test_what_comes_beyond_the_limit(self, scene: Scene, headers: dict[str, str]) -> None:
         client = scene.connect()
@@ -123,17 +118,55 @@ class TestSpill:
         assert count(scene) == 0
         assert consume(scene, consumer) == [20]
 
+    @pytest.mark.parametrize("headers", [P, {}])
+    def test_nobody_has_seen_it_yet(self, scene: Scene, headers: dict[str, str]) -> None:
+        publish(scene.connect(), range(10), **headers)
+        assert marks(scene) == dict.fromkeys(range(10), False)
+
+    def test_all_queues_together_are_counted(self, scene: Scene) -> None:
+        client = fill(scene, 10)
+        for number in range(10):
+            client.publish("/queue/b", b"%d" % number)
+        storage = scene.vault.storage
+        other = shelf(scene, "/queue/b").backlog
+        assert other is not None
+        assert storage.in_backlog == count(scene) + other.count > 10
+        scene = scene.crash()
+        assert scene.vault.storage.in_backlog == 10
+        drain(scene)
+        assert scene.vault.storage.in_backlog == 0
+
+    def test_earlier_where_memory_is_short(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many queues there are, their backlogs cost no memory that publishers would have to wait for."""
+        monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", 10_000)
+        monkeypatch.setattr(shelf_module, "LEAST_IN_MEMORY", SMALL)
+        scene = stage(stored=True, memory_limit=160_000)
+        client = scene.connect()
+        for name in range(20):
+            for number in range(40):
+                client.publish(f"/queue/{name}", b"%d" % number + b"x" * 500, **P)
+            scene.commit()
+        assert not scene.pressure
+        in_memory = [
+            sum(message.size for message in target.waiting_messages())
+            for target in scene.broker.destinations.values()
+            if isinstance(target, Queue)
+        ]
+        assert all(10_000 <= octets < 11_000 for octets in in_memory[:3])
+        assert all(SMALL <= octets < SMALL + 1_000 for octets in in_memory[8:])
+        for name in range(20):
+            assert [int(each.body.strip(b"x")) for each in drain(scene, f"/queue/{name}")] == list(range(40))
+
     def test_without_a_store_memory_is_all_there_is(self, stage: Stage) -> None:
         scene = stage()
         publish(scene.connect(), range(10), **P)
         assert len(queue(scene).waiting_messages()) == 10
 
-    def test_also_where_the_policy_wants_nothing_stored(self, stage: Stage) -> None:
+    def test_not_where_the_policy_wants_nothing_stored(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"durable": False}}, stored=True)
         publish(scene.connect(), range(10), **P)
-        scene.commit()
-        assert all(row.transient for row in scene.store.rows.values())
-        assert list(marks(scene)) == list(range(10))
+        assert len(queue(scene).waiting_messages()) == 10
+        assert not scene.commit()
 
     def test_a_message_larger_than_a_page(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_PAGE_OCTETS", 1_000)
@@ -239,6 +272,22 @@ class TestReadingOn:
         scene.store.failure = ""
         assert consume(scene, consumer) == list(range(10))
 
+    def test_what_cannot_be_read_stays_in_the_store(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        fill(scene, 5)
+        scene = scene.crash()
+        consumer = scene.connect()
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryStore, "read", lambda store, rows: [])
+            patch.setattr(Scene, "audit", lambda scene: None)
+            consumer.subscribe(QUEUE, ack="client")
+            scene.commit()
+            assert not consumer.received()
+            consumer.drop()
+            scene.commit()
+            assert scene.broker.waiting == 0
+            again = scene.crash()
+        assert list(marks(again)) == [0, 1, 2, 3, 4]
+
     def test_not_more_than_memory_allows(self, stage: Stage) -> None:
         scene = stage(stored=True, memory_limit=8_000)
         client = fill(scene, 40, kind="a")
@@ -277,6 +326,15 @@ class TestSelective:
         assert consumer.bodies() == [b"20"]
         consumer.unsubscribe()
         assert [int(message.body) for message in drain(scene)] == list(range(20))
+
+    def test_what_comes_while_all_is_read(self, scene: Scene) -> None:
+        client = fill(scene, 20, kind="a")
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, selector="kind = 'b'")
+        scene.commit()
+        client.publish(QUEUE, b"20", kind="b", **P)
+        scene.commit()
+        assert consumer.bodies() == [b"20"]
 
     def test_by_a_group_whose_consumer_is_busy(self, scene: Scene) -> None:
         client = fill(scene, 20, JMSXGroupID="g")
@@ -383,6 +441,59 @@ class TestOrder:
                 each += consume(scene, consumer, most=1)
         assert sorted(got) == [list(range(0, 20, 2)), list(range(1, 20, 2))]
 
+    @pytest.mark.parametrize("headers", [P, {}])
+    @pytest.mark.parametrize("before", range(5))
+    def test_groups_with_less_urgent_messages(self, scene: Scene, headers: dict[str, str], before: int) -> None:
+        """What is parked with a consumer waits for what is more urgent in the backlog, and then it comes."""
+        client = scene.connect()
+        client.publish(QUEUE, b"0", JMSXGroupID="g", **P)
+        client.publish(QUEUE, b"99", JMSXGroupID="g", priority="0", **headers)
+        publish(client, range(1, 1 + before), **headers)
+        filled = 1 + before
+        while not count(scene):
+            client.publish(QUEUE, b"%d" % filled, JMSXGroupID="g", **headers)
+            filled += 1
+        publish(client, range(filled, filled + 2), **headers)
+        scene.commit()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE)
+        scene.commit()
+        assert [int(body) for body in consumer.bodies()] == [*range(filled + 2), 99]
+
+    def test_keys(self, scene: Scene) -> None:
+        """Of the messages of one key that wait only the newest stays, wherever it waits."""
+        client = fill(scene, 5)
+        for number in range(5, 20):
+            client.publish(QUEUE, b"%d" % number, _AMQ_LVQ_NAME="ab"[number % 2], **P)
+        scene.commit()
+        assert sorted(marks(scene)) == [0, 1, 2, 3, 4, 18, 19]
+
+    def test_keys_come_before_the_backlog(self, scene: Scene) -> None:
+        """They are in memory, where a newer one finds them."""
+        client = fill(scene, 9)
+        in_memory = 9 - count(scene)
+        for number in range(9, 12):
+            client.publish(QUEUE, b"%d" % number, _AMQ_LVQ_NAME="a", **P)
+        publish(client, range(12, 14), **P)
+        scene.commit()
+        assert [int(each.body) for each in drain(scene)] == [*range(in_memory), 11, *range(in_memory, 9), 12, 13]
+
+    @pytest.mark.parametrize("turns", [1, 2])
+    def test_keys_in_a_large_backlog_behind_a_restart(self, scene: Scene, turns: int) -> None:
+        """Only those with a key are read at the start."""
+        client = fill(scene, 9)
+        for number in range(9, 12):
+            client.publish(QUEUE, b"%d" % number, _AMQ_LVQ_NAME="ab"[number % 2], **P)  # 11 in the place of 9
+        publish(client, range(12, 14), **P)
+        scene.commit()
+        for _ in range(turns):
+            scene = scene.crash()
+        assert [message.body for message in queue(scene).waiting_messages()] == [b"11", b"10"]
+        assert count(scene) == 11
+        client = scene.connect()
+        client.publish(QUEUE, b"14", _AMQ_LVQ_NAME="a", **P)  # in the place of 10
+        assert sorted(marks(scene)) == [*range(9), 11, 12, 13, 14]
+
     def test_keys_behind_a_restart(self, scene: Scene) -> None:
         scene.connect().publish(QUEUE, b"0", _AMQ_LVQ_NAME="a", **P)
         scene.commit()
@@ -443,16 +554,58 @@ class TestLimits:
         assert not queue(scene).full
         assert scene.rooms == 1
 
+    @pytest.mark.parametrize("headers", [{"x-max-length": "5"}, {"x-max-length-bytes": "3000"}])
+    @pytest.mark.parametrize("way", ["SEND", "COMMIT", "SUBSCRIBE", "browser"])
+    def test_of_a_client_that_come_too_late(self, scene: Scene, way: str, headers: dict[str, str]) -> None:
+        """Nothing can go of which a part is in the store alone."""
+        fill(scene, 12)
+        client = scene.connect()
+        if way == "COMMIT":
+            client.begin()
+        if way in ("SEND", "COMMIT"):
+            transaction = {"transaction": "t"} if way == "COMMIT" else {}
+            client.publish(QUEUE, b"12", **P, **headers, **transaction)
+        else:
+            client.subscribe(QUEUE, browser="true" if way == "browser" else "false", **headers)
+        error = client.error()
+        assert error.headers["message"] == "queue arguments come too late"
+        assert b"12 messages wait in '/queue/a'" in error.body
+        scene.commit()
+        assert sorted(marks(scene)) == list(range(12))
+
+    @pytest.mark.parametrize("headers", [{"x-max-length": "5"}, {"x-max-length-bytes": "3000"}])
+    def test_and_are_heard_when_it_is_empty_again(self, scene: Scene, headers: dict[str, str]) -> None:
+        """Those of a delayed SEND can be refused no more when it comes."""
+        client = scene.connect()
+        client.publish(QUEUE, b"12", **P, **headers, **{"x-delay": "1000", "x-message-ttl": "60000"})
+        publish(client, range(12), **P)
+        scene.wait(1.1)
+        assert queue(scene).policy.time_to_live == 60.0
+        publish(client, range(13, 14), **P)
+        scene.commit()
+        assert list(marks(scene)) == list(range(14))
+        for number in range(14, 30):
+            client.publish(QUEUE, b"%d" % number, **P, **headers)
+        scene.commit()
+        left = list(marks(scene))
+        assert left == list(range(30 - len(left), 30))
+        assert 0 < len(left) <= 5
+
     def test_or_with_a_consumer(self, scene: Scene) -> None:
         fill(scene, 12)
         scene = scene.crash()
         consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE, **{"x-max-length": "5"})
-        scene.commit()
-        assert not consumer.failures
+        wishes = {"x-message-ttl": "60000", "auto-delete": "true", "x-max-length": "5"}
+        consumer.subscribe(QUEUE, ack="client", **ONE, **wishes)
+        assert consumer.failures
+        consumer = scene.connect()
+        del wishes["x-max-length"]
+        consumer.subscribe(QUEUE, ack="client", **ONE, **wishes)
+        policy = queue(scene).policy
+        assert (policy.time_to_live, policy.auto_delete, policy.max_messages) == (60.0, True, 0)
         publish(scene.connect(), range(12, 14), **P)
         scene.commit()
-        consume(scene, consumer)
+        assert consume(scene, consumer) == list(range(14))
 
 
 class TestExpiry:
@@ -489,8 +642,166 @@ class TestExpiry:
         scene.commit()
         assert consumer.bodies() == [b"10", b"11"]
 
+    def test_when_the_consumer_has_left_while_it_was_read(self, scene: Scene) -> None:
+        fill(scene, 3, ttl="1000")
+        scene = scene.crash(0.1)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client")
+        batch = scene.vault.take()
+        if batch is not None:
+            scene.store.write(batch)
+            scene.vault.storage.written()
+        consumer.unsubscribe()
+        scene.now += 2
+        scene.commit()
+        scene.wait(0.1)
+        assert not scene.broker.destinations
+
+    def test_what_stands_behind_comes(self, scene: Scene) -> None:
+        client = fill(scene, 4, ttl="1000")
+        publish(client, range(4, 9), **P)
+        publish(client, range(9, 10), ttl="1000", **P)
+        scene.commit()
+        scene = scene.crash(0.1)
+        scene.wait(2.0)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        assert consume(scene, consumer) == [4, 5, 6, 7, 8]
+        assert scene.broker.counters.expired == 5
+
+    def test_of_several_priorities(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(12):
+            client.publish(
+                QUEUE, b"%d" % number, priority=str(number % 3 * 4), ttl=str(1_000 + number % 2 * 2_000), **P
+            )
+        scene.commit()
+        scene = scene.crash(0.1)
+        scene.wait(1.5)
+        scene.commit()
+        assert queue(scene).waiting == 6
+        assert sorted(marks(scene)) == [1, 3, 5, 7, 9, 11]
+
+    @pytest.mark.parametrize("more", [0, 3])
+    def test_thrown_away_while_it_is_read(self, stage: Stage, more: int) -> None:
+        """It is not counted twice, nor is what expires afterwards."""
+        scene = stage({QUEUE: {"idle_timeout": 1.5}}, stored=True)
+        browser = scene.connect()
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})  # so that the queue stays
+        publish(scene.connect(), range(10), ttl="1000")
+        scene.vault.write(scene.vault.take())
+        scene.wait(1.2)  # expired, and not read so far
+        scene.wait(0.5)
+        assert queue(scene).waiting == 0  # nobody has used it
+        publish(scene.connect(), range(10, 10 + 2 * more), ttl="200")
+        scene.wait(1.1)
+        scene.commit()
+        scene.wait(1.1)
+        scene.commit()
+        assert (queue(scene).waiting, queue(scene).octets, shelf(scene).rows) == (0, 0, 0)
+        assert not scene.store.rows
+
 
 class TestPurge:
+    def test_all_of_it_goes(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
+        fill(scene, 10)
+        assert count(scene) > 0
+        scene.wait(5.1)
+        assert not scene.broker.destinations
+        assert (scene.broker.waiting, scene.broker.stored_octets) == (0, 0)
+        assert scene.broker.counters.dropped == 10
+        scene.commit()
+        assert not scene.store.rows
+
+    def test_a_slice_with_each_batch(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A million rows at once would hold up all receipts."""
+        monkeypatch.setattr(module, "_SLICE", 4)
+        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
+        fill(scene, 20)
+        in_memory = 20 - count(scene)
+        scene.wait(5.1)
+        assert not scene.broker.destinations
+        assert (scene.broker.waiting, scene.broker.counters.dropped) == (0, 20)
+        batches = scene.commit()
+        assert [len(batch.gone) for batch in batches][:-1] == [in_memory + 4, 4, 4, 4]
+        assert [batch.dropped for batch in batches] == [[], [], [], [], [1]]
+        assert not scene.store.rows
+
+    def test_what_comes_meanwhile_stays(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_SLICE", 4)
+        scene = stage({QUEUE: {"auto_delete": True}}, stored=True)
+        consumer, browser = scene.connect(), scene.connect()
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})  # so that the queue stays
+        client = scene.connect()
+        for start in (0, 20):  # the second time some of the first are still there
+            consumer.subscribe(QUEUE, ack="client", **ONE)
+            publish(client, range(start, start + 20), **P)
+            scene.vault.write(scene.vault.take())
+            consumer.unsubscribe()
+            assert (queue(scene).waiting, count(scene)) == (0, 0)
+        publish(client, range(40, 50), **P)
+        scene.vault.write(scene.vault.take())
+        assert len(scene.store.rows) > 20
+        scene.commit()
+        assert len(scene.store.rows) == stored(scene) == 10
+        assert list(marks(scene)) == list(range(40, 50))
+
+    def test_a_kill_in_between(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_SLICE", 4)
+        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
+        fill(scene, 20)
+        in_memory = 20 - count(scene)
+        scene.wait(5.1)
+        for _ in range(2):
+            scene.vault.write(scene.vault.take())
+        assert list(marks(scene.crash())) == list(range(in_memory + 8, 20))
+
+    def test_a_durable_subscription_does_not_come_back(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_SLICE", 4)
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/topic/a", ack="client", durable="true", **ONE)
+        for number in range(20):
+            client.publish("/topic/a", b"%d" % number, **P)
+        scene.commit()
+        assert len(scene.store.rows) == 20
+        assert consumer.bodies() == [b"0"]
+        consumer.send("UNSUBSCRIBE", {"id": "0", "durable": "true", "receipt": "r"})
+        scene.vault.write(scene.vault.take())
+        assert consumer.receipts() == ["r"]
+        assert scene.store.rows
+        scene = scene.crash()
+        assert scene.broker.directory.count() == 0
+        scene.commit()
+        assert not scene.store.rows
+
+    def test_not_what_somebody_holds(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"auto_delete": True}}, stored=True)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        fill(scene, 10)
+        consumer.begin()
+        consumer.ack(consumer.message(), transaction="t")
+        consumer.unsubscribe()
+        scene.commit()
+        assert len(scene.store.rows) == 1
+        assert marks(scene.crash()) == {0: True}
+
+    def test_nor_while_the_store_fails(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Then all slices but one would wait in memory."""
+        monkeypatch.setattr(module, "_SLICE", 4)
+        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
+        fill(scene, 20)
+        scene.store.failure = "the disk is full"
+        scene.wait(5.1)
+        before = scene.vault.storage.octets
+        for _ in range(5):
+            scene.commit()
+        assert scene.vault.storage.octets == before
+        scene.store.failure = ""
+        scene.commit()
+        assert not scene.store.rows
+
     @pytest.mark.parametrize("written", [True, False])
     def test_while_it_is_read(self, stage: Stage, written: bool) -> None:
         """What was thrown away does not come back; what comes afterwards is not lost."""
@@ -500,9 +811,9 @@ class TestPurge:
         browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})  # so that the queue stays
         consumer.subscribe(QUEUE, ack="client")
         batch = scene.vault.take()
-        assert batch is not None
-        scene.store.write(batch)
-        scene.vault.storage.written()  # now he is listed, and the backlog is asked for
+        if batch is not None:
+            scene.store.write(batch)
+            scene.vault.storage.written()  # now he may have some, and the backlog is asked for
         consumer.unsubscribe()
         assert queue(scene).waiting == 0
         next_one.subscribe(QUEUE, ack="client", **ONE)
@@ -549,6 +860,37 @@ class TestBrowsers:
         assert [message.body for message in found] == [b"0", b"1", b"2", b""]
         assert found[-1].headers["browser"] == "end"
         assert scene.broker.waiting == 3
+
+    @pytest.mark.parametrize("end", ["true", "false"])
+    def test_as_fast_as_they_read(self, stage: Stage, end: str) -> None:
+        scene = stage(stored=True, max_outbound=8_000)
+        client = scene.connect()
+        for number in range(20):
+            client.publish(QUEUE, b"%d" % number + b"x" * 500, **P)
+        browser = scene.connect()
+        browser.stalled = True
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": end})
+        found: list[bytes] = []
+        for _ in range(30):
+            scene.commit()
+            assert browser.session.outbound.size < 2_000
+            browser.resume()
+            found += [message.body for message in browser.messages() if "browser" not in message.headers]
+            browser.stalled = True
+        assert [int(body.strip(b"x")) for body in found] == list(range(20))
+
+    def test_see_nothing_that_expires_while_it_is_read(self, scene: Scene) -> None:
+        client = fill(scene, 9, ttl="1000")
+        publish(client, range(9, 12), **P)
+        browser = scene.connect()
+        browser.subscribe(QUEUE, browser="true")
+        in_memory = len(browser.messages())
+        scene.now += 2
+        scene.commit()
+        assert 0 < in_memory < 9
+        assert browser.bodies() == [b"9", b"10", b"11", b""]
+        scene.wait(2.0)
+        scene.commit()
 
     def test_follow_what_comes(self, scene: Scene) -> None:
         browser = scene.connect()

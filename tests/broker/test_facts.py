@@ -89,7 +89,7 @@ def test_the_place_of_one_that_it_replaced(ours: Clocks, theirs: Clocks) -> None
 def test_what_happened_to_it(ours: Clocks, theirs: Clocks) -> None:
     sent = message()
     sent.history = History(1_650_000_000.25)
-    sent.history.failures, sent.history.reason = 2, "no \ud83d such order".encode("utf-8", "replace").decode()
+    sent.history.failures, sent.history.reason = (2, "no \ud83d such order".encode("utf-8", "replace").decode())
     sent.history.avoid, sent.history.lost = 5, True  # of this process alone
     found = there_and_back(ours, theirs, sent).history
     assert found is not None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from .client import Client, Scene
+from .client import Client, Scene, Step
 from .conftest import Stage
 from .durable import ONE, TWO, P, fill, marks
 
@@ -90,6 +92,33 @@ class TestWhatWasDelivered:
         scene.vault.write(batch)
         assert not unmarked(scene, numbers(consumer))
 
+    @pytest.mark.parametrize("turns", [1, 2, 3, 10, 11])
+    @pytest.mark.parametrize("between", [0, 1, 5, 100])
+    def test_wherever_the_rows_of_a_queue_stand_among_others(self, scene: Scene, between: int, turns: int) -> None:
+        """Numbers are the broker's: those of other destinations stand between."""
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/queue/a", ack="client", **ONE)
+        for number in range(20):
+            client.publish("/queue/a", b"%d" % number, **P)
+            for _ in range(between):
+                client.publish("/topic/a", b"")
+        scene.commit()
+        seen = take_turns(scene, consumer, turns)
+        assert len(seen) >= turns // 2
+        assert not unmarked(scene, seen)
+
+    def test_whatever_is_delivered_between_two_batches(self, scene: Scene) -> None:
+        """A consumer that acknowledges fast may get any number of messages before the next batch is written."""
+        fill(scene, 40)
+        consumer = scene.connect()
+        consumer.subscribe("/queue/a", ack="client-individual", **ONE)
+        step(scene)
+        seen: set[int] = set()
+        while message := next(iter(consumer.messages()), None):
+            seen.add(int(message.body))
+            consumer.ack(message)
+        assert not unmarked(scene, seen)
+
     @pytest.mark.parametrize("ack", ["auto", "client"])
     def test_however_much_is_delivered_at_once(self, stage: Stage, ack: str) -> None:
         scene = stage(stored=True, max_unacknowledged=2)
@@ -149,6 +178,19 @@ class TestWhatWasDelivered:
         assert len(consumer.messages()) == 1
         assert marks(scene.crash()) == dict.fromkeys(range(9), True)
 
+    @pytest.mark.parametrize("headers", [{}, {"exclusive": "true"}])
+    @pytest.mark.parametrize("leave", [Client.unsubscribe, Client.drop])
+    def test_nor_when_another_consumer_leaves_meanwhile(
+        self, scene: Scene, leave: Step, headers: dict[str, str]
+    ) -> None:
+        fill(scene, 10)
+        first, second = scene.connect(), scene.connect()
+        first.subscribe("/queue/a", ack="client", **ONE, **headers)
+        scene.commit()
+        second.subscribe("/queue/a", ack="client", **{"prefetch-count": "6"})
+        leave(first)
+        assert not unmarked(scene, numbers(first, second))
+
     def test_a_consumer_may_have_gone_when_the_store_is_ready(self, scene: Scene) -> None:
         fill(scene, 3)
         consumer = scene.connect()
@@ -157,6 +199,21 @@ class TestWhatWasDelivered:
         scene.commit()
         assert not consumer.received()
         assert list(marks(scene)) == [0, 1, 2]
+
+    @pytest.mark.parametrize("leave", [Client.unsubscribe, Client.drop])
+    def test_nor_of_its_group(self, scene: Scene, leave: Step) -> None:
+        """What is parked with a consumer waits for the store, and the consumer goes."""
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/queue/a", ack="client", **ONE)
+        for number in range(4):
+            client.publish("/queue/a", b"%d" % number, JMSXGroupID="g", **P)
+        scene.commit()
+        consumer.ack(consumer.message())
+        assert not consumer.received()
+        leave(consumer)
+        scene.commit()
+        assert not consumer.received()
+        assert list(marks(scene)) == [1, 2, 3]
 
     def test_while_the_store_fails_consumers_come_all_the_same(self, scene: Scene) -> None:
         fill(scene, 3)
@@ -194,6 +251,91 @@ class TestWhatWasDelivered:
 
 class TestInWhateverOrder:
     """What is next is not always what stands next in the store."""
+
+    @pytest.mark.parametrize("turns", range(1, 8))
+    @pytest.mark.parametrize("restarted", [False, True])
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            lambda number: {},
+            lambda number: {"JMSXGroupID": "g"},
+            lambda number: {"JMSXGroupID": "gh"[number % 2]},
+            lambda number: {"priority": str(9 - number % 10)},
+            lambda number: {"priority": str(number % 10)},
+            lambda number: {"_AMQ_LVQ_NAME": str(number % 15)},
+        ],
+    )
+    def test_all_that_came_is_marked(
+        self, scene: Scene, headers: Callable[[int], dict[str, str]], restarted: bool, turns: int
+    ) -> None:
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/queue/a", ack="client", **ONE)
+        for number in range(30):
+            client.publish("/queue/a", b"%d" % number, **P, **headers(number))
+            scene.commit()
+        if restarted:
+            scene = scene.restart()
+            consumer = scene.connect()
+            consumer.subscribe("/queue/a", ack="client", **ONE)
+            scene.commit()
+        seen = take_turns(scene, consumer, turns)
+        assert seen
+        assert not unmarked(scene, seen)
+
+    @pytest.mark.parametrize("turns", range(1, 5))
+    @pytest.mark.parametrize("restarted", [False, True])
+    def test_for_somebody_who_wants_few(self, scene: Scene, restarted: bool, turns: int) -> None:
+        client = scene.connect()
+        for number in range(40):
+            client.publish("/queue/a", b"%d" % number, kind="ab"[number % 10 == 9], **P)
+        scene.commit()
+        if restarted:
+            scene = scene.crash()
+        consumer = scene.connect()
+        consumer.subscribe("/queue/a", ack="client", selector="kind = 'b'", **ONE)
+        scene.commit()
+        seen = take_turns(scene, consumer, turns)
+        assert seen
+        assert not unmarked(scene, seen)
+
+    def test_for_a_group_whose_message_is_older(self, scene: Scene) -> None:
+        """What is parked with a consumer goes before what has just come, which need not wait for the store."""
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/queue/a", ack="client", **ONE)
+        for number in range(2):
+            client.publish("/queue/a", b"%d" % number, JMSXGroupID="g", **P)
+        scene.commit()
+        client.publish("/queue/a", b"2", **P)
+        consumer.ack(consumer.message())
+        assert not consumer.received()
+        step(scene)
+        seen = numbers(consumer)
+        assert seen == {1}
+        assert not unmarked(scene, seen)
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            lambda number: {"JMSXGroupID": "gh"[number % 2]},
+            lambda number: {"priority": str(number % 10)},
+            lambda number: {"kind": "ab"[number % 2]},
+        ],
+    )
+    def test_few_have_to_wait_for_the_store(self, scene: Scene, headers: Callable[[int], dict[str, str]]) -> None:
+        client, consumer, other = scene.connect(), scene.connect(), scene.connect()
+        for number in range(100):
+            client.publish("/queue/a", b"%d" % number, **P, **headers(number))
+        scene.commit()
+        consumer.subscribe("/queue/a", ack="client", selector="kind IS NULL OR kind = 'a'", **ONE)
+        other.subscribe("/queue/a", ack="client", selector="kind = 'b'", **ONE)
+        scene.commit()
+        waited = 0
+        for _ in range(40):
+            consumer.ack(consumer.message())
+            if not (consumer.session.outstanding or consumer.session.outbound.parts):
+                waited += 1
+                scene.commit()
+        assert waited <= 1
 
     def test_beside_somebody_who_takes_more(self, scene: Scene) -> None:
         fill(scene, 40)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from gateway.broker import recovery
-from gateway.broker.batch import Place, Row
+from gateway.broker.batch import Place, Row, Stored
 from gateway.broker.policy import WhenFull
 from gateway.broker.queue import Queue
 
@@ -513,6 +513,220 @@ class TestOtherPolicies:
         assert list(marks(scene)) == [0]
 
 
+def test_a_place_more_goes_when_it_is_empty(scene: Scene) -> None:
+    """A queue that was forgotten while somebody held a message of it, and made again, has two."""
+    client, consumer = scene.connect(), scene.connect()
+    consumer.subscribe(QUEUE, ack="client")
+    client.publish(QUEUE, b"0", **P)
+    consumer.begin()
+    consumer.ack(consumer.message(), transaction="t")
+    consumer.unsubscribe()
+    client.publish(QUEUE, b"1", **P)
+    scene.commit()
+    scene = scene.crash()
+    assert len(scene.store.places) == 2
+    last = scene.connect()
+    last.subscribe(QUEUE, ack="client-individual")
+    scene.commit()
+    last.ack(last.messages()[-1])
+    scene.commit()
+    scene = scene.crash()
+    scene.commit()
+    assert len(scene.store.places) == 1
+    assert [message.body for message in drain(scene)] == [b"0"]
+
+
+class TestDelayed:
+    @both
+    @pytest.mark.parametrize("headers", [{"x-delay": "10000"}, {"_AMQ_SCHED_DELIVERY": "1700001010000"}])
+    def test_come_when_it_is_time(self, scene: Scene, headers: dict[str, str], end: End) -> None:
+        client = scene.connect()
+        client.publish(QUEUE, b"1", receipt="1", **P, **headers)
+        client.publish(QUEUE, b"2", **headers)
+        client.publish("/topic/a", b"3", **P, **headers)
+        assert not client.received()
+        scene.commit()
+        assert client.receipts() == ["1"]
+        scene.wait(4.0)
+        scene = end(scene)
+        assert len(scene.broker.router.delayed) == 2
+        consumer, other = scene.connect(), scene.connect()
+        consumer.subscribe(QUEUE, ack="client")
+        other.subscribe("/topic/a")
+        scene.wait(4.9)
+        assert not consumer.received()
+        scene.wait(0.2)
+        message = consumer.message()
+        assert (message.body, message.redelivered) == (b"1", False)
+        assert other.bodies() == [b"3"]
+        scene.commit()
+        assert len(scene.store.rows) == 1
+        consumer.ack(message)
+        scene.commit()
+        assert not scene.store.rows
+
+    @both
+    def test_at_once_if_it_was_time_meanwhile_and_in_order(self, scene: Scene, end: Callable[..., Scene]) -> None:
+        client = scene.connect()
+        for number in range(4):
+            client.publish(QUEUE, b"%d" % number, **P, **{"x-delay": str(1_000 + 500 * (number % 2))})
+        scene.commit()
+        scene = end(scene, 60.0)
+        scene.wait(0.1)
+        assert [message.body for message in drain(scene)] == [b"0", b"2", b"1", b"3"]
+
+    def test_with_all_they_asked_for(self, scene: Scene) -> None:
+        client = scene.connect()
+        wishes = {"x-delay": "1000", "priority": "9", "JMSXGroupID": "g", "ttl": "60000", "k": "v"}
+        client.publish(f"{QUEUE},/queue/b", b"m", **P, **wishes)
+        scene.commit()
+        before = len(scene.broker.router.delayed)
+        scene = scene.crash()
+        scene.wait(1.0)
+        assert before == 1
+        for name in (QUEUE, "/queue/b"):
+            (message,) = drain(scene, name)
+            assert message.headers["destination"] == name
+            assert (message.headers["priority"], message.headers["k"]) == ("9", "v")
+            assert message.headers["expires"] == "1700001060000"
+
+    def test_also_of_their_queue(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(2):
+            client.publish(QUEUE, b"%d" % number, **P, **{"x-delay": "1000", "x-max-length": "1"})
+        scene.commit()
+        scene = scene.crash()
+        scene.wait(1.0)
+        assert [message.body for message in drain(scene)] == [b"1"]
+
+    def test_what_expires_before_its_time(self, scene: Scene) -> None:
+        scene.connect().publish(QUEUE, b"m", **P, **{"x-delay": "10000", "ttl": "5000"})
+        scene.commit()
+        scene = scene.crash()
+        scene.wait(11.0)
+        assert not scene.broker.destinations
+        scene.commit()
+        assert not scene.store.rows
+
+    @pytest.mark.parametrize("reached", [False, True])
+    def test_neither_lost_nor_twice_when_it_is_time(self, scene: Scene, reached: bool) -> None:
+        scene.connect().publish(QUEUE, b"1", **P, **{"x-delay": "1000"})
+        scene.commit()
+        scene.wait(1.1)
+        if reached:
+            scene.commit()
+        scene = scene.crash(5.0)
+        scene.wait(0.1)
+        assert list(marks(scene)) == [1]
+        assert not len(scene.broker.router.delayed)
+
+    def test_of_a_transaction(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.begin()
+        client.publish(QUEUE, b"1", transaction="t", **P, **{"x-delay": "1000"})
+        scene.commit()
+        assert not scene.store.rows
+        client.commit()
+        scene.commit()
+        scene = scene.crash()
+        scene.wait(1.0)
+        assert list(marks(scene)) == [1]
+
+    def test_count_against_the_limit(self, stage: Stage) -> None:
+        scene = stage(stored=True, max_delayed=2)
+        client = scene.connect()
+        for _ in range(2):
+            client.publish(QUEUE, b"m", **P, **{"x-delay": "60000"})
+        scene.commit()
+        scene = scene.crash()
+        client = scene.connect()
+        client.publish(QUEUE, b"m", **{"x-delay": "60000"})
+        assert client.error().headers["message"] == "too many delayed messages"
+
+
+class TestRetained:
+    @both
+    def test_are_shown_to_later_subscribers(self, scene: Scene, end: End) -> None:
+        client = scene.connect()
+        client.publish("/topic/a.b", b"old", retain="set", **P)
+        client.publish("/topic/a.b", b"new", retain="set", k="v", receipt="r", **P)
+        client.publish("/topic/a.c", b"mortal", retain="set")
+        scene.commit()
+        assert client.receipts() == ["r"]
+        assert len(scene.store.rows) == 1
+        scene = end(scene)
+        client = scene.connect()
+        client.subscribe("/topic/a.*")
+        message = client.message()
+        assert (message.body, message.headers["retained"], message.headers["k"]) == (b"new", "true", "v")
+
+    @both
+    def test_not_what_was_removed_or_has_expired(self, scene: Scene, end: Callable[..., Scene]) -> None:
+        client = scene.connect()
+        client.publish("/topic/a", b"1", retain="set", **P)
+        client.publish("/topic/b", b"2", retain="set", ttl="5000", **P)
+        client.publish("/topic/c", b"3", retain="set", ttl="90000", **P)
+        scene.commit()
+        client.publish("/topic/a", b"", retain="remove")
+        scene.commit()
+        scene = end(scene, 60.0)
+        client = scene.connect()
+        client.subscribe("/topic/#")
+        assert client.bodies() == [b"3"]
+        scene.wait(40.0)
+        scene.commit()
+        assert not scene.store.rows
+
+    def test_one_that_is_not_durable_takes_the_place_of_one_that_is(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("/topic/a", b"1", retain="set", **P)
+        scene.commit()
+        client.publish("/topic/a", b"2", retain="set")
+        scene.commit()
+        assert not scene.store.rows
+        scene = scene.crash()
+        assert not len(scene.broker.router.retained)
+
+    @pytest.mark.parametrize("reached", [False, True])
+    def test_one_or_the_other(self, scene: Scene, reached: bool) -> None:
+        client = scene.connect()
+        client.publish("/topic/a", b"1", retain="set", **P)
+        scene.commit()
+        client.publish("/topic/a", b"2", retain="set", **P)
+        if reached:
+            scene.commit()
+        scene = scene.crash()
+        client = scene.connect()
+        client.subscribe("/topic/a")
+        assert client.bodies() == [b"2" if reached else b"1"]
+
+
+class TestDeduplication:
+    @both
+    def test_ids_count_as_long_as_the_window(self, stage: Stage, end: Callable[..., Scene]) -> None:
+        scene = stage(stored=True, dedup_window=60.0)
+        scene.connect().publish(QUEUE, b"1", **P, **{"dedup-id": "x"})
+        scene.commit()
+        scene.wait(20.0)
+        scene = end(scene, 20.0)
+        client = scene.connect()
+        client.publish(QUEUE, b"2", receipt="r", **P, **{"dedup-id": "x"})
+        client.publish("/queue/b", b"3", **P, **{"dedup-id": "x"})
+        scene.commit()
+        assert client.receipts() == ["r"]
+        assert list(marks(scene)) == [1]
+        assert list(marks(scene, "/queue/b")) == [3]
+        scene.wait(21.0)
+        client.publish(QUEUE, b"4", **P, **{"dedup-id": "x"})
+        assert list(marks(scene)) == [4]
+
+    def test_not_without_its_message(self, scene: Scene) -> None:
+        scene.connect().publish(QUEUE, b"1", **P, **{"dedup-id": "x"})
+        scene = scene.crash()
+        scene.connect().publish(QUEUE, b"2", **P, **{"dedup-id": "x"})
+        assert list(marks(scene)) == [2]
+
+
 class TestPages:
     def test_what_is_read_at_once_is_read_in_pages(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(recovery, "_PAGE", 2)
@@ -520,7 +734,12 @@ class TestPages:
         fill(scene, 5)
         sizes: list[int] = []
         read = MemoryStore.read
-        monkeypatch.setattr(MemoryStore, "read", lambda store, rows: sizes.append(len(rows)) or read(store, rows))
+
+        def counted(store: MemoryStore, rows: Sequence[int]) -> list[Stored]:
+            sizes.append(len(rows))
+            return read(store, rows)
+
+        monkeypatch.setattr(MemoryStore, "read", counted)
         scene = scene.crash()
         assert sizes == [2, 2, 1]
         assert len(queue(scene).waiting_messages()) == 5
@@ -533,7 +752,7 @@ class TestPages:
         scene = scene.crash()
         scene.store.failure = "nobody may read now"
         scene.commit()
-        assert queue(scene).has_backlog
+        assert (queue(scene).waiting, queue(scene).waiting_messages()) == (5, [])
         scene.store.failure = ""
 
     @pytest.mark.parametrize("end", [Client.drop, Client.disconnect])

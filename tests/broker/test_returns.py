@@ -56,7 +56,7 @@ class TestNack:
     @STORED
     def test_it_avoids_who_gave_it_back(self, stage: Stage, stored: bool) -> None:
         scene = stage(stored=stored)
-        first, second = consumer_of(scene, "client-individual"), consumer_of(scene, "client-individual")
+        first, second = (consumer_of(scene, "client-individual"), consumer_of(scene, "client-individual"))
         publish(first, "1", "2", "3", "4")
         messages = first.messages()
         assert [message.body for message in messages] == [b"1", b"3"]

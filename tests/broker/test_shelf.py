@@ -58,12 +58,7 @@ class TestRows:
         assert len(scene.store.rows) == 2
 
     @pytest.mark.parametrize(
-        ("policy", "headers"),
-        [
-            ({"time_to_live": 1.0}, {}),
-            ({}, {"ttl": "1000"}),
-            ({"idle_timeout": 1.0}, {}),
-        ],
+        ("policy", "headers"), [({"time_to_live": 1.0}, {}), ({}, {"ttl": "1000"}), ({"idle_timeout": 1.0}, {})]
     )
     def test_gone_with_time(self, stage: Stage, policy: dict[str, float], headers: dict[str, str]) -> None:
         scene = stage({"/queue/a": policy}, stored=True)
@@ -180,6 +175,7 @@ class TestAuto:
         consumer.resume()
         scene.commit()
         assert not scene.store.rows
+        assert not scene.store.places
         assert len(consumer.messages()) == 2
 
 
@@ -238,7 +234,7 @@ class TestPlaces:
         consumer.unsubscribe()
         end(consumer)
         scene.commit()
-        assert len(scene.store.rows) == (end is not Client.commit)
+        assert len(scene.store.rows) == len(scene.store.places) == (end is not Client.commit)
 
     def test_of_a_queue_that_was_made_again_meanwhile(self, scene: Scene) -> None:
         """Each row is one message, whichever of the two queues it was entered by."""
@@ -254,12 +250,49 @@ class TestPlaces:
         consumer.abort()
         (first,) = other.messages()
         assert (first.body, last.body) == (b"0", b"1")
+        scene.commit()
+        assert len(scene.store.places) == 1  # the old one has gone
         other.ack(first)
         other.begin()
         other.ack(last, transaction="t")
         other.unsubscribe()  # the queue goes, but not what a transaction holds of it
         scene.commit()
         assert marks(scene.crash()) == {1: True}
+
+    def test_of_one_that_came_back_and_is_used_again(self, scene: Scene) -> None:
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"0", **P)
+        consumer.begin()
+        consumer.ack(consumer.message(), transaction="t")
+        consumer.unsubscribe()
+        consumer.abort()
+        for number in range(1, 4):
+            client.publish("/queue/a", b"%d" % number, **P)
+            scene.commit()
+        assert len(scene.store.places) == 1
+        consumer.subscribe("/queue/a", ack="client")
+        scene.commit()
+        consumer.ack(consumer.messages()[-1])
+        scene.commit()
+        assert len(scene.store.places) == 1  # it stays with the queue
+        client.publish("/queue/a", b"4", **P)
+        scene.commit()
+        assert marks(scene.crash()) == {4: True}
+
+    @pytest.mark.parametrize("end", [Client.commit, Client.abort])
+    def test_also_with_messages_that_have_no_row(self, scene: Scene, end: Step) -> None:
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/queue/a", ack="client")
+        for number, headers in enumerate([P, {}, P]):
+            client.publish("/queue/a", b"%d" % number, **headers)
+        consumer.begin()
+        consumer.ack(consumer.messages()[-1], transaction="t")
+        consumer.unsubscribe()
+        client.publish("/queue/a", b"3", **P)
+        end(consumer)
+        assert stored(scene) == (3 if end is Client.abort else 1)
+        assert list(marks(scene)) == ([0, 1, 2, 3] if end is Client.abort else [3])
 
     def test_and_of_one_whose_messages_are_still_on_their_way(self, scene: Scene) -> None:
         client, consumer = scene.connect(), scene.connect()
@@ -272,6 +305,22 @@ class TestPlaces:
         consumer.drop()
         scene.commit()
         assert list(marks(scene)) == [0, 1]
+
+    def test_no_two_are_left_of_one_queue(self, scene: Scene) -> None:
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/queue/a")
+        consumer.stalled = True
+        client.publish("/queue/a", b"0", **P)
+        consumer.unsubscribe()
+        client.publish("/queue/a", b"1", **P)
+        consumer.resume()
+        scene.commit()
+        again = scene.crash()
+        assert list(marks(again)) == [1]
+        again.commit()
+        last = again.crash()
+        last.commit()
+        assert not last.store.places
 
 
 class TestNotes:

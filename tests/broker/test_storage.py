@@ -485,6 +485,10 @@ class TestFailure:
         assert not client.receipts()
         return scene
 
+    def test_refuses_nothing_while_it_works(self, scene: Scene) -> None:
+        scene.vault.storage.check()
+        assert scene.vault.storage.failure == ""
+
     @pytest.mark.parametrize(
         ("destination", "headers"),
         [
