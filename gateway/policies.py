@@ -55,7 +55,7 @@ _MEANT = {
 """What clients write instead of a kind, and which one that is; what has no kind at all is a queue."""
 
 FOR_QUEUES = frozenset({"max_messages", "max_octets", "when_full", "auto_delete"})
-FOR_TOPICS = frozenset({"slow_consumer", "slow_messages"})
+FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "log_messages", "log_octets", "log_age"})
 
 
 class PolicyError(ValueError):
@@ -179,6 +179,9 @@ RULES: Mapping[str, Rule] = {
     "auto_delete": _SWITCH,
     "idle_timeout": _SECONDS,
     "durable": _SWITCH,
+    "log_messages": _whole("a whole number between 0 and 100,000,000", 0, 100_000_000),
+    "log_octets": Rule('0, or at least 1,024 (octets; "64KiB" and the like are read, too)', _read_octets),
+    "log_age": _SECONDS,
 }
 
 

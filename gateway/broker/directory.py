@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from . import destinations as names
-from .batch import Place
+from .batch import Place, Row
 from .durables import Durables
 from .errors import NotAllowed
 from .fate import forgotten, unused
+from .log import Logs
 from .policy import Hints, Policies
 from .queue import Queue
 from .shelf import Shelf
@@ -42,6 +44,7 @@ class Directory:
         patterns: the topics of subscriptions with wildcards.
         has_patterns: there are any.
         durables: the subscriptions that outlive their sessions, or are shared.
+        logs: what topics keep for replay.
         temporaries: canonical name of each temporary destination -> its session.
     """
 
@@ -51,6 +54,7 @@ class Directory:
         self.patterns: PatternTrie[Topic] = PatternTrie()
         self.has_patterns = False
         self.durables = Durables(broker, self)
+        self.logs = Logs(broker)
         self.temporaries: dict[str, Session] = {}
         self._broker = broker
         self._policies = policies
@@ -71,7 +75,8 @@ class Directory:
         if found is None:
             if checked:
                 self.check_room(1)
-            found = Topic(self._broker, name, self._policies.find(name))
+            policy = self._policies.find(name)
+            found = Topic(self._broker, name, policy, None if is_pattern else self.logs.of(name, policy))
             if is_pattern:
                 self.patterns.add(name, found)
                 self.has_patterns = True
@@ -116,13 +121,31 @@ class Directory:
             self.declare(queue, queue.shelf.hints)
         return queue
 
+    def keeps_log(self, name: str) -> bool:
+        """Whether a topic of that name keeps its messages for replay."""
+        return (
+            self._policies.keep_logs and not name.startswith(names.REPLY_TOPIC) and self._policies.find(name).keeps_log
+        )
+
+    def restore_log(self, place: Place, rows: Sequence[Row], *, clean: bool) -> None:
+        """The log of a topic, as the store holds it from the last process; see `Log.recover`."""
+        storage = self._broker.storage
+        assert storage is not None  # it holds the log
+        if not self.keeps_log(place.name):
+            storage.drop(place.number)
+            return
+        topic = self.topic(place.name, checked=False)
+        assert topic.log is not None  # the policy says so
+        topic.log.recover(place, rows, clean=clean)
+        self.forget_if_idle(topic)
+
     def is_gone(self, name: str) -> bool:
         """Whether it is a temporary queue whose session has ended: nobody will ever read it."""
         return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
 
     def declare(self, queue: Queue, hints: Hints | None) -> None:
         """A client's wishes for a queue: the first that has any is heard, also when the queue went meanwhile."""
-        if hints is None or queue.name in self._declared or queue.name.startswith(names.HIDDEN) or queue.has_backlog:
+        if hints is None or queue.name in self._declared or queue.name.startswith(names.HIDDEN):
             return
         self._declared[queue.name] = hints
         if len(self._declared) > _MOST_DECLARED:
@@ -130,6 +153,22 @@ class Directory:
         queue.declare(hints)
         if queue.shelf is not None:
             queue.shelf.declare(hints)
+
+    def check_hints(self, name: str, hints: Hints) -> None:
+        """Refuse wishes for a queue that it cannot meet any more.
+
+        Raises:
+            NotAllowed: a part of it is in the store alone, and would have to go.
+        """
+        queue = self.find(name)
+        if not isinstance(queue, Queue) or queue.shelf is None or name in self._declared:
+            return
+        if not queue.shelf.may_have(hints):
+            raise NotAllowed(
+                "queue arguments come too late",
+                f"{queue.waiting} messages wait in {name[:80]!r}, too many for x-max-length and x-max-length-bytes to "
+                "be set now; leave them out, or wait until it is empty",
+            )
 
     def home_of(self, queue: Queue) -> Queue | None:
         """Where messages of a queue come back to: itself, also when it was forgotten meanwhile, or its successor.
@@ -155,7 +194,10 @@ class Directory:
         table = self.table(target.name)
         if table.get(target.name) is target:
             del table[target.name]
-            if isinstance(target, Queue):
+            if isinstance(target, Topic):
+                if target.log is not None:
+                    self.logs.rest(target.log)
+            else:
                 forgotten(target)
                 if target.policy.auto_delete:
                     self._declared.pop(target.name, None)

@@ -23,6 +23,32 @@ class Retain(Enum):
     REMOVE = "remove"
 
 
+class Origin(Enum):
+    """Where in the log of a topic a subscription begins."""
+
+    FIRST = "first"
+    LAST = "last"
+    NEXT = "next"
+    SEQ = "seq"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a SUBSCRIBE asks to be replayed.
+
+    Attributes:
+        value: the first seq, or seconds since the epoch.
+        header: the name of a header that tells each message's seq; empty: none.
+        is_wish: where there is no log, it is as good as not asked.
+    """
+
+    origin: Origin
+    value: int = 0
+    header: str = ""
+    is_wish: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Properties:
     """What a SEND asks beside its destination.  Shared by all SENDs with an equal header block.
@@ -93,6 +119,9 @@ class Options:
         durable: it is to outlive its connection.
         durable_name: the same, under that name and the session's client-id; empty: not given.
         queue_name: its messages are shared by all that give this name; empty: not given.
+        start: what is replayed first; None: nothing.
+        resume: it goes on where the last one of that name was; empty: not given.
+        include_seq: the name of a header that tells each message's seq; empty: none.
         hints: for a queue that comes into being with it.
     """
 
@@ -110,6 +139,9 @@ class Options:
     durable: bool = False
     durable_name: str = ""
     queue_name: str = ""
+    start: Start | None = None
+    resume: str = ""
+    include_seq: str = ""
     hints: Hints | None = None
 
 

@@ -37,6 +37,14 @@ class Starved(Protocol):
         ...
 
 
+class Feeder(Starved, Protocol):
+    """Whatever gives a subscription messages that are not new."""
+
+    def end(self) -> None:
+        """Give nothing more."""
+        ...
+
+
 class Outbound:
     """The outbox of a session.
 

@@ -70,6 +70,10 @@ class Policy:
         auto_delete: a queue goes with its last subscriber, and what waits in it, too.
         idle_timeout: seconds after which a queue without subscribers goes, with all that waits; 0: never.
         durable: messages outlive the process: True: all of them; False: none; None: those that ask for it.
+        log_messages: messages that a topic's log keeps at most; 0: no limit but the other two.
+        log_octets: octets that they may cost; 0: 16 MiB.
+        log_age: seconds after which they go; 0: no limit but the other two.  A topic has a log where one of these three
+            is more than 0.
     """
 
     max_messages: int = 0
@@ -89,6 +93,14 @@ class Policy:
     auto_delete: bool = False
     idle_timeout: float = 0.0
     durable: bool | None = None
+    log_messages: int = 0
+    log_octets: int = 0
+    log_age: float = 0.0
+
+    @property
+    def keeps_log(self) -> bool:
+        """A topic keeps its messages for replay."""
+        return bool(self.log_messages or self.log_octets or self.log_age)
 
     def delay_after(self, failures: int) -> float:
         """Seconds to wait after so many failed attempts (1 or more)."""
@@ -145,10 +157,14 @@ class Policies:
 
     Args:
         rules: pattern and keys of `Policy` with their values, in the order of the file.
+
+    Attributes:
+        keep_logs: some topics may have logs.
     """
 
     def __init__(self, rules: Iterable[tuple[Pattern, Mapping[str, Any]]] = ()) -> None:
         self._rules = tuple(rules)
+        self.keep_logs = any(name.startswith("log_") for _, values in self._rules for name in values)
 
     def find(self, name: str) -> Policy:
         """The policy of the destination of that canonical name."""

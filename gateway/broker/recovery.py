@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from . import delayed, retained
+from . import cursors, delayed, log, retained
 from .batch import Place, Row, Stored
 from .queue import Queue
 from .shelf import ENDED
@@ -37,8 +37,11 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
     """
     storage, router = broker.storage, broker.router
     assert storage is not None  # it is what is recovered
+    logs = broker.directory.logs
+    logs.forgotten = router.number
     restorers = {delayed.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
     queues: dict[int, Queue] = {}
+    logged: list[tuple[Place, list[Row]]] = []
     pools: list[tuple[Callable[[Stored], None], list[int]]] = []
     takers: dict[int, Callable[[Row], None]] = {}
     for place in places:
@@ -46,6 +49,11 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
         if place.kind == ENDED:
             storage.drop(place.number)
             takers[place.number] = _pass_over
+        elif place.kind == cursors.KIND:
+            router.replay.cursors.restore(place)
+        elif place.kind == log.KIND:
+            logged.append((place, []))
+            takers[place.number] = logged[-1][1].append
         elif restore is None:
             queue = broker.directory.restore(place, clean=clean)
             assert queue.shelf is not None  # the directory gave it one
@@ -63,6 +71,8 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
     for number, queue in queues.items():
         if number not in used and queue.shelf is not None and not queue.shelf.has_place(number):
             storage.drop(number)
+    for place, found_rows in logged:
+        broker.directory.restore_log(place, found_rows, clean=clean)
     for take, found in pools:
         for stored in _pages(found, read):
             take(stored)

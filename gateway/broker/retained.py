@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 KIND = "retained"
 """The place in the store."""
 
-# Seconds until a subscriber that acknowledges is looked at again, while much waits for it.
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
-
 
 class Kept(NamedTuple):
     """What a topic keeps, the date of its end, and what stands for it in the store."""
@@ -96,12 +93,13 @@ class Retained:
             stored = Message(message.number, message.head, message.body, message.properties)
             stored.expires = message.expires
             storage = broker.storage
-            storage.enter(storage.pool(KIND), stored, row=broker.next_number(), extra={"name": name})
+            storage.enter(storage.pool(KIND), stored, row=broker.next_number(), extra=_extra(name, message))
         self._add(name, message, stored)
 
     def _add(self, name: str, message: Message, stored: Message | None) -> None:
         broker = self._broker
         head = Head.of(message.head.command, {**message.head.headers, "retained": "true"})
+        head.derived = _seq(message)
         copy = Message(message.number, head, message.body, message.properties)
         copy.expires = message.expires
         date = broker.agenda.at(copy.expires, partial(self._expire, name)) if copy.expires else None
@@ -114,6 +112,7 @@ class Retained:
         storage = self._broker.storage
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)
+        message.head.derived = extra.get("seq")
         self._add(extra["name"], message, message)
 
     def forget(self, name: str) -> None:
@@ -146,6 +145,18 @@ class Retained:
         return None if kept is None else kept.message
 
 
+def _seq(message: Message) -> int | None:
+    """Its number in the log of its topic; None: that has none."""
+    seq = message.head.derived
+    return seq if isinstance(seq, int) else None
+
+
+def _extra(name: str, message: Message) -> dict[str, object]:
+    """What the store keeps beside the message."""
+    seq = _seq(message)
+    return {"name": name} if seq is None else {"name": name, "seq": seq}
+
+
 class Reader:
     """What is left of the retained messages that a new subscriber is to get.
 
@@ -153,7 +164,7 @@ class Reader:
     one that came the other way, must not be kept for somebody who does not read.
     """
 
-    __slots__ = ("_broker", "_kept", "_last", "_pause", "_subscription", "_topic")
+    __slots__ = ("_broker", "_kept", "_last", "_subscription", "_topic")
 
     def __init__(self, broker: Broker, subscription: Subscription, topic: Topic, kept: list[str]) -> None:
         self._broker = broker
@@ -161,7 +172,6 @@ class Reader:
         self._topic = topic
         self._kept = deque(kept)
         self._last = broker.next_number()
-        self._pause = _SHORTEST_PAUSE
 
     def offer(self) -> None:
         """Go on: there may be room in the outbox."""
@@ -169,18 +179,22 @@ class Reader:
         outbound = subscription.outbound
         now = self._broker.agenda.clock()
         for _ in range(READS_PER_TURN):
-            has_left = subscription.ended or (subscription.topic is None and subscription.queue is None)
-            if not self._kept or has_left or outbound.closed:
+            if subscription.reader is not self or outbound.closed:
+                return
+            if not self._kept:
+                self.end()
                 return
             if outbound.size >= subscription.window:
                 outbound.starved[self] = None
                 return
             if subscription.queue is not None and subscription.queue.waiting >= READS_PER_TURN:
-                self._broker.agenda.at(now + self._pause, self.offer)
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-                return
+                return  # the subscription asks again when it has acknowledged something
             message = self._broker.router.retained.of(self._kept.popleft())
             if message is not None and message.number < self._last and not 0 < message.expires <= now:
                 self._topic.show(subscription, message)
-        if self._kept:
-            self._broker.agenda.later(self.offer)
+        self._broker.agenda.later(self.offer)
+
+    def end(self) -> None:
+        """The subscription goes, or has all of it."""
+        self._subscription.reader = None
+        self._subscription.outbound.starved.pop(self, None)

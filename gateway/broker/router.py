@@ -28,6 +28,7 @@ from .message import Message, Wire
 from .options import PLAIN, Properties, Retain
 from .policy import Policies
 from .queue import Queue
+from .replay import Replay
 from .retained import Retained
 from .sending import Sending
 from .topic import Topic
@@ -51,6 +52,8 @@ class Router:
     Attributes:
         retained: the last message of each topic that keeps one.
         delayed: messages that wait for their time.
+        replay: who begins in the past.
+        number: of the last message.
     """
 
     def __init__(self, broker: Broker, directory: Directory, policies: Policies) -> None:
@@ -64,12 +67,13 @@ class Router:
         self._policies = policies
         self._arguments = Arguments(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
-        self._number = 0
+        self.replay = Replay(broker, directory.logs)
+        self.number = 0
 
     def next_number(self) -> int:
         """The number of the next message."""
-        self._number += 1
-        return self._number
+        self.number += 1
+        return self.number
 
     # SEND
 
@@ -85,19 +89,23 @@ class Router:
         target = self._destinations.get(destination)
         if target is None or broker.careful:
             # Only patterns, as the last time: nothing is left to be checked.
-            if destination.startswith(names.TOPIC) and self._patterns.known(destination) and not broker.careful:
-                self._number += 1
+            is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
+            if is_known and not broker.careful and not self._directory.keeps_log(destination):
+                self.number += 1
                 broker.counters.published += 1
-                self._fan_out(None, destination, Message(self._number, head, body, properties), sender.id)
+                self._fan_out(None, destination, Message(self.number, head, body, properties), sender.id)
             else:
                 self.send(self.prepare(head, body, destination, properties, sender))
             return
-        self._number += 1
+        self.number += 1
         broker.counters.published += 1
-        message = Message(self._number, head, body, properties)
+        message = Message(self.number, head, body, properties)
         if isinstance(target, Queue):
             target.accept(message)
-        elif self._directory.has_patterns:
+            return
+        if target.log is not None:
+            message = target.log.add(message, sender.id)
+        if self._directory.has_patterns:
             self._fan_out(target, destination, message, sender.id)
         else:
             target.accept(message, sender.id)
@@ -146,7 +154,11 @@ class Router:
 
     def _is_stored(self, name: str, properties: Properties) -> bool:
         """Whether a message would have to be stored now."""
-        if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)) or not self.is_durable(name, properties):
+        if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)):
+            return False
+        if names.is_topic(name) and self._directory.keeps_log(name):
+            return self._policies.find(name).durable is not False
+        if not self.is_durable(name, properties):
             return False
         if not names.is_topic(name) or properties.retain is not None:
             return True
@@ -155,7 +167,8 @@ class Router:
         return any(each.durables for each in topics)
 
     def check(self, sendings: Sequence[Sending]) -> None:
-        """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now.
+        """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now, or
+        wishes for what a queue cannot do.
 
         Raises:
             NotAllowed: a limit would be exceeded, or the store has failed.
@@ -164,10 +177,16 @@ class Router:
         new = [
             name
             for name in wanted
-            if not (self._directory.find(name) is not None or names.is_topic(name) or self._directory.is_gone(name))
+            if self._directory.find(name) is None
+            and not self._directory.is_gone(name)
+            and (not names.is_topic(name) or self._directory.keeps_log(name))
         ]
         if new:
             self._directory.check_room(len(new))
+        for each in sendings:
+            if each.properties.hints is not None:
+                for name, _ in each.targets:
+                    self._directory.check_hints(name, each.properties.hints)
         storage = self._broker.storage
         if storage is not None and storage.failure:
             durable = [self._is_stored(name, each.properties) for each in sendings for name, _ in each.targets]
@@ -236,9 +255,13 @@ class Router:
         if message.expires and names.is_topic(name) and message.expires <= self._clock():
             self._broker.counters.expired += 1
             return
+        target = self._directory.find(name)
+        if target is None and names.is_topic(name) and self._directory.keeps_log(name):
+            target = self._directory.topic(name, checked=False)
+        if isinstance(target, Topic) and target.log is not None:
+            message = target.log.add(message, sender)
         if properties.retain is not None:
             self.retained.keep(name, message)
-        target = self._directory.find(name)
         if target is None and not names.is_topic(name) and not self._directory.is_gone(name):
             target = self._directory.create_queue(name)
             self._directory.declare(target, properties.hints)
@@ -315,6 +338,13 @@ class Router:
                 f"{subscription.destination[:80]!r} goes with its session; leave out what asks for a durable one",
             )
         topic = self._directory.topic(name)
+        try:
+            self.replay.check(name, subscription, durable, has_log=topic.log is not None)
+            if durable is None and self.replay.begin(topic, subscription):
+                return  # it gets what the topic retained with all the others
+        except NotAllowed:
+            self._directory.forget_if_idle(topic)
+            raise
         if durable is None:
             topic.join(subscription)
         elif not self._directory.durables.subscribe(durable, topic, subscription):
@@ -325,12 +355,15 @@ class Router:
         options = subscription.options
         if options.no_local:
             raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
+        self.replay.check_queue(subscription)
         self._arguments.check(options.hints, name, subscription.destination)
         found = self._directory.find(name)
         if found is None:
             self._directory.check_room(1)
             found = self._directory.create_queue(name)
         assert isinstance(found, Queue)  # names of queues and topics differ
+        if options.hints is not None:
+            self._directory.check_hints(name, options.hints)
         self._directory.declare(found, options.hints)
         if options.browser:
             found.browse(subscription)
@@ -350,7 +383,7 @@ class Router:
 
     def number_from(self, number: int) -> None:
         """Messages are numbered from there on: no two processes use the same numbers in one store."""
-        self._number = number
+        self.number = number
 
     def _clock(self) -> float:
         return self._broker.agenda.clock()

@@ -25,7 +25,7 @@ def of_session(session: Session) -> dict[str, object]:
 
 
 def of_destination(target: Queue | Topic) -> dict[str, object]:
-    """A destination: its kind, who subscribes, and what waits there."""
+    """A destination: its kind, who subscribes, what waits there, and what it keeps for replay."""
     queue = target if isinstance(target, Queue) else None
     return {
         "name": target.name,
@@ -35,4 +35,13 @@ def of_destination(target: Queue | Topic) -> dict[str, object]:
         "delayed": 0 if queue is None else queue.delayed,
         "unacknowledged": sum([len(each.ledger) for each in target.subscriptions if each.ledger]),
         "octets": 0 if queue is None else queue.octets,
+        "log": _of_log(target),
     }
+
+
+def _of_log(target: Queue | Topic) -> dict[str, int] | None:
+    """What a topic keeps for replay: the first and the next seq, and what is between; None: nothing."""
+    log = target.log if isinstance(target, Topic) else None
+    if log is None:
+        return None
+    return {"first": log.first, "next": log.next, "messages": len(log), "octets": log.octets}

@@ -30,7 +30,7 @@ from .ports import ANONYMOUS
 from .reading import ended_by, options_of, properties_of, requeue_of
 from .subscription import AckMode, Subscription
 from .temporaries import Temporaries
-from .transactions import Settlement, Transaction
+from .transactions import Settlement, Transaction, Transactions
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -110,7 +110,7 @@ class Session:
         self.connected_at = connected_at
         self.outbound = Outbound(self, carrier, broker.quotas.max_outbound, broker.dirty)
         self.subscriptions: dict[str | tuple[str], Subscription] = {}
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions = Transactions(broker.quotas)
         self.temporaries = Temporaries(self, broker.quotas.max_subscriptions)
         self.table = _TABLES[version.index]
         self.frames_in = 0
@@ -145,9 +145,11 @@ class Session:
             handler(self, frame)
             if storage.changes != changes:
                 self.batch = storage.number
-        receipt = head.headers.get("receipt")
+        receipt = frame.receipt
         if receipt is None:
-            return
+            receipt = head.headers.get("receipt")
+            if receipt is None:
+                return
         octets = encoder.receipt(receipt, self.version)
         if storage is None or self.batch <= storage.committed:
             self.outbound.append(octets)
@@ -231,7 +233,7 @@ class Session:
         if headers != head.headers:
             head = Head.of(head.command, headers)
         router = self.broker.router
-        transaction = None if properties.transaction is None else self._transaction(frame)
+        transaction = None if properties.transaction is None else self.transactions.of(frame)
         sending = router.prepare(head, frame.body, destination, properties, self)
         if transaction is None:
             router.send(sending)
@@ -241,11 +243,7 @@ class Session:
     def _send_later(self, transaction: Transaction, sending: Sending) -> None:
         self.broker.keep(sending.octets)
         transaction.add_send(sending)
-        limit = self.broker.quotas.max_transaction_octets
-        if sum([each.octets for each in self.transactions.values()]) > limit:
-            raise NotAllowed(
-                "transaction too large", f"open transactions hold more than {limit} octets (max_transaction_octets)"
-            )
+        self.transactions.check_size()
 
     # temporary destinations
 
@@ -310,9 +308,16 @@ class Session:
         if ends is not None and ends.durable_name:  # the only one that can be named without being consumed here
             durable = name_of(ends, self, None, "")
         if durable is None or is_named(frame, self):
-            subscription = self.subscriptions.pop(subscription_named(frame, self))
-            self.acknowledging.pop(subscription.key, None)
+            key = subscription_named(frame, self)
+            subscription = self.subscriptions[key]
             feed = subscription.queue.feed if subscription.queue is not None else None
+            if durable is not None and (feed is None or feed.name != durable.text):
+                raise NotAllowed(
+                    "UNSUBSCRIBE names two subscriptions",
+                    f"what it ends for good is {durable.text[:80]!r}, and its id is that of another one",
+                )
+            del self.subscriptions[key]
+            self.acknowledging.pop(subscription.key, None)
             if ends is not None and feed is not None:
                 durable = Name(feed.name, lasts=True)
             returned: dict[Queue, list[Message]] = {}
@@ -335,7 +340,7 @@ class Session:
             queue = subscription.queue
             assert queue is not None  # no topic, so a queue
             if subscription.reader is not None:
-                subscription.outbound.starved.pop(subscription.reader, None)
+                subscription.reader.end()
             returned.setdefault(queue, []).extend(queue.drop(subscription, lost=lost))
 
     # ACK, NACK
@@ -369,35 +374,17 @@ class Session:
         requeue = acknowledged or requeue_of(headers)
         settlement = Settlement(deliveries, acknowledged, requeue, headers.get("reason", ""))
         if "transaction" in headers:
-            self._transaction(frame).add_settlement(settlement)
+            self.transactions.of(frame).add_settlement(settlement)
         else:
             _carry_out(settlement)
 
     # BEGIN, COMMIT, ABORT
 
-    def _transaction(self, frame: Frame) -> Transaction:
-        """The open transaction that a frame names."""
-        name = frame.headers.get("transaction")
-        if name is None:
-            raise HeaderMissing(frame.command, "transaction")
-        transaction = self.transactions.get(name)
-        if transaction is None:
-            raise NotAllowed("unknown transaction", f"this connection has no open transaction {name[:80]!r}")
-        return transaction
-
     def _on_begin(self, frame: Frame) -> None:
-        name = frame.headers.get("transaction")
-        if name is None:
-            raise HeaderMissing("BEGIN", "transaction")
-        if name in self.transactions:
-            raise NotAllowed("transaction id in use", f"this connection already has a transaction {name[:80]!r}")
-        limit = self.broker.quotas.max_transactions
-        if len(self.transactions) >= limit:
-            raise NotAllowed("too many transactions", f"a session may have {limit} open (max_transactions)")
-        self.transactions[name] = Transaction()
+        self.transactions.begin(frame)
 
     def _on_commit(self, frame: Frame) -> None:
-        transaction = self._transaction(frame)
+        transaction = self.transactions.of(frame)
         router = self.broker.router
         router.check(transaction.sends)
         del self.transactions[frame.headers["transaction"]]
@@ -409,7 +396,7 @@ class Session:
             _carry_out(settlement)
 
     def _on_abort(self, frame: Frame) -> None:
-        transaction = self._transaction(frame)
+        transaction = self.transactions.of(frame)
         del self.transactions[frame.headers["transaction"]]
         returned: dict[Queue, list[Message]] = {}
         self._abort(transaction, returned)

@@ -21,9 +21,11 @@ from .message import Delivery, Message
 from .options import Options
 
 if TYPE_CHECKING:
+    from .cursors import Cursor
     from .groups import Group
     from .interest import Interest
-    from .outbound import Starved
+    from .notes import Notes
+    from .outbound import Feeder
     from .queue import Queue
     from .session import Session
     from .topic import Topic
@@ -62,7 +64,9 @@ class Subscription:
         groups: the message groups that are this consumer's; None: it has none.
         parked: the first message that waits of each group that is this consumer's; None: it has no group.
         listed: it stands in its queue's rotation.
-        reader: gives it what its topic retained; None: there was nothing.
+        reader: gives it what its topic retained, or has in its log; None: there is nothing more.
+        notes: header lines that it alone gets; None: there are none.
+        cursor: the name under which it reads a log; None: it has none.
         stands_by: another consumer of the queue is the exclusive one.
         ended: it left its queue; `queue` still tells where a transaction's deliveries go back to.
     """
@@ -71,6 +75,7 @@ class Subscription:
         "_count",
         "_most_messages",
         "_most_octets",
+        "cursor",
         "destination",
         "ended",
         "groups",
@@ -81,6 +86,7 @@ class Subscription:
         "ledger",
         "listed",
         "mode",
+        "notes",
         "options",
         "outbound",
         "parked",
@@ -120,7 +126,9 @@ class Subscription:
         self.window = session.outbound.window
         self.queue: Queue | None = None
         self.topic: Topic | None = None
-        self.reader: Starved | None = None
+        self.reader: Feeder | None = None
+        self.notes: Notes | None = None
+        self.cursor: Cursor | None = None
         self.interest: Interest | None = None
         self.groups: dict[Group, None] | None = None
         self.parked: Lane | None = None
@@ -158,12 +166,16 @@ class Subscription:
         """Back into the queue's rotation: there may be room again."""
         if self.queue is not None and not self.listed and not self.ended:
             self.queue.enlist(self)
+        if self.reader is not None:
+            self.reader.offer()
 
     def deliver(self, message: Message) -> None:
         """Put a message of the queue into the outbox."""
         prefix = self.prefix
         if self.ledger is not None:
             prefix += self._enter(message, self.ledger)
+        if self.notes is not None:
+            prefix += self.notes.of(message)
         if message.attempts:
             prefix = b"%bredelivered:true\ndelivery-count:%d\n" % (prefix, message.attempts + 1)
         message.attempts += 1

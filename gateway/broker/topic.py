@@ -24,35 +24,44 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from .broker import Broker
     from .durables import Durable
+    from .log import Log
 
 # Octets in the outbox of a subscriber whose messages are conflated or dropped: little, so that what it gets is news.
 _WINDOW_OF_NEWS = 16 * 1024
 
 
 class Topic:
-    """A topic with at least one subscriber."""
+    """A topic with at least one subscriber, or a log.
 
-    __slots__ = ("_auto", "_broker", "_choosy", "_queued", "durables", "name", "policy")
+    Attributes:
+        log: what it keeps for replay; None: nothing.
+        durables: the durable subscriptions that it fills, by name.
+    """
 
-    def __init__(self, broker: Broker, name: str, policy: Policy) -> None:
+    __slots__ = ("_auto", "_broker", "_choosy", "_late", "_queued", "durables", "log", "name", "policy")
+
+    def __init__(self, broker: Broker, name: str, policy: Policy, log: Log | None = None) -> None:
         self.name = name
         self.policy = policy
+        self.log = log
         self._broker = broker
         self._auto: tuple[dict[Subscription, None], ...] = tuple({} for _ in VERSIONS)
         self._choosy: dict[Subscription, None] = {}
         self._queued: dict[Subscription, Queue] = {}
+        self._late: dict[Subscription, None] = {}  # they get what they missed, first
         self.durables: dict[str, Durable] = {}
 
     @property
     def subscriptions(self) -> list[Subscription]:
         """All subscribers."""
         auto = [subscription for group in self._auto for subscription in group]
-        return [*auto, *self._choosy, *self._queued]
+        return [*auto, *self._choosy, *self._queued, *self._late]
 
     @property
     def is_idle(self) -> bool:
-        """Nobody subscribes."""
-        return not self._queued and not self.durables and not self._choosy and not any(self._auto)
+        """Nobody subscribes, and nothing is kept."""
+        is_used = self._queued or self.durables or self._choosy or self._late or self.log
+        return not is_used and not any(self._auto)
 
     def accept(self, message: Message, sender: str, wire: Wire | None = None) -> None:
         """Copy a message to everybody.
@@ -85,13 +94,16 @@ class Topic:
         if self._choosy:
             wire = wire or Wire(message)
             for subscription in self._choosy:
-                if _wants(subscription, message, sender):
+                if wants(subscription, message, sender):
                     broker.counters.delivered += 1
-                    subscription.outbound.append(subscription.prefix, wire[subscription.version.index])
+                    prefix, notes = subscription.prefix, subscription.notes
+                    if notes is not None:
+                        prefix += notes.of(message)
+                    subscription.outbound.append(prefix, wire[subscription.version.index])
         if self._queued:
             wire = wire or Wire(message)
             for subscription, queue in self._queued.items():
-                if _wants(subscription, message, sender):
+                if wants(subscription, message, sender):
                     queue.accept(message.copy(wire))
         if self.durables:
             wire = wire or Wire(message)
@@ -101,17 +113,24 @@ class Topic:
 
     def show(self, subscription: Subscription, message: Message) -> None:
         """Give one subscriber a message that the topic retained."""
-        if not _wants(subscription, message, ""):
-            return
-        queue = self._queued.get(subscription) or subscription.queue
+        if wants(subscription, message, ""):
+            self.give(subscription, message)
+
+    def give(self, subscription: Subscription, message: Message) -> None:
+        """Give one subscriber a message that others do not get now."""
+        queue, notes = subscription.queue, subscription.notes
         if queue is not None:
             queue.accept(message.copy(Wire(message), place=self._broker.next_number()))
         else:
             self._broker.counters.delivered += 1
-            subscription.show(message)
+            subscription.show(message, b"" if notes is None else notes.of(message))
 
-    def join(self, subscription: Subscription) -> None:
-        """A new subscriber."""
+    def join(self, subscription: Subscription, *, is_late: bool = False) -> None:
+        """A new subscriber.
+
+        Args:
+            is_late: it gets nothing before it is `welcome`.
+        """
         subscription.topic = self
         options = subscription.options
         policy, asked = self.policy, options.slow_messages
@@ -119,26 +138,38 @@ class Topic:
             policy = options.hints.applied_to(policy)
             asked = asked or options.hints.max_messages
         holds_back = policy.slow_consumer is SlowConsumer.BLOCK and asked is None and policy == self.policy
-        if subscription.ledger is None and holds_back:
-            if options.selector is None and not options.no_local:
-                self._auto[subscription.version.index][subscription] = None
-            else:
-                self._choosy[subscription] = None
-            return
-        if not holds_back:
-            subscription.window = min(subscription.window, _WINDOW_OF_NEWS)
-        most = subscription.outbound.limit
-        limits = limits_of_subscriber(policy, asked, min(policy.max_octets or most, most))
-        queue = self._queued[subscription] = Queue(self._broker, self.name, policy, limits=limits)
-        queue.join(subscription)
+        if subscription.ledger is not None or not holds_back:
+            if not holds_back:
+                subscription.window = min(subscription.window, _WINDOW_OF_NEWS)
+            most = subscription.outbound.limit
+            limits = limits_of_subscriber(policy, asked, min(policy.max_octets or most, most))
+            Queue(self._broker, self.name, policy, limits=limits).join(subscription)
+        if is_late:
+            self._late[subscription] = None
+        else:
+            self.welcome(subscription)
+
+    def welcome(self, subscription: Subscription) -> None:
+        """A subscriber gets what comes from now on."""
+        self._late.pop(subscription, None)
+        options = subscription.options
+        if subscription.queue is not None:
+            self._queued[subscription] = subscription.queue
+        elif options.selector is None and not options.no_local and subscription.notes is None:
+            self._auto[subscription.version.index][subscription] = None
+        else:
+            self._choosy[subscription] = None
 
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
         """A subscriber goes; the last one takes the topic with it."""
+        if subscription.cursor is not None:
+            self._broker.router.replay.cursors.leave(subscription.cursor)
         subscription.topic = None
         if subscription.reader is not None:
-            subscription.outbound.starved.pop(subscription.reader, None)
-            subscription.reader = None
-        queue = self._queued.pop(subscription, None)
+            subscription.reader.end()
+        self._late.pop(subscription, None)
+        self._queued.pop(subscription, None)
+        queue = subscription.queue
         if queue is not None:
             queue.take_back(queue.drop(subscription, lost=lost))
             forgotten(queue)
@@ -148,7 +179,12 @@ class Topic:
         self._broker.forget_if_idle(self)
 
 
-def _wants(subscription: Subscription, message: Message, sender: str) -> bool:
+def wants(subscription: Subscription, message: Message, sender: str) -> bool:
+    """Whether a message is for a subscriber.
+
+    Args:
+        sender: id of the session that sent it.
+    """
     options = subscription.options
     if options.no_local and sender == subscription.session.id:
         return False

@@ -120,6 +120,18 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "gateway_messages_retained", "Topics that keep a message.", value=len(broker.router.retained)
         )
+        logs = broker.directory.logs
+        yield GaugeMetricFamily(
+            "gateway_log_messages", "Messages that topics keep for replay, in memory or store.", value=logs.messages
+        )
+        yield GaugeMetricFamily(
+            "gateway_log_memory_bytes", "What the logs of topics cost in memory.", value=logs.octets
+        )
+        yield GaugeMetricFamily(
+            "gateway_log_cursors",
+            "Names under which clients go on in a log.",
+            value=len(broker.router.replay.cursors),
+        )
         yield GaugeMetricFamily(
             "gateway_publishers_held",
             "Publishers that are not read now: receiver, queue or memory full.",
@@ -150,12 +162,19 @@ class StoreCollector(Collector):
         """Every metric of the store."""
         storage, committer = self._storage, self._committer
         yield GaugeMetricFamily(
-            "gateway_store_failed", "1 while the store cannot be written, else 0.", value=bool(storage.failure)
+            "gateway_store_failed",
+            "1 while durable messages are refused: the store cannot be written, or its disk is nearly full; else 0.",
+            value=bool(storage.failure),
         )
         yield GaugeMetricFamily(
             "gateway_store_pending_bytes",
             "What waits to be written costs in memory; publishers are held back while it is too much.",
             value=storage.octets,
+        )
+        yield GaugeMetricFamily(
+            "gateway_messages_in_backlog",
+            "Messages that wait in the store alone; gateway_messages_waiting counts them, too.",
+            value=storage.in_backlog,
         )
         yield SummaryMetricFamily(
             "gateway_store_commit_seconds",
@@ -170,4 +189,9 @@ class StoreCollector(Collector):
             "gateway_store_failures",
             "Attempts to write to the store, or to read, that failed.",
             value=committer.failures,
+        )
+        yield CounterMetricFamily(
+            "gateway_store_damaged_messages",
+            "Messages that were left out, because the store cannot give them back.",
+            value=committer.damaged,
         )

@@ -6,14 +6,18 @@ store will hold once all is written must be a message that somebody has or that 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from gateway.broker import Session
+from gateway.broker import Broker, Session
+from gateway.broker.backlog import Backlog
 from gateway.broker.message import Delivery, Message
 from gateway.broker.queue import Queue
+from gateway.broker.replay import Reader
 from gateway.broker.sending import Sending
 from gateway.broker.shelf import Shelf
 
@@ -44,11 +48,14 @@ def audit(scene: Scene) -> None:
         if isinstance(target, Queue):
             cost += _audit_queue(target)
     cost["octets"] += sum(_put_off(scene)) + sum(kept.message.size for kept in broker.router.retained._kept.values())
+    cost["octets"] += _audit_logs(broker)
     sessions = broker.sessions.values()
     for session in sessions:
         for subscription in session.subscriptions.values():
             if subscription.topic is not None and subscription.queue is not None:
                 cost += _audit_queue(subscription.queue)
+            if isinstance(subscription.reader, Reader):
+                cost["octets"] += sum(entry.size for entry in subscription.reader._page)
             deliveries = (subscription.ledger or {}).values()
             cost["octets"] += sum(each.message.size for each in deliveries)
             outstanding[session] += len(deliveries)
@@ -77,6 +84,24 @@ def _audit_queue(queue: Queue) -> Counter[str]:
     return Counter(octets=queue.octets - octets + queue.lane_octets, messages=queue.waiting)
 
 
+def _audit_logs(broker: Broker) -> int:
+    """What the logs of topics cost; where they have come to fits with what they keep."""
+    logs = broker.directory.logs
+    cost = 0
+    for log in logs._logs.values():
+        entries = list(logs.walk([log], 0))
+        assert [entry.number for entry in entries] == sorted({entry.number for entry in entries})
+        assert all(entry.message is None or entry.message.size == entry.size for entry in entries)
+        assert len(entries) == len(log)
+        assert log.octets == sum(entry.size for entry in entries)
+        assert log.memory == sum(32 + (entry.size if entry.message else 0) for entry in entries)
+        assert log.lost < min([entry.number for entry in entries], default=math.inf)
+        cost += log.memory
+    assert logs.octets + logs.index == cost
+    assert logs.index == sum(32 * len(log) for log in logs._logs.values() if log.is_stored)
+    return cost
+
+
 def _held_in_transactions(session: Session) -> list[Delivery]:
     """The deliveries of subscriptions that are gone."""
     transactions = session.transactions.values()
@@ -102,10 +127,17 @@ def _arguments(scene: Scene) -> Iterator[object]:
 
 def audit_rows(scene: Scene, vault: Vault) -> None:
     """Each row that the store will hold is a message of the broker's, and each queue has counted its own."""
-    shelves = [queue.shelf for queue in _queues(scene) if queue.shelf is not None]
+    shelves: list[Shelf] = [queue.shelf for queue in _queues(scene) if queue.shelf is not None]
+    for backlog in _leaving(vault):
+        shelf = backlog._queue.shelf
+        if shelf is not None and shelf not in shelves:
+            shelves.append(shelf)
     found = Counter(row for shelf in shelves for row in _rows_of_backlog(shelf))
     found.update(abs(message.row) for message in _messages(scene) if message.row)
     of_queues = sum(found.values())
+    logs = scene.broker.directory.logs
+    for log in logs._logs.values():
+        found.update(entry.number for entry in logs.walk([log], 0) if log.is_stored)
     found.update(message.row for message in _outside_of_queues(scene))
     coming = vault.coming()
     assert found.keys() == coming.keys(), (found, coming)
@@ -114,6 +146,12 @@ def audit_rows(scene: Scene, vault: Vault) -> None:
     assert all(0 <= transient <= rows for transient, rows in counts), counts
     assert sum(rows for _, rows in counts) == of_queues
     assert sum(transient for transient, _ in counts) == sum(coming.values())
+
+
+def _leaving(vault: Vault) -> list[Backlog]:
+    """The backlogs that were thrown away, and leave the store in slices; their queues may be gone."""
+    actions = [getattr(each, "__self__", None) for each in chain(*vault.storage._parked.values())]
+    return [each for each in actions if isinstance(each, Backlog)]
 
 
 def _outside_of_queues(scene: Scene) -> Iterator[Message]:
@@ -160,8 +198,9 @@ def _rows_of_backlog(shelf: Shelf) -> list[int]:
     if backlog is None:
         return []
     found = [row for rows in backlog._ranks.values() for row in rows.rows()] + list(backlog._reading)
-    found += [row for row, _ in backlog._expiring]
+    found += [row for rows in backlog._expiring for row, _ in rows]
     assert len(found) == backlog.count
+    found += [row for rows in backlog._leaving for row in rows.rows()]
     return [abs(row) for row in found]
 
 

@@ -180,6 +180,10 @@ class Scene:
             self.settle()
         for name in list(broker.router.retained._kept._entries):
             broker.router.retained.forget(name)
+        for log in list(broker.directory.logs._logs.values()):
+            while len(log):
+                log._drop_first()
+            broker.directory.logs.emptied(log)
         for name in list(broker.destinations):
             last = self.connect()
             last.subscribe(name)

@@ -204,6 +204,16 @@ class TestUnsubscribe:
         assert scene.broker.group_octets == 0
 
 
+    @named
+    def test_an_id_of_one_and_the_name_of_another(self, scene: Scene, headers: Headers) -> None:
+        client = known(scene)
+        client.subscribe(TOPIC, **headers)
+        name = next(name for name in headers if name.endswith(("name", "Name")))
+        client.send("UNSUBSCRIBE", {"id": "0", **headers, name: "another"})
+        assert client.error().headers["message"] == "UNSUBSCRIBE names two subscriptions"
+        assert names(scene) != []
+
+
 class TestAnother:
     """The same name with another topic, selector or no-local is a new subscription."""
 

@@ -43,11 +43,11 @@ def test_destinations(stage: Stage) -> None:
     for _ in range(2):
         client.publish("c", b"x")
     octets = scene.broker.stored_octets // 5 * 2
-    names = ["name", "kind", "subscriptions", "waiting", "delayed", "unacknowledged", "octets"]
+    names = ["name", "kind", "subscriptions", "waiting", "delayed", "unacknowledged", "octets", "log"]
     expected = [
-        ("/topic/a", "topic", 2, 0, 0, 0, 0),
-        ("/queue/b", "queue", 1, 0, 1, 2, 0),
-        ("/queue/c", "queue", 0, 2, 0, 0, octets),
+        ("/topic/a", "topic", 2, 0, 0, 0, 0, None),
+        ("/queue/b", "queue", 1, 0, 1, 2, 0, None),
+        ("/queue/c", "queue", 0, 2, 0, 0, octets, None),
     ]
     assert scene.broker.destination_rows() == [dict(zip(names, row, strict=True)) for row in expected]
 
@@ -67,3 +67,16 @@ def test_users_destinations_are_listed_too(scene: Scene) -> None:
     client.subscribe("/user/queue/x")
     (row,) = scene.broker.destination_rows()
     assert (row["name"], row["kind"]) == (f"/user/{client.session.id}/queue/x", "topic")
+
+
+def test_the_log_of_a_topic() -> None:
+    scene = Scene({"/topic/a": {"log_messages": 2}})
+    client = scene.connect()
+    client.subscribe("/topic/a")
+    for _ in range(3):
+        client.publish("/topic/a", b"x")
+    *_, last = client.messages()
+    seq = int(last.headers["seq"])
+    (row,) = scene.broker.destination_rows()
+    log = scene.broker.directory.logs.matching("/topic/a")[0]
+    assert row["log"] == {"first": seq - 1, "next": seq + 1, "messages": 2, "octets": log.octets}

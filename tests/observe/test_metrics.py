@@ -14,8 +14,10 @@ from gateway.broker.counters import Counters
 from gateway.broker.facts import Facts
 from gateway.broker.message import Message
 from gateway.broker.options import PLAIN
+from gateway.broker.policy import Policies
 from gateway.broker.ports import StoreError
 from gateway.broker.storage import Storage
+from gateway.broker.words import Pattern
 from gateway.codec import V12, Head
 from gateway.observe.metrics import COUNTERS, Metrics
 from gateway.transports.committer import Committer
@@ -114,6 +116,17 @@ def test_gauges() -> None:
     assert found["process_resident_memory_bytes"] > 0
 
 
+def test_logs_of_topics() -> None:
+    policies = Policies([(Pattern("/topic/#"), {"log_messages": 2})])
+    broker = Broker(policies=policies)
+    for name in ["/topic/a", "/topic/a", "/topic/a", "/topic/b"]:
+        broker.deposit(name, Head.of("SEND", {"destination": name}), b"x", PLAIN)
+    found = samples(Metrics(broker, ()))
+    assert found["gateway_log_messages"] == 3
+    assert found["gateway_log_memory_bytes"] == broker.directory.logs.octets == broker.stored_octets > 0
+    assert found["gateway_log_cursors"] == 0
+
+
 @pytest.mark.parametrize("count", [0, 50])
 def test_clients_make_no_time_series(count: int) -> None:
     broker = Broker()
@@ -139,7 +152,9 @@ async def test_of_a_store() -> None:
     place = storage.place("queue", "/queue/a")
     for number in (1, 2):
         storage.enter(place, Message(number, Head.of("SEND", {}), b"x" * 100), row=number)
+    storage.in_backlog = 3
     found = samples(metrics)
+    assert found["gateway_messages_in_backlog"] == 3
     assert found["gateway_store_pending_bytes"] > 200
     assert found["gateway_store_failed"] == 0
     async with trio.open_nursery() as nursery:
@@ -157,9 +172,13 @@ async def test_of_a_store() -> None:
     assert found["gateway_store_failed"] == 0
     assert found["gateway_store_failures_total"] == 1
     assert found["gateway_store_messages_written_total"] == 2
+    assert found["gateway_store_damaged_messages_total"] == 0
+    committer.damaged = 3
+    assert samples(metrics)["gateway_store_damaged_messages_total"] == 3
     assert found["gateway_store_commit_seconds_count"] == 1
     assert 0 < found["gateway_store_commit_seconds_sum"] < 5
 
 
 def test_without_a_store_there_are_none_of_it() -> None:
-    assert not [name for name in samples(Metrics(Broker(), ())) if name.startswith("gateway_store_")]
+    found = samples(Metrics(Broker(), ()))
+    assert not [name for name in found if name.startswith("gateway_store_") or name == "gateway_messages_in_backlog"]

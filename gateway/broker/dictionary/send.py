@@ -139,7 +139,8 @@ SEND = (
     ),
     without_effect(
         _FRAMES,
-        "A queue lives in memory in this version; on SEND, RabbitMQ reads this as an argument of the queue.",
+        "RabbitMQ reads this as an argument of the queue. Here `persistent:true` makes the message durable, or the "
+        "policy of its destination.",
         Spelling("durable", broker=RABBITMQ),
         visible=False,
     ),
@@ -184,7 +185,7 @@ SEND = (
     ),
     refused(
         _FRAMES,
-        "There are no streams in this version.",
+        "What a stream is at RabbitMQ is a topic with a log here, and a SUBSCRIBE's `selector` filters.",
         Spelling("x-stream-filter-value", broker=RABBITMQ),
     ),
 )
@@ -240,12 +241,13 @@ ARGUMENTS = (
     ),
     _argument(
         Fate.REFUSED,
-        "There is one kind of queue, in memory, and there are no streams in this version.",
+        "There is one kind of queue. What a stream is at RabbitMQ is a topic with a log here: see the policy's "
+        "`log_messages`.",
         Spelling("x-queue-type", broker=RABBITMQ, passes=("classic", "quorum")),
     ),
     _argument(
         Fate.REFUSED,
-        "There are no streams in this version.",
+        "What a stream is at RabbitMQ is a topic with a log here: see the policy's `log_age` and `log_octets`.",
         Spelling("x-max-age", broker=RABBITMQ),
         Spelling("x-stream-max-segment-size-bytes", broker=RABBITMQ),
         Spelling("x-stream-filter-size-bytes", broker=RABBITMQ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .kinds import BOOLEAN, MOST, ROUTING
+from .replay import FROM_SEQ, RETROACTIVE, HeaderName, StreamOffset
 from .rows import ACTIVEMQ, AMQP, APOLLO, ARTEMIS, RABBITMQ, Spelling, honoured, refused, without_effect
 from .values import Anything, Choice, Credit, Integer, Text
 
@@ -32,8 +33,7 @@ _WINDOW = Integer(-1, MOST, "octets", "; -1 sets no limit, 0 is one message at a
 _PENDING = Integer(-1, MOST, "messages", "; -1 and 0 leave it to the policy", _limit)
 _RANK = Integer(-(2**31), 2**31 - 1)
 
-_NOT_REPLAYED = "Messages are neither numbered nor kept for replay; that is not supported in this version."
-_NOT_STREAMED = "There are no streams in this version; `selector` filters."
+_NOT_STREAMED = "What a stream is at RabbitMQ is a topic with a log here, and `selector` filters."
 
 
 SUBSCRIBE = (
@@ -117,11 +117,6 @@ SUBSCRIBE = (
     ),
     without_effect(
         _FRAMES,
-        "Who subscribes gets what a topic retained, whether it asks or not; more is not kept.",
-        Spelling("activemq.retroactive", broker=ACTIVEMQ),
-    ),
-    without_effect(
-        _FRAMES,
         "Nobody waits for a consumer here, so there is nothing to switch.",
         Spelling("activemq.dispatchAsync", broker=ACTIVEMQ),
     ),
@@ -150,16 +145,27 @@ SUBSCRIBE = (
         "All that give this name share the messages of the topic. With `durable:true` they wait while nobody is there.",
         Spelling("x-queue-name", Text(255), "queue_name", RABBITMQ),
     ),
-    refused(
+    honoured(
         _FRAMES,
-        _NOT_REPLAYED,
-        Spelling("from-seq", broker=APOLLO),
-        Spelling("x-stream-offset", broker=RABBITMQ),
+        "Where in the topic's log to begin; what comes live follows. Numbers are those of the header `seq`. "
+        "A topic without a log refuses it, but for -1 and `next`, which replay nothing, and ActiveMQ's name, which is "
+        "a wish there. What was not kept is told by `gap:true` on the first MESSAGE.",
+        Spelling("from-seq", FROM_SEQ, "start", APOLLO),
+        Spelling("x-stream-offset", StreamOffset(), "start", RABBITMQ),
+        Spelling("activemq.retroactive", RETROACTIVE, "start", ACTIVEMQ),
     ),
-    refused(
+    honoured(
         _FRAMES,
-        _NOT_REPLAYED,
-        Spelling("include-seq", broker=APOLLO, passes=("",)),
+        "Go on behind the last message that was acknowledged under this name, by any session of the same user and "
+        "`client-id`. A name that is new begins where `from-seq` says, or with what comes next. The topic must have a "
+        "log, and the ack mode must not be auto.",
+        Spelling("resume", Text(255), "resume"),
+    ),
+    honoured(
+        _FRAMES,
+        "The name of a header that tells each message's number: of a topic with a log, its `seq`; of a queue, a number "
+        "that grows. A topic without a log refuses it.",
+        Spelling("include-seq", HeaderName(), "include_seq", APOLLO),
     ),
     refused(
         _FRAMES,

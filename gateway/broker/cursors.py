@@ -1,0 +1,192 @@
+"""How far clients have read topics, by names of their own: who comes back under a name goes on there.
+
+A cursor stands behind the last message before which all are acknowledged.  While somebody consumes under its name it is
+not moved with each ACK: where it stands is found out when the client leaves, and now and then.  So it costs a message
+nothing, and after a kill the last seconds come again.  As long as a rejected message waits to come back, it stands.
+
+Who was told of a gap, and has not acknowledged the message that said so, is told again.
+
+It belongs to the user, the client-id and the name that SUBSCRIBE gives as `resume`.  Who comes last has it; whoever had
+it before goes on and moves it no longer.  The same name for another topic begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Protocol
+
+from .agenda import Entry
+from .batch import Place
+from .durables import joined
+from .errors import NotAllowed
+from .outbound import Feeder
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .subscription import Subscription
+    from .topic import Topic
+
+KIND = "cursor"
+"""The kind of its place in the store."""
+
+# Seconds between two looks at where it stands; and where there is no store.
+_PAUSE, _LONG_PAUSE = 5.0, 60.0
+# Seconds after which a cursor goes that nobody came back to, where the topic's policy has no `idle_timeout`.
+_LONGEST = 30 * 86_400.0
+
+
+class Replaying(Feeder, Protocol):
+    """Whoever gives the holder of a cursor what it missed."""
+
+    position: int
+
+
+class Cursor:
+    """One of them.
+
+    Attributes:
+        name: unique.
+        topic: the name, or pattern, that is read.
+        gaps: number of a message that tells of a gap -> that of one which is gone.
+        position: the number of the last message that is done.
+        holder: who reads.
+        reader: gives the holder what it missed; `holder.reader` is it as long as it does.
+        place: in the store; 0: none.
+        date: of the next look, or of its end.
+        timeout: seconds until that.
+    """
+
+    __slots__ = ("date", "gaps", "holder", "name", "place", "position", "reader", "timeout", "topic")
+
+    def __init__(self, name: str, topic: str, position: int, timeout: float) -> None:
+        self.name = name
+        self.topic = topic
+        self.position = position
+        self.timeout = timeout or _LONGEST
+        self.holder: Subscription | None = None
+        self.reader: Replaying | None = None
+        self.gaps: dict[int, int] = {}
+        self.place = 0
+        self.date: Entry | None = None
+
+    @property
+    def facts(self) -> str:
+        """What the store keeps of it."""
+        return json.dumps({"topic": self.topic, "position": self.position, "timeout": self.timeout})
+
+
+class Cursors:
+    """All of them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._found: dict[str, Cursor] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def find(self, subscription: Subscription, topic: str) -> Cursor | None:
+        """The one that a SUBSCRIBE means, where it stands now; None: there is none."""
+        cursor = self._found.get(_name_of(subscription))
+        if cursor is None or cursor.topic != topic:
+            return None
+        self._move(cursor)
+        return cursor
+
+    def hold(self, subscription: Subscription, topic: Topic, reader: Replaying) -> None:
+        """A subscription reads under its name, from where its reader is.
+
+        Raises:
+            NotAllowed: there are too many.
+        """
+        name = _name_of(subscription)
+        cursor = self._found.get(name)
+        limit = self._broker.quotas.max_durable_subscriptions
+        if cursor is None and len(self._found) >= limit:
+            raise NotAllowed(
+                "too many names to resume by", f"the server may remember {limit} (max_durable_subscriptions)"
+            )
+        if cursor is None or cursor.topic != topic.name:
+            if cursor is not None:
+                self._forget(cursor)
+            cursor = self._found[name] = Cursor(name, topic.name, reader.position, topic.policy.idle_timeout)
+            self._store(cursor)
+        if cursor.holder is not None:
+            cursor.holder.cursor = None
+        cursor.holder, cursor.reader = subscription, reader
+        subscription.cursor = cursor
+        self._look_later(cursor)
+
+    def leave(self, cursor: Cursor) -> None:
+        """Whoever holds it goes, and has still what it did not acknowledge."""
+        self._move(cursor)
+        assert cursor.holder is not None  # it is who goes
+        cursor.holder.cursor = cursor.holder = cursor.reader = None
+        self._end_later(cursor)
+
+    def restore(self, place: Place) -> None:
+        """One that the store holds from the last process."""
+        facts = json.loads(place.facts)
+        cursor = Cursor(place.name, facts["topic"], facts["position"], facts["timeout"])
+        cursor.place = place.number
+        router = self._broker.router
+        router.number_from(max(router.number, cursor.position))  # the system's clock may have been set back
+        self._found[place.name] = cursor
+        self._end_later(cursor)
+
+    def _store(self, cursor: Cursor) -> None:
+        storage = self._broker.storage
+        if storage is not None:
+            cursor.place = storage.place(KIND, cursor.name, cursor.facts)
+            storage.await_place()
+
+    def _move(self, cursor: Cursor) -> None:
+        """Find out where it stands."""
+        position = self._position(cursor)
+        storage = self._broker.storage
+        if position > cursor.position:
+            cursor.position = position
+            if storage is not None:
+                storage.describe(Place(cursor.place, KIND, cursor.name, cursor.facts))
+
+    def _position(self, cursor: Cursor) -> int:
+        holder = cursor.holder
+        if holder is None or holder.ledger is None or holder.queue is None or holder.queue.delayed:
+            return cursor.position  # of what is rejected, and comes back later, nobody knows the number
+        reader = cursor.reader
+        last = reader.position if reader is not None and holder.reader is reader else self._broker.router.number
+        open_ones = [delivery.message.number for delivery in holder.ledger.values()]
+        open_ones += [message.number for message in holder.queue.lanes[0] if message.waits]
+        if cursor.gaps:
+            cursor.gaps = {number: cursor.gaps[number] for number in open_ones if number in cursor.gaps}
+            open_ones += cursor.gaps.values()
+        return min([last, *[number - 1 for number in open_ones]])
+
+    def _look(self, cursor: Cursor) -> None:
+        self._move(cursor)
+        self._look_later(cursor)
+
+    def _look_later(self, cursor: Cursor) -> None:
+        agenda = self._broker.agenda
+        agenda.cancel(cursor.date)
+        pause = _LONG_PAUSE if self._broker.storage is None else _PAUSE
+        cursor.date = agenda.at(agenda.clock() + pause, lambda: self._look(cursor))
+
+    def _end_later(self, cursor: Cursor) -> None:
+        agenda = self._broker.agenda
+        agenda.cancel(cursor.date)
+        cursor.date = agenda.at(agenda.clock() + cursor.timeout, lambda: self._forget(cursor))
+
+    def _forget(self, cursor: Cursor) -> None:
+        self._broker.agenda.cancel(cursor.date)
+        del self._found[cursor.name]
+        if cursor.holder is not None:
+            cursor.holder.cursor = None
+        storage = self._broker.storage
+        if cursor.place and storage is not None:
+            storage.drop(cursor.place)
+
+
+def _name_of(subscription: Subscription) -> str:
+    session = subscription.session
+    return joined(session.login, session.client_id, subscription.options.resume)

@@ -1,0 +1,444 @@
+"""The logs of topics: the last messages of each, numbered, for who was away and asks for what he missed.
+
+A topic has a log where its policy says so (`log_messages`, `log_octets`, `log_age`).  Each message gets the next number
+of the log, which all subscribers see as the header `seq`, and is kept until one of these bounds is reached.
+
+    number   of the broker: in the order of arrival over all topics, so that the logs of a pattern are read as one
+    seq      of the log: each the last one and 1, so that a client sees whether it missed anything
+
+A new log begins with the time, in microseconds, and so does one that goes on after a kill, which may have taken
+messages that clients have seen.  So no number of a log is ever used again, whatever was forgotten meanwhile.
+
+Where there is a store, the log is in it, and the memory holds its end alone: enough to pass a reader on to what comes
+live.  A policy with `durable = false` keeps the log in memory.  What all logs have in memory costs a quarter of
+`memory_limit` at most; beyond, the one that grows loses its first messages.  To know the messages that are in the store
+costs 32 octets each; these may cost another quarter.
+
+Known weakness: a log that is empty, and that nobody subscribes to, is remembered only among the last `_MOST_RESTING`.
+Who comes back to one of the others is told of a gap, though there may be none.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gateway.codec import Head
+
+from .batch import Place, Row
+from .destinations import REPLY_TOPIC
+from .message import Message
+from .policy import Policy
+from .trie import NameTree
+
+if TYPE_CHECKING:
+    from .agenda import Entry as Date
+    from .broker import Broker
+    from .storage import Storage
+
+KIND = "log"
+"""The kind of its place in the store."""
+
+# Octets of a log whose policy names none.
+_OCTETS = 16 * 1024 * 1024
+# What of a log that is in the store is in memory, too.
+_TAIL, _TAIL_OCTETS = 1_000, 1024 * 1024
+# What an entry costs in memory beside its message.
+_ENTRY = 32
+# Messages that have gone, beside as many as are there, before arrays and list are cut.
+_SLACK = 1_024
+# Seconds between two looks for what is too old, and messages that go in one.
+_PAUSE, _MOST_AT_ONCE = 1.0, 10_000
+# Empty logs without a subscriber that are remembered.
+_MOST_RESTING = 10_000
+
+
+class Entry(NamedTuple):
+    """A message of a log.
+
+    Attributes:
+        number: of the broker, and of the row in the store.
+        size: octets in memory; 0: it is there no longer.
+        message: None: it is in the store alone, or nowhere.
+        sender: id of the session that sent it; empty: the broker, or it is to be read.
+    """
+
+    number: int
+    log: Log
+    size: int
+    message: Message | None
+    sender: str
+
+
+class Log:
+    """The log of one topic.
+
+    Attributes:
+        name: of the topic.
+        next: the seq of the next message.
+        lost: the number of the last message that is, or may be, there no longer; 0: all are.
+        octets: what its messages would cost in memory.
+        memory: what it costs there.
+    """
+
+    __slots__ = (
+        "_age",
+        "_broker",
+        "_date",
+        "_dates",
+        "_logs",
+        "_most",
+        "_most_octets",
+        "_numbers",
+        "_place",
+        "_seqs",
+        "_sizes",
+        "_start",
+        "_stored",
+        "_tail",
+        "_tail_start",
+        "lost",
+        "memory",
+        "name",
+        "next",
+        "octets",
+    )
+
+    def __init__(self, logs: Logs, broker: Broker, name: str, policy: Policy) -> None:
+        self.name = name
+        self.next = int(broker.agenda.epoch() * 1e6)
+        self.lost = logs.forgotten
+        self.octets = 0
+        self.memory = 0
+        self._logs = logs
+        self._broker = broker
+        self._most = policy.log_messages
+        self._most_octets = policy.log_octets or _OCTETS
+        self._age = policy.log_age
+        self._stored = broker.storage is not None and policy.durable is not False
+        self._place = 0
+        self._date: Date | None = None
+        # The first `_start` have gone; likewise with the tail.
+        self._numbers, self._seqs, self._sizes = array("q"), array("q"), array("q")
+        self._dates = array("d")
+        self._start = 0
+        self._tail: list[tuple[Message, str]] = []
+        self._tail_start = 0
+
+    def __len__(self) -> int:
+        """Messages that are there."""
+        return len(self._numbers) - self._start
+
+    @property
+    def first(self) -> int:
+        """The seq of the first message that is there, or of the next one."""
+        return self._seqs[self._start] if len(self) else self.next
+
+    @property
+    def is_stored(self) -> bool:
+        """It outlives the process."""
+        return self._stored
+
+    @property
+    def has_place(self) -> bool:
+        """The store knows of it."""
+        return self._place > 0
+
+    # messages come
+
+    def add(self, message: Message, sender: str) -> Message:
+        """Number a message and keep it; the one that subscribers get."""
+        seq, now = self.next, self._broker.agenda.epoch()
+        numbered = Message(message.number, _with_seq(message.head, seq), message.body, message.properties)
+        numbered.expires = message.expires
+        size = numbered.size
+        if self._stored:
+            before = self._numbers[-1] if len(self) else self.lost
+            self._store(numbered, {"seq": seq, "at": round(now * 1000), "before": before, "sender": sender})
+        self._note(message.number, seq, size, now)
+        self._tail.append((numbered, sender))
+        self._spend(size)
+        self._cut_tail()
+        self._trim()
+        return numbered
+
+    def remember(self) -> None:
+        """Somebody will come back: the next process is to know that nothing was lost meanwhile."""
+        if self._stored and not self._place:
+            self._place = self._storage.place(KIND, self.name, self._facts)
+
+    def _store(self, message: Message, extra: dict[str, object]) -> None:
+        storage = self._storage
+        self.remember()
+        kept = Message(message.number, message.head, message.body, message.properties)
+        kept.expires = message.expires
+        storage.enter(self._place, kept, row=message.number, extra=extra)
+
+    def _note(self, number: int, seq: int, size: int, at: float) -> None:
+        self._numbers.append(number)
+        self._seqs.append(seq)
+        self._sizes.append(size)
+        self._dates.append(max(at, self._dates[-1]) if self._dates else at)  # the system's clock may be set back
+        self.next = seq + 1
+        self.octets += size
+        self._spend(_ENTRY, is_index=self._stored)
+        if self._age and self._date is None:
+            self._look_at(at + self._age)
+
+    def _spend(self, octets: int, *, is_index: bool = False) -> None:
+        self.memory += octets
+        if is_index:
+            self._logs.index += octets
+        else:
+            self._logs.octets += octets
+        if octets > 0:
+            self._broker.keep(octets)
+        else:
+            self._broker.release(-octets)
+
+    # messages go
+
+    def _trim(self) -> None:
+        """Keep the bounds."""
+        while len(self) and (0 < self._most < len(self) or self.octets > self._most_octets or self._is_too_dear()):
+            self._drop_first()
+        self._compact()
+        if not len(self):
+            self._logs.emptied(self)
+
+    def _is_too_dear(self) -> bool:
+        logs = self._logs
+        return (logs.index if self._stored else logs.octets) > logs.most_octets
+
+    def _cut_tail(self) -> None:
+        """What the store has, too, need not stay in memory."""
+        if not self._stored:
+            return
+        while (
+            len(self._tail) - self._tail_start > _TAIL
+            or self.memory - _ENTRY * len(self) > _TAIL_OCTETS
+            or (self._logs.octets > self._logs.most_octets and self._tail_start < len(self._tail))
+        ):
+            self._drop_first_of_tail()
+
+    def _drop_first_of_tail(self) -> None:
+        message, _ = self._tail[self._tail_start]
+        self._tail[self._tail_start] = _NOTHING
+        self._tail_start += 1
+        self._spend(-message.size)
+
+    def _drop_first(self) -> None:
+        start = self._start
+        self.lost = self._numbers[start]
+        self.octets -= self._sizes[start]
+        if len(self) == len(self._tail) - self._tail_start:
+            self._drop_first_of_tail()
+        self._start += 1
+        self._spend(-_ENTRY, is_index=self._stored)
+        if self._stored:
+            self._storage.leave_row(self.lost)
+            if not len(self):
+                self._describe()
+
+    def _compact(self) -> None:
+        """Forget what has gone."""
+        if self._start > _SLACK and self._start > len(self):
+            for each in (self._numbers, self._seqs, self._sizes, self._dates):
+                del each[: self._start]
+            self._start = 0
+        if self._tail_start > _SLACK and 2 * self._tail_start > len(self._tail):
+            del self._tail[: self._tail_start]
+            self._tail_start = 0
+
+    def _look_at(self, moment: float) -> None:
+        """Look for what is too old at that time, in seconds since the epoch, but not at once."""
+        agenda = self._broker.agenda
+        self._date = agenda.at(agenda.clock() + max(moment - agenda.epoch(), _PAUSE), self._sweep)
+
+    def _sweep(self) -> None:
+        self._date = None
+        oldest = self._broker.agenda.epoch() - self._age
+        for _ in range(_MOST_AT_ONCE):
+            if not len(self) or self._dates[self._start] > oldest:
+                break
+            self._drop_first()
+        self._compact()
+        if len(self):
+            self._look_at(self._dates[self._start] + self._age)
+        else:
+            self._logs.emptied(self)
+
+    # messages are read
+
+    def behind(self, number: int) -> Entry | None:
+        """The first message behind that number."""
+        index = bisect_right(self._numbers, number, self._start)
+        if index == len(self._numbers):
+            return None
+        # Those that are in memory are the last.
+        place = index - len(self._numbers) + len(self._tail)
+        message, sender = self._tail[place] if place >= self._tail_start else (None, "")
+        return Entry(self._numbers[index], self, self._sizes[index], message, sender)
+
+    def before_seq(self, seq: int) -> int:
+        """The number before the first message with at least that seq."""
+        return self._before(bisect_left(self._seqs, seq, self._start))
+
+    def before_time(self, moment: float) -> int:
+        """The number before the first message that came at that time, in seconds since the epoch, or later."""
+        return self._before(bisect_left(self._dates, moment, self._start))
+
+    def has_lost_since(self, moment: float) -> bool:
+        """Whether messages may be gone that came at that time, in seconds since the epoch, or later."""
+        return self.lost > 0 and (not len(self) or moment < self._dates[self._start])
+
+    def before_last(self) -> int:
+        """The number before the last message; there is one."""
+        return self._numbers[-1] - 1
+
+    def _before(self, index: int) -> int:
+        return self._numbers[index] - 1 if index < len(self._numbers) else self._broker.router.number
+
+    # the store
+
+    @property
+    def _storage(self) -> Storage:
+        storage = self._broker.storage
+        assert storage is not None  # the log is stored
+        return storage
+
+    @property
+    def _facts(self) -> str:
+        return json.dumps({"next": self.next, "lost": self.lost})
+
+    def _describe(self) -> None:
+        self._storage.describe(Place(self._place, KIND, self.name, self._facts))
+
+    def recover(self, place: Place, rows: Sequence[Row], *, clean: bool) -> None:
+        """What the store holds from the last process.
+
+        Args:
+            clean: that one has told all it knew.
+        """
+        if not self._stored:  # any more
+            assert self._broker.storage is not None  # it is what is recovered
+            self._broker.storage.drop(place.number)
+            return
+        self._place = place.number
+        facts = json.loads(place.facts)
+        self.lost, self.next = facts["lost"], facts["next"]
+        for row in rows:
+            extra: dict[str, Any] = json.loads(row.facts or "{}")["extra"]
+            if not len(self):
+                self.lost = extra["before"]
+            self._note(row.row, extra["seq"], row.size, extra["at"] / 1000)
+        self.next = max(self.next, facts["next"])
+        if not clean:
+            self.next = max(self.next, int(self._broker.agenda.epoch() * 1e6))
+            self._describe()
+        self._trim()
+
+    def end(self) -> None:
+        """It is empty, and forgotten."""
+        self._broker.agenda.cancel(self._date)
+        if self._place:
+            self._storage.drop(self._place)
+
+
+# What a sender wrote there would be taken for ours.
+_OURS = frozenset({"gap", "first-seq"})
+_NOTHING = (Message(0, Head.of("SEND", {}), b""), "")
+
+
+def _with_seq(head: Head, seq: int) -> Head:
+    headers = {**head.headers, "seq": str(seq)}
+    for name in _OURS & headers.keys():
+        del headers[name]
+    numbered = Head.of(head.command, headers)
+    numbered.derived = seq
+    return numbered
+
+
+class Logs:
+    """The logs of all topics.
+
+    Attributes:
+        octets: what they have in memory costs.
+        index: what it costs to know of the messages in the store.
+        forgotten: of a log that is not known, messages up to that number may be lost.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.octets = 0
+        self.index = 0
+        self.forgotten = 0
+        self.most_octets = broker.quotas.memory_limit // 4
+        self._broker = broker
+        self._logs: NameTree[Log] = NameTree()
+        self._resting: OrderedDict[str, Log] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    @property
+    def messages(self) -> int:
+        """How many there are in all logs."""
+        return sum([len(log) for log in self._logs.values()])
+
+    def of(self, name: str, policy: Policy) -> Log | None:
+        """The log of a topic that comes into being; None: its policy asks for none."""
+        if not policy.keeps_log or name.startswith(REPLY_TOPIC):
+            return None
+        log = self._resting.pop(name, None) or self._logs.get(name)
+        if log is None:
+            log = Log(self, self._broker, name, policy)
+            self._logs.add(name, log)
+        return log
+
+    def emptied(self, log: Log) -> None:
+        """A log has become empty by time: its topic may go."""
+        topic = self._broker.directory.find(log.name)
+        if topic is not None:
+            self._broker.forget_if_idle(topic)
+
+    def rest(self, log: Log) -> None:
+        """The topic of an empty log goes: what was lost of it is remembered for a while."""
+        if log.lost <= self.forgotten and not log.has_place:
+            self._forget(log)
+            return
+        self._resting[log.name] = log
+        if len(self._resting) > _MOST_RESTING:
+            _, oldest = self._resting.popitem(last=False)
+            self.forgotten = max(self.forgotten, oldest.lost)
+            self._forget(oldest)
+
+    def _forget(self, log: Log) -> None:
+        self._logs.remove(log.name)
+        log.end()
+
+    def matching(self, text: str) -> list[Log]:
+        """The logs that a name or pattern means."""
+        return self._logs.matching(text)
+
+    def walk(self, logs: Iterable[Log], number: int) -> Iterator[Entry]:
+        """What stands behind that number now, in all of these logs, in order.
+
+        Whoever takes his time finds some of it gone: the first that is of each log comes without message and size.
+        """
+        last = self._broker.router.number
+        found = [(log, log.behind(number)) for log in logs]
+        heap = [(entry.number, log) for log, entry in found if entry is not None]
+        heapq.heapify(heap)
+        while heap:
+            number, log = heap[0]
+            entry, following = log.behind(number - 1), log.behind(number)
+            if following is None or following.number > last:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (following.number, log))
+            yield entry if entry is not None and entry.number == number else Entry(number, log, 0, None, "")
