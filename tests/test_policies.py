@@ -67,6 +67,9 @@ EVERY_KEY_OF_TOPICS = {
     "slow_messages": (7, 7),
     "conflate_by": ("symbol", "symbol"),
     "idle_timeout": (0.5, 0.5),
+    "log_messages": (100_000_000, 100_000_000),
+    "log_octets": ("64KiB", 65_536),
+    "log_age": (86_400, 86_400.0),
 }
 
 

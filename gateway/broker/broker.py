@@ -24,7 +24,7 @@ from .directory import Directory
 from .errors import NotAllowed, SessionEnded, SlowConsumer
 from .outbound import Outbound
 from .policy import Policies
-from .ports import Application, Carrier
+from .ports import ANONYMOUS, Application, Carrier
 from .queue import Queue
 from .quotas import Quotas
 from .router import Router
@@ -152,6 +152,8 @@ class Broker:
         self.sessions.pop(session.id, None)
         self._slow.discard(session)
         self.directory.durables.forget_session(session)
+        if session.login == ANONYMOUS and len(self.directory.logs):
+            self.directory.logs.forget_mail(session.user)
 
     def end_session(self, session_id: str, reason: str) -> bool:
         """End a session on an operator's word; False when there is none of that id."""

@@ -128,7 +128,8 @@ class Browser:
         selector = self._subscription.options.selector
         if selector is None or selector(message.head.headers):
             self._queue.broker.counters.delivered += 1
-            self._subscription.show(message)
+            notes = self._subscription.notes
+            self._subscription.show(message, b"" if notes is None else notes.of(message))
 
     def _end(self) -> None:
         self._ended = True

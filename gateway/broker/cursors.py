@@ -23,6 +23,7 @@ from .outbound import Feeder
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .session import Session
     from .subscription import Subscription
     from .topic import Topic
 
@@ -116,6 +117,17 @@ class Cursors:
         cursor.holder, cursor.reader = subscription, reader
         subscription.cursor = cursor
         self._look_later(cursor)
+
+    def end(self, session: Session, name: str) -> None:
+        """A name is to be known no more.
+
+        Raises:
+            NotAllowed: it is not known.
+        """
+        cursor = self._found.get(joined(session.login, session.client_id, name))
+        if cursor is None:
+            raise NotAllowed("unknown name", f"there is no {name[:80]!r} of this user and client-id to resume by")
+        self._forget(cursor)
 
     def leave(self, cursor: Cursor) -> None:
         """Whoever holds it goes, and has still what it did not acknowledge."""

@@ -18,7 +18,7 @@ from .batch import Place, Row
 from .durables import Durables
 from .errors import NotAllowed
 from .fate import forgotten, unused
-from .log import Logs
+from .logs import Logs
 from .policy import Hints, Policies
 from .queue import Queue
 from .shelf import Shelf
@@ -133,6 +133,7 @@ class Directory:
         assert storage is not None  # it holds the log
         if not self.keeps_log(place.name):
             storage.drop(place.number)
+            self.logs.forget_up_to(self.logs.started)
             return
         topic = self.topic(place.name, checked=False)
         assert topic.log is not None  # the policy says so

@@ -13,32 +13,26 @@ Where there is a store, the log is in it, and the memory holds its end alone: en
 live.  A policy with `durable = false` keeps the log in memory.  What all logs have in memory costs a quarter of
 `memory_limit` at most; beyond, the one that grows loses its first messages.  To know the messages that are in the store
 costs 32 octets each; these may cost another quarter.
-
-Known weakness: a log that is empty, and that nobody subscribes to, is remembered only among the last `_MOST_RESTING`.
-Who comes back to one of the others is told of a gap, though there may be none.
 """
 
 from __future__ import annotations
 
-import heapq
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.codec import Head
 
 from .batch import Place, Row
-from .destinations import REPLY_TOPIC
 from .message import Message
 from .policy import Policy
-from .trie import NameTree
 
 if TYPE_CHECKING:
     from .agenda import Entry as Date
     from .broker import Broker
+    from .logs import Logs
     from .storage import Storage
 
 KIND = "log"
@@ -54,8 +48,6 @@ _ENTRY = 32
 _SLACK = 1_024
 # Seconds between two looks for what is too old, and messages that go in one.
 _PAUSE, _MOST_AT_ONCE = 1.0, 10_000
-# Empty logs without a subscriber that are remembered.
-_MOST_RESTING = 10_000
 
 
 class Entry(NamedTuple):
@@ -112,7 +104,6 @@ class Log:
     def __init__(self, logs: Logs, broker: Broker, name: str, policy: Policy) -> None:
         self.name = name
         self.next = int(broker.agenda.epoch() * 1e6)
-        self.lost = logs.forgotten
         self.octets = 0
         self.memory = 0
         self._logs = logs
@@ -121,6 +112,7 @@ class Log:
         self._most_octets = policy.log_octets or _OCTETS
         self._age = policy.log_age
         self._stored = broker.storage is not None and policy.durable is not False
+        self.lost = logs.forgotten if self._stored else max(logs.forgotten, logs.started)
         self._place = 0
         self._date: Date | None = None
         # The first `_start` have gone; likewise with the tail.
@@ -343,6 +335,12 @@ class Log:
             self._describe()
         self._trim()
 
+    def clear(self) -> None:
+        """Nobody will ever ask for it."""
+        while len(self):
+            self._drop_first()
+        self._compact()
+
     def end(self) -> None:
         """It is empty, and forgotten."""
         self._broker.agenda.cancel(self._date)
@@ -362,83 +360,3 @@ def _with_seq(head: Head, seq: int) -> Head:
     numbered = Head.of(head.command, headers)
     numbered.derived = seq
     return numbered
-
-
-class Logs:
-    """The logs of all topics.
-
-    Attributes:
-        octets: what they have in memory costs.
-        index: what it costs to know of the messages in the store.
-        forgotten: of a log that is not known, messages up to that number may be lost.
-    """
-
-    def __init__(self, broker: Broker) -> None:
-        self.octets = 0
-        self.index = 0
-        self.forgotten = 0
-        self.most_octets = broker.quotas.memory_limit // 4
-        self._broker = broker
-        self._logs: NameTree[Log] = NameTree()
-        self._resting: OrderedDict[str, Log] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._logs)
-
-    @property
-    def messages(self) -> int:
-        """How many there are in all logs."""
-        return sum([len(log) for log in self._logs.values()])
-
-    def of(self, name: str, policy: Policy) -> Log | None:
-        """The log of a topic that comes into being; None: its policy asks for none."""
-        if not policy.keeps_log or name.startswith(REPLY_TOPIC):
-            return None
-        log = self._resting.pop(name, None) or self._logs.get(name)
-        if log is None:
-            log = Log(self, self._broker, name, policy)
-            self._logs.add(name, log)
-        return log
-
-    def emptied(self, log: Log) -> None:
-        """A log has become empty by time: its topic may go."""
-        topic = self._broker.directory.find(log.name)
-        if topic is not None:
-            self._broker.forget_if_idle(topic)
-
-    def rest(self, log: Log) -> None:
-        """The topic of an empty log goes: what was lost of it is remembered for a while."""
-        if log.lost <= self.forgotten and not log.has_place:
-            self._forget(log)
-            return
-        self._resting[log.name] = log
-        if len(self._resting) > _MOST_RESTING:
-            _, oldest = self._resting.popitem(last=False)
-            self.forgotten = max(self.forgotten, oldest.lost)
-            self._forget(oldest)
-
-    def _forget(self, log: Log) -> None:
-        self._logs.remove(log.name)
-        log.end()
-
-    def matching(self, text: str) -> list[Log]:
-        """The logs that a name or pattern means."""
-        return self._logs.matching(text)
-
-    def walk(self, logs: Iterable[Log], number: int) -> Iterator[Entry]:
-        """What stands behind that number now, in all of these logs, in order.
-
-        Whoever takes his time finds some of it gone: the first that is of each log comes without message and size.
-        """
-        last = self._broker.router.number
-        found = [(log, log.behind(number)) for log in logs]
-        heap = [(entry.number, log) for log, entry in found if entry is not None]
-        heapq.heapify(heap)
-        while heap:
-            number, log = heap[0]
-            entry, following = log.behind(number - 1), log.behind(number)
-            if following is None or following.number > last:
-                heapq.heappop(heap)
-            else:
-                heapq.heapreplace(heap, (following.number, log))
-            yield entry if entry is not None and entry.number == number else Entry(number, log, 0, None, "")

@@ -26,7 +26,8 @@ class Notes:
     __slots__ = ("_gaps", "_names", "_numbered")
 
     def __init__(self, names: Iterable[str], *, numbered: bool) -> None:
-        self._names = tuple(dict.fromkeys(name.encode() for name in names if name))
+        every = {"seq"} if numbered else set()  # all of them have that
+        self._names = tuple(dict.fromkeys(name.encode() for name in names if name and name not in every))
         self._numbered = numbered
         self._gaps: dict[int, bytes] = {}
 

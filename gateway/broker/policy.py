@@ -12,10 +12,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from .words import Pattern
 
+# Names whose policies are remembered, if they are no longer than this.
+_REMEMBERED, _LONGEST = 10_000, 256
 DEAD_LETTERS = "dlq."
 """What the name of a dead-letter queue starts with, behind its prefix."""
 
@@ -164,10 +167,14 @@ class Policies:
 
     def __init__(self, rules: Iterable[tuple[Pattern, Mapping[str, Any]]] = ()) -> None:
         self._rules = tuple(rules)
+        self._remembered = lru_cache(_REMEMBERED)(self._find)
         self.keep_logs = any(name.startswith("log_") for _, values in self._rules for name in values)
 
     def find(self, name: str) -> Policy:
         """The policy of the destination of that canonical name."""
+        return self._remembered(name) if len(name) <= _LONGEST else self._find(name)
+
+    def _find(self, name: str) -> Policy:
         policy = _OF_DEAD_LETTERS if name.startswith(f"/queue/{DEAD_LETTERS}") else DEFAULT
         for pattern, values in self._rules:
             if pattern.matches(name):

@@ -90,7 +90,7 @@ def options_of(headers: Mapping[str, str]) -> Options:
 
 
 def ended_by(headers: Mapping[str, str]) -> Options | None:
-    """The durable subscription that an UNSUBSCRIBE with these headers ends for good; None: none.
+    """The durable subscription, or name to resume by, that an UNSUBSCRIBE with these headers ends for good; None: none.
 
     Raises:
         NotAllowed: a value that makes no sense.
@@ -98,7 +98,7 @@ def ended_by(headers: Mapping[str, str]) -> Options | None:
     if _UNSUBSCRIBE.keys().isdisjoint(headers):
         return None
     options = Options(**_read(_entries(_UNSUBSCRIBE, headers), headers)[0])
-    return options if options.durable or options.durable_name else None
+    return options if options.durable or options.durable_name or options.resume else None
 
 
 def requeue_of(headers: Mapping[str, str]) -> bool:

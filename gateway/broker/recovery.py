@@ -38,7 +38,7 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
     storage, router = broker.storage, broker.router
     assert storage is not None  # it is what is recovered
     logs = broker.directory.logs
-    logs.forgotten = router.number
+    logs.started = router.number
     restorers = {delayed.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
     queues: dict[int, Queue] = {}
     logged: list[tuple[Place, list[Row]]] = []
@@ -51,6 +51,8 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
             takers[place.number] = _pass_over
         elif place.kind == cursors.KIND:
             router.replay.cursors.restore(place)
+        elif place.kind == log.KIND and not place.name:
+            logs.restore(place)
         elif place.kind == log.KIND:
             logged.append((place, []))
             takers[place.number] = logged[-1][1].append

@@ -24,12 +24,15 @@ from gateway.codec import Head
 
 from .batch import Stored
 from .cursors import Cursors
+from .destinations import USER
 from .durables import Name
 from .errors import NotAllowed
-from .log import Entry, Log, Logs
+from .log import Entry, Log
+from .logs import Logs
 from .message import Message
 from .notes import Notes
 from .options import Origin, Start
+from .ports import ANONYMOUS
 from .topic import wants
 from .words import has_wildcard
 
@@ -84,6 +87,10 @@ class Replay:
                 "the topic keeps no log",
                 f"{shown!r} cannot be replayed: the server's policy for it sets none of log_messages, log_octets and "
                 "log_age",
+            )
+        if options.resume and name.startswith(USER) and subscription.session.login == ANONYMOUS:
+            raise NotAllowed(
+                "resume of one's mail needs a login", "without one, it would be another user who comes back"
             )
         if options.resume and subscription.ledger is None:
             raise NotAllowed(
@@ -206,8 +213,10 @@ class Reader:
     def resume(self, position: int) -> None:
         """Begin behind that message."""
         self.position = position
-        if self._topic.log is None and position < self._logs.forgotten:
-            self._gaps[None] = self._logs.forgotten
+        logs = self._logs
+        forgotten = logs.started if self._topic.policy.durable is False else logs.forgotten
+        if self._topic.log is None and position < forgotten:
+            self._gaps[None] = forgotten
 
     def offer(self) -> None:
         """Go on: there may be room."""

@@ -341,7 +341,7 @@ class Router:
         try:
             self.replay.check(name, subscription, durable, has_log=topic.log is not None)
             if durable is None and self.replay.begin(topic, subscription):
-                return  # it gets what the topic retained with all the others
+                return  # what the topic retained was in the log once, and may be older than what is there now
         except NotAllowed:
             self._directory.forget_if_idle(topic)
             raise

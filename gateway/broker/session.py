@@ -316,9 +316,11 @@ class Session:
                     "UNSUBSCRIBE names two subscriptions",
                     f"what it ends for good is {durable.text[:80]!r}, and its id is that of another one",
                 )
+            if ends is not None and ends.resume:
+                self.broker.router.replay.cursors.end(self, ends.resume)
             del self.subscriptions[key]
             self.acknowledging.pop(subscription.key, None)
-            if ends is not None and feed is not None:
+            if ends is not None and ends.durable and feed is not None:
                 durable = Name(feed.name, lasts=True)
             returned: dict[Queue, list[Message]] = {}
             self._leave(subscription, returned)

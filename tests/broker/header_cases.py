@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.broker.options import Options, Properties, Retain
+from gateway.broker.options import Options, Origin, Properties, Retain, Start
 from gateway.broker.reading import options_of, properties_of
 
 TEN_YEARS = 315_360_000
@@ -85,6 +85,23 @@ SUBSCRIBED: dict[str, list[Case]] = {
     "subscription-type": [("MULTICAST", {"multicast": True}), ("ANYCAST", {"multicast": False})],
     "destination-type": [("MULTICAST", {"multicast": True})],
     "activemq.maximumPendingMessageLimit": [("50", {"slow_messages": 50}), ("0", {}), ("-1", {})],
+    "from-seq": [
+        ("0", {"start": Start(Origin.FIRST)}),
+        ("-1", {"start": Start(Origin.NEXT)}),
+        ("7", {"start": Start(Origin.SEQ, 7)}),
+        (str(2**63 - 1), {"start": Start(Origin.SEQ, 2**63 - 1)}),
+    ],
+    "x-stream-offset": [
+        ("first", {"start": Start(Origin.FIRST, header="x-stream-offset")}),
+        ("last", {"start": Start(Origin.LAST, header="x-stream-offset")}),
+        ("next", {"start": Start(Origin.NEXT, header="x-stream-offset")}),
+        ("offset=7", {"start": Start(Origin.SEQ, 7, header="x-stream-offset")}),
+        ("offset=0", {"start": Start(Origin.FIRST, header="x-stream-offset")}),
+        ("timestamp=1700000000", {"start": Start(Origin.TIME, 1_700_000_000, header="x-stream-offset")}),
+    ],
+    "activemq.retroactive": [("true", {"start": Start(Origin.FIRST, is_wish=True)}), ("False", {})],
+    "resume": [("mine", {"resume": "mine"}), ("", {}), ("x" * 255, {"resume": "x" * 255})],
+    "include-seq": [("seq", {"include_seq": "seq"}), ("", {}), ("!9;[]~", {"include_seq": "!9;[]~"})],
 }
 
 # The same for an UNSUBSCRIBE, and what it ends; nothing: it ends no durable subscription.
@@ -94,6 +111,7 @@ ENDED: dict[str, list[Case]] = {
     "durable-subscription-name": [("mine", {"durable_name": "mine"}), ("", {})],
     "durable-subscriber-name": [("mine", {"durable_name": "mine"})],
     "activemq.subscriptionName": [("mine", {"durable_name": "mine"})],
+    "resume": [("mine", {"resume": "mine"}), ("", {})],
 }
 
 # What a queue argument makes of empty `Hints`, on both frames.
@@ -148,6 +166,24 @@ WRONG: dict[str, list[str]] = {
     "browser-end": ["", "no"],
     "subscription-type": ["multicast", ""],
     "activemq.maximumPendingMessageLimit": ["-2", ""],
+    "from-seq": ["-2", "", "first", str(2**63), "9" * 20, " 1", "1.0"],
+    "x-stream-offset": [
+        "",
+        "FIRST",
+        "5",
+        "offset=",
+        "offset=-1",
+        "offset=" + "9" * 19,
+        "timestamp=",
+        "timestamp=-1",
+        "timestamp=1.5",
+        "timestamp=" + "9" * 13,
+        " next",
+        "next\n",
+    ],
+    "activemq.retroactive": ["", "1"],
+    "resume": ["x" * 256],
+    "include-seq": ["a:b", "a\\b", "a b", "é", "x" * 256, "a\n", "message-id", "ack", "gap", "first-seq"],
     "auto-delete": ["", "1"],
     "x-message-ttl": ["-1", "1m"],
     "x-expires": ["0", "-1"],

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.broker.dictionary import COMMANDS, INDEX, TABLE, Fate, Row, ack_mode
+from gateway.broker.dictionary.replay import HeaderName, StreamOffset
 from gateway.broker.dictionary.values import Anything, Choice, Credit, Integer, ReplyTo, Text
 from gateway.broker.errors import NotAllowed
-from gateway.broker.options import Options, Properties
+from gateway.broker.options import Options, Origin, Properties, Start
 from gateway.broker.policy import Hints
 from gateway.codec.decoder import CLIENT_COMMANDS
 
@@ -165,6 +166,48 @@ class TestCredit:
         with pytest.raises(NotAllowed, match=r"^bad value of credit$") as refusal:
             Credit().read("credit", text)
         assert "credit may be messages[,octets]" in refusal.value.detail
+
+
+class TestStreamOffset:
+    @pytest.mark.parametrize(
+        ("text", "origin", "value"),
+        [
+            ("first", Origin.FIRST, 0),
+            ("last", Origin.LAST, 0),
+            ("next", Origin.NEXT, 0),
+            ("offset=12", Origin.SEQ, 12),
+            ("offset=0", Origin.FIRST, 0),
+            ("offset=" + "9" * 18, Origin.SEQ, 10**18 - 1),
+            ("timestamp=0", Origin.TIME, 0),
+            ("timestamp=" + "9" * 12, Origin.TIME, 10**12 - 1),
+        ],
+    )
+    def test_as_rabbitmq_has_it(self, text: str, origin: Origin, value: int) -> None:
+        """Messages have their number under that name then."""
+        assert StreamOffset().read("x-stream-offset", text) == Start(origin, value, header="x-stream-offset")
+
+    @pytest.mark.parametrize("text", ["", "1", "Last", "offset=x", "offset= 1", "offset=٣", "timestamp=now", "first "])
+    def test_nothing_else(self, text: str) -> None:
+        with pytest.raises(NotAllowed, match=r"^bad value of x-stream-offset$") as refusal:
+            StreamOffset().read("x-stream-offset", text)
+        assert "first, last, next, offset=N or timestamp=S" in refusal.value.detail
+
+
+class TestHeaderName:
+    @pytest.mark.parametrize("text", ["seq", "x-stream-offset", "S", "!", "~", "x" * 255])
+    def test_names(self, text: str) -> None:
+        assert HeaderName().read("include-seq", text) == text
+
+    def test_none(self) -> None:
+        assert HeaderName().read("include-seq", "") is None
+
+    @pytest.mark.parametrize(
+        "text", [":", "\\", " ", "\t", "\x7f", "é", "x" * 256, "subscription", "content-length", "redelivered"]
+    )
+    def test_nothing_that_would_break_a_frame_or_change_its_meaning(self, text: str) -> None:
+        with pytest.raises(NotAllowed, match=r"^bad value of include-seq$") as refusal:
+            HeaderName().read("include-seq", text)
+        assert "the name of a header" in refusal.value.detail
 
 
 @pytest.mark.parametrize(

@@ -263,3 +263,11 @@ class TestHintsInFrames:
         assert scene.broker.waiting == 2
         scene.wait(1.1)
         assert scene.broker.waiting == 0
+
+
+def test_a_policy_is_searched_once_for_each_name_that_is_not_long() -> None:
+    policies = Policies([(Pattern("/queue/#"), {"max_messages": 7})])
+    for name in ["/queue/a", "/queue/" + "a" * 1000]:
+        assert policies.find(name).max_messages == 7
+    assert policies.find("/queue/a") is policies.find("/queue/a")
+    assert policies.find("/queue/" + "a" * 1000) is not policies.find("/queue/" + "a" * 1000)

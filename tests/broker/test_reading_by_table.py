@@ -186,18 +186,6 @@ class TestRefused:
         with pytest.raises(NotAllowed, match="is not supported"):
             properties_of(headers)
 
-    @pytest.mark.parametrize(
-        "headers",
-        [
-            {"from-seq": "-1", "include-seq": "seq", "browser": "true"},
-            {"x-stream-offset": "next"},
-        ],
-    )
-    def test_replay_is_named(self, headers: dict[str, str]) -> None:
-        with pytest.raises(NotAllowed) as refusal:
-            options_of(headers)
-        assert "not supported in this version" in refusal.value.detail
-
     def test_even_beside_one_that_asks_for_nothing(self) -> None:
         with pytest.raises(NotAllowed, match="AMQ_SCHEDULED_CRON is not supported"):
             properties_of({"AMQ_SCHEDULED_REPEAT": "0", "AMQ_SCHEDULED_CRON": "0 * * * *"})

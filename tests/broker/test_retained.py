@@ -12,6 +12,7 @@ from gateway.codec import Version
 
 from .client import Client, Scene, Step
 from .conftest import Stage
+from .wire import build
 
 TOPIC = "/topic/a"
 
@@ -352,6 +353,16 @@ class TestMany:
             client.ack(message)
             scene.wait(0.1)
         assert found == names
+
+    def test_who_leaves_between_two_turns(
+        self, scene: Scene, version: Version, names: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(retained, "READS_PER_TURN", 2)
+        client = scene.connect(version)
+        asked = {"destination": "/topic/#", "id": "0"}
+        frames = [build("SUBSCRIBE", asked, version=version), build("UNSUBSCRIBE", asked, version=version)]
+        client.receive(b"".join(frames))
+        assert self.shown(client) == names[:2]
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.unsubscribe])
     def test_who_leaves_meanwhile(self, scene: Scene, version: Version, names: list[str], leave: Step) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker import log
 from gateway.broker.policy import SlowConsumer
 from gateway.codec import Version
 
@@ -327,6 +328,58 @@ class TestPrivateQueue:
         scene.wait(1.1)
         assert scene.broker.waiting == 0
         assert scene.broker.counters.expired == 2
+
+
+class TestLimits:
+    def test_those_of_a_queue_that_the_subscribe_asks_for(self, stage: Stage, version: Version) -> None:
+        """To RabbitMQ, a topic's subscription is a queue."""
+        scene = stage(max_outbound=32 * 1024)
+        client, producer = scene.connect(version), scene.connect(version)
+        client.stalled = True
+        client.subscribe("/topic/a", **{"x-max-length": "2"})
+        for number in range(20):
+            producer.publish("/topic/a", b"%d" % number + b" " * 4_000)
+        client.resume()
+        found = [int(body) for body in client.bodies()]
+        assert found[-2:] == [18, 19]
+        assert len(found) < 10
+
+
+class TestDurableSubscriptions:
+    def test_each_by_what_it_wants(self, stage: Stage) -> None:
+        scene = stage()
+        client, producer = scene.connect(), scene.connect()
+        client.subscribe("/topic/a", id="1", durable="true")
+        client.subscribe("/topic/a", id="2", durable="true", selector="n = 1")
+        producer.publish("/topic/a", b"0")
+        producer.publish("/topic/a", b"1", n="1")
+        assert [(each.subscription, each.body) for each in client.messages()] == [
+            ("1", b"0"),
+            ("1", b"1"),
+            ("2", b"1"),
+        ]
+        for number in ("1", "2"):
+            client.send("UNSUBSCRIBE", {"id": number, "durable": "true"})
+
+
+class TestLate:
+    """Who is replayed what he missed is a subscriber already, but gets nothing else."""
+
+    def test_the_topic_stays(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log, "_TAIL", 0)  # it is read from the store
+        scene = stage({"/topic/a": {"log_messages": 9}}, stored=True)
+        producer = scene.connect()
+        fill(producer, 3)
+        client = scene.connect()
+        client.subscribe("/topic/a", **{"from-seq": "0"})
+        topic = scene.broker.destinations["/topic/a"]
+        assert len(topic.subscriptions) == 1
+        assert not topic.is_idle
+        producer.publish("/topic/a", b"4")
+        assert client.messages() == []
+        scene.commit()
+        assert client.bodies() == [b"1", b"2", b"3", b"4"]
+        assert len(topic.subscriptions) == 1
 
 
 def in_force(scene: Scene) -> int:

@@ -69,6 +69,11 @@ OTHERS = (
         Spelling("durable-subscriber-name", Text(255), "durable_name", ARTEMIS),
         Spelling("activemq.subscriptionName", Text(255), "durable_name", ACTIVEMQ),
     ),
+    honoured(
+        _UNSUBSCRIBE,
+        "The gateway forgets how far the client has come under that name.",
+        Spelling("resume", Text(255), "resume"),
+    ),
     _standard(_SETTLING, "id", "the `ack` of a MESSAGE", "Which delivery is meant, in 1.2."),
     _standard(_SETTLING, "message-id", "the `message-id` of a MESSAGE", "Which message is meant, in 1.0 and 1.1."),
     _standard(_SETTLING, "subscription", "a subscription", "By which subscription it came, in 1.1."),
