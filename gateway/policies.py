@@ -286,6 +286,8 @@ def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tupl
         for key in values:
             if key in (FOR_QUEUES if topic else FOR_TOPICS):
                 yield key, f"{key} is for {kinds} like {_shown(pattern)}"
+            elif key.startswith("log_") and pattern.startswith(REPLY_TOPIC):
+                yield key, f"{key} is not for temporary topics like {_shown(pattern)}: they keep no log"
     if values.get("slow_consumer") is SlowConsumer.CONFLATE and not values.get("conflate_by"):
         yield "slow_consumer", 'slow_consumer = "conflate" needs conflate_by in the same table'
     full = values.get("when_full", WhenFull.BLOCK)

@@ -103,9 +103,11 @@ class Cursors:
         name = _name_of(subscription)
         cursor = self._found.get(name)
         limit = self._broker.quotas.max_durable_subscriptions
-        if cursor is None and len(self._found) >= limit:
+        if cursor is None and len(self._found) >= limit and not self._forget_idle():
             raise NotAllowed(
-                "too many names to resume by", f"the server may remember {limit} (max_durable_subscriptions)"
+                "too many names to resume by",
+                f"the server may remember {limit} (max_durable_subscriptions); one goes with an UNSUBSCRIBE that names "
+                "it, or with the idle_timeout of its topic",
             )
         if cursor is None or cursor.topic != topic.name:
             if cursor is not None:
@@ -134,6 +136,7 @@ class Cursors:
         self._move(cursor)
         assert cursor.holder is not None  # it is who goes
         cursor.holder.cursor = cursor.holder = cursor.reader = None
+        self._found[cursor.name] = self._found.pop(cursor.name)  # the idle ones stand in the order of their leaving
         self._end_later(cursor)
 
     def restore(self, place: Place) -> None:
@@ -145,6 +148,13 @@ class Cursors:
         router.number_from(max(router.number, cursor.position))  # the system's clock may have been set back
         self._found[place.name] = cursor
         self._end_later(cursor)
+
+    def _forget_idle(self) -> bool:
+        """The one that nobody came back to for the longest time makes room; False: all are in use."""
+        idle = next((cursor for cursor in self._found.values() if cursor.holder is None), None)
+        if idle is not None:
+            self._forget(idle)
+        return idle is not None
 
     def _store(self, cursor: Cursor) -> None:
         storage = self._broker.storage
@@ -166,7 +176,9 @@ class Cursors:
         if holder is None or holder.ledger is None or holder.queue is None or holder.queue.delayed:
             return cursor.position  # of what is rejected, and comes back later, nobody knows the number
         reader = cursor.reader
-        last = reader.position if reader is not None and holder.reader is reader else self._broker.router.number
+        last = reader.position if reader is not None else 0
+        if holder.topic is not None and holder.reader is not reader:
+            last = max(last, holder.topic.last)  # what comes to others moves nobody
         open_ones = [delivery.message.number for delivery in holder.ledger.values()]
         open_ones += [message.number for message in holder.queue.lanes[0] if message.waits]
         if cursor.gaps:

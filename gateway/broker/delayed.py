@@ -52,8 +52,8 @@ class Delayed:
         due = self._broker.agenda.epoch() + delay
         durable = []
         if self._broker.storage is not None:
-            is_durable = self._broker.router.is_durable
-            durable = [target for target in sending.targets if is_durable(target[0], sending.properties)]
+            outlives = self._broker.router.outlives
+            durable = [target for target in sending.targets if outlives(target[0], sending.properties)]
         self._wait(sending, delay, [self._store(sending, name, head, due) for name, head in durable])
 
     def _store(self, sending: Sending, name: str, head: Head, due: float) -> Message:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from . import destinations as names
-from .batch import Place, Row
+from .batch import Place
 from .durables import Durables
 from .errors import NotAllowed
 from .fate import forgotten, unused
+from .log import Log
 from .logs import Logs
 from .policy import Hints, Policies
 from .queue import Queue
@@ -123,22 +123,21 @@ class Directory:
 
     def keeps_log(self, name: str) -> bool:
         """Whether a topic of that name keeps its messages for replay."""
-        return (
-            self._policies.keep_logs and not name.startswith(names.REPLY_TOPIC) and self._policies.find(name).keeps_log
-        )
+        return self._policies.keeps_log(name) and not name.startswith(names.REPLY_TOPIC)
 
-    def restore_log(self, place: Place, rows: Sequence[Row], *, clean: bool) -> None:
-        """The log of a topic, as the store holds it from the last process; see `Log.recover`."""
-        storage = self._broker.storage
-        assert storage is not None  # it holds the log
-        if not self.keeps_log(place.name):
-            storage.drop(place.number)
-            self.logs.forget_up_to(self.logs.started)
-            return
+    def restore_log(self, place: Place) -> Log | None:
+        """The log of a topic, as the store holds it from the last process; see `Log.recover`.
+
+        None: its policy keeps none any more, or not in the store.  It stays there as it is: a slip in the operator's
+        file must not cost messages.
+        """
+        if not self.keeps_log(place.name) or self._policies.find(place.name).durable is False:
+            self.logs.leave_unused(place)
+            return None
         topic = self.topic(place.name, checked=False)
         assert topic.log is not None  # the policy says so
-        topic.log.recover(place, rows, clean=clean)
-        self.forget_if_idle(topic)
+        topic.log.recover(place)
+        return topic.log
 
     def is_gone(self, name: str) -> bool:
         """Whether it is a temporary queue whose session has ended: nobody will ever read it."""

@@ -66,6 +66,12 @@ def name_of(options: Options, session: Session, subscription_id: str | None, top
             "a durable subscription to one's mail needs a login", "without one, it would be another user who comes back"
         )
     ends_with_consumers = options.hints is not None and options.hints.auto_delete is True
+    if options.durable_name and session.login == ANONYMOUS and not session.client_id:
+        raise NotAllowed(
+            "a durable subscription with a name needs a client-id",
+            "nobody has a login here, so another program with that name would be taken for this one: say client-id on "
+            "CONNECT",
+        )
     if options.durable_name:
         return Name(joined(session.login, session.client_id, options.durable_name), True, single=True)
     if options.queue_name:

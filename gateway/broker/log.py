@@ -11,8 +11,8 @@ messages that clients have seen.  So no number of a log is ever used again, what
 
 Where there is a store, the log is in it, and the memory holds its end alone: enough to pass a reader on to what comes
 live.  A policy with `durable = false` keeps the log in memory.  What all logs have in memory costs a quarter of
-`memory_limit` at most; beyond, the one that grows loses its first messages.  To know the messages that are in the store
-costs 32 octets each; these may cost another quarter.
+`memory_limit` at most; beyond, the oldest message of them goes, whosever it is.  To know the messages that are in the
+store costs 32 octets each; these may cost another quarter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.codec import Head
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 KIND = "log"
 """The kind of its place in the store."""
 
-# Octets of a log whose policy names none.
+# Octets of a log whose policy names no bound but its age.
 _OCTETS = 16 * 1024 * 1024
 # What of a log that is in the store is in memory, too.
 _TAIL, _TAIL_OCTETS = 1_000, 1024 * 1024
@@ -46,8 +45,10 @@ _TAIL, _TAIL_OCTETS = 1_000, 1024 * 1024
 _ENTRY = 32
 # Messages that have gone, beside as many as are there, before arrays and list are cut.
 _SLACK = 1_024
-# Seconds between two looks for what is too old, and messages that go in one.
-_PAUSE, _MOST_AT_ONCE = 1.0, 10_000
+# Seconds between two looks for what is too old, and messages that go in one turn: 5 ms.
+_PAUSE, _MOST_AT_ONCE = 1.0, 1_000
+# Behind a kill, numbers go on so far ahead at least: clients may have seen some that were never written.
+_AHEAD = 1_000_000
 
 
 class Entry(NamedTuple):
@@ -76,6 +77,7 @@ class Log:
         lost: the number of the last message that is, or may be, there no longer; 0: all are.
         octets: what its messages would cost in memory.
         memory: what it costs there.
+        is_listed: it stands among those whose first message may have to go.
     """
 
     __slots__ = (
@@ -83,6 +85,7 @@ class Log:
         "_broker",
         "_date",
         "_dates",
+        "_has_missed",
         "_logs",
         "_most",
         "_most_octets",
@@ -94,6 +97,8 @@ class Log:
         "_stored",
         "_tail",
         "_tail_start",
+        "_time_to_live",
+        "is_listed",
         "lost",
         "memory",
         "name",
@@ -106,14 +111,17 @@ class Log:
         self.next = int(broker.agenda.epoch() * 1e6)
         self.octets = 0
         self.memory = 0
+        self.is_listed = False
         self._logs = logs
         self._broker = broker
         self._most = policy.log_messages
-        self._most_octets = policy.log_octets or _OCTETS
+        self._most_octets = policy.log_octets or (0 if policy.log_messages else _OCTETS)
         self._age = policy.log_age
+        self._time_to_live = policy.time_to_live
         self._stored = broker.storage is not None and policy.durable is not False
         self.lost = logs.forgotten if self._stored else max(logs.forgotten, logs.started)
         self._place = 0
+        self._has_missed = False  # no policy kept it for a while
         self._date: Date | None = None
         # The first `_start` have gone; likewise with the tail.
         self._numbers, self._seqs, self._sizes = array("q"), array("q"), array("q")
@@ -121,6 +129,11 @@ class Log:
         self._start = 0
         self._tail: list[tuple[Message, str]] = []
         self._tail_start = 0
+
+    @property
+    def first_number(self) -> int:
+        """The number of the first message, of which there is one."""
+        return self._numbers[self._start]
 
     def __len__(self) -> int:
         """Messages that are there."""
@@ -145,9 +158,11 @@ class Log:
 
     def add(self, message: Message, sender: str) -> Message:
         """Number a message and keep it; the one that subscribers get."""
-        seq, now = self.next, self._broker.agenda.epoch()
+        seq, now = self.next, self._logs.now()
         numbered = Message(message.number, _with_seq(message.head, seq), message.body, message.properties)
         numbered.expires = message.expires
+        if self._time_to_live and not message.expires:
+            numbered.expires = self._broker.agenda.clock() + self._time_to_live
         size = numbered.size
         if self._stored:
             before = self._numbers[-1] if len(self) else self.lost
@@ -157,6 +172,7 @@ class Log:
         self._spend(size)
         self._cut_tail()
         self._trim()
+        self._logs.make_room()
         return numbered
 
     def remember(self) -> None:
@@ -172,6 +188,8 @@ class Log:
         storage.enter(self._place, kept, row=message.number, extra=extra)
 
     def _note(self, number: int, seq: int, size: int, at: float) -> None:
+        if not len(self):
+            self._logs.begun(self, number)
         self._numbers.append(number)
         self._seqs.append(seq)
         self._sizes.append(size)
@@ -196,16 +214,17 @@ class Log:
     # messages go
 
     def _trim(self) -> None:
-        """Keep the bounds."""
-        while len(self) and (0 < self._most < len(self) or self.octets > self._most_octets or self._is_too_dear()):
-            self._drop_first()
-        self._compact()
+        """Keep the bounds; a log whose bounds became narrower does so by and by."""
+        drops = _MOST_AT_ONCE
+        while len(self) and (0 < self._most < len(self) or 0 < self._most_octets < self.octets):
+            if not drops:
+                self._broker.agenda.later(self._trim)
+                break
+            drops -= 1
+            self.drop_first()
+        self.compact()
         if not len(self):
             self._logs.emptied(self)
-
-    def _is_too_dear(self) -> bool:
-        logs = self._logs
-        return (logs.index if self._stored else logs.octets) > logs.most_octets
 
     def _cut_tail(self) -> None:
         """What the store has, too, need not stay in memory."""
@@ -224,7 +243,8 @@ class Log:
         self._tail_start += 1
         self._spend(-message.size)
 
-    def _drop_first(self) -> None:
+    def drop_first(self) -> None:
+        """The first message goes."""
         start = self._start
         self.lost = self._numbers[start]
         self.octets -= self._sizes[start]
@@ -237,7 +257,7 @@ class Log:
             if not len(self):
                 self._describe()
 
-    def _compact(self) -> None:
+    def compact(self) -> None:
         """Forget what has gone."""
         if self._start > _SLACK and self._start > len(self):
             for each in (self._numbers, self._seqs, self._sizes, self._dates):
@@ -250,20 +270,23 @@ class Log:
     def _look_at(self, moment: float) -> None:
         """Look for what is too old at that time, in seconds since the epoch, but not at once."""
         agenda = self._broker.agenda
-        self._date = agenda.at(agenda.clock() + max(moment - agenda.epoch(), _PAUSE), self._sweep)
+        due = agenda.clock() + max(moment - self._logs.now(), _PAUSE)
+        self._date = agenda.at(due, lambda: agenda.later(self._sweep))
 
     def _sweep(self) -> None:
-        self._date = None
-        oldest = self._broker.agenda.epoch() - self._age
+        oldest = self._logs.now() - self._age
         for _ in range(_MOST_AT_ONCE):
             if not len(self) or self._dates[self._start] > oldest:
                 break
-            self._drop_first()
-        self._compact()
-        if len(self):
+            self.drop_first()
+        self.compact()
+        if not len(self):
+            self._date = None
+            self._logs.emptied(self)
+        elif self._dates[self._start] > oldest:
             self._look_at(self._dates[self._start] + self._age)
         else:
-            self._logs.emptied(self)
+            self._broker.agenda.later(self._sweep)
 
     # messages are read
 
@@ -311,35 +334,40 @@ class Log:
     def _describe(self) -> None:
         self._storage.describe(Place(self._place, KIND, self.name, self._facts))
 
-    def recover(self, place: Place, rows: Sequence[Row], *, clean: bool) -> None:
-        """What the store holds from the last process.
-
-        Args:
-            clean: that one has told all it knew.
-        """
-        if not self._stored:  # any more
-            assert self._broker.storage is not None  # it is what is recovered
-            self._broker.storage.drop(place.number)
-            return
+    def recover(self, place: Place) -> None:
+        """What the store knows of it from the last process; its rows follow."""
         self._place = place.number
         facts = json.loads(place.facts)
         self.lost, self.next = facts["lost"], facts["next"]
-        for row in rows:
-            extra: dict[str, Any] = json.loads(row.facts or "{}")["extra"]
-            if not len(self):
-                self.lost = extra["before"]
-            self._note(row.row, extra["seq"], row.size, extra["at"] / 1000)
-        self.next = max(self.next, facts["next"])
-        if not clean:
-            self.next = max(self.next, int(self._broker.agenda.epoch() * 1e6))
+        self._has_missed = "missed" in facts
+
+    def recover_row(self, row: Row) -> None:
+        """One of the rows of that place, in order."""
+        extra: dict[str, Any] = json.loads(row.facts or "{}")["extra"]
+        if not len(self):
+            self.lost = extra["before"]
+        next_one = self.next
+        self._note(row.row, extra["seq"], row.size, extra["at"] / 1000)
+        self.next = max(self.next, next_one)
+
+    def recovered(self, *, clean: bool) -> None:
+        """All of it is there.
+
+        Args:
+            clean: the last process told all it knew.
+        """
+        if not clean or self._has_missed:
+            self._has_missed = False
+            self.next = max(self.next + _AHEAD, int(self._broker.agenda.epoch() * 1e6))
             self._describe()
         self._trim()
+        self._logs.make_room()
 
     def clear(self) -> None:
         """Nobody will ever ask for it."""
         while len(self):
-            self._drop_first()
-        self._compact()
+            self.drop_first()
+        self.compact()
 
     def end(self) -> None:
         """It is empty, and forgotten."""

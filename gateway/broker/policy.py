@@ -12,13 +12,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from typing import Any
 
 from .words import Pattern
 
-# Names whose policies are remembered, if they are no longer than this.
-_REMEMBERED, _LONGEST = 10_000, 256
 DEAD_LETTERS = "dlq."
 """What the name of a dead-letter queue starts with, behind its prefix."""
 
@@ -74,7 +71,7 @@ class Policy:
         idle_timeout: seconds after which a queue without subscribers goes, with all that waits; 0: never.
         durable: messages outlive the process: True: all of them; False: none; None: those that ask for it.
         log_messages: messages that a topic's log keeps at most; 0: no limit but the other two.
-        log_octets: octets that they may cost; 0: 16 MiB.
+        log_octets: octets that they may cost; 0: no limit where the messages have one, else 16 MiB.
         log_age: seconds after which they go; 0: no limit but the other two.  A topic has a log where one of these three
             is more than 0.
     """
@@ -150,6 +147,7 @@ class Hints:
         return dataclasses.replace(policy, **changes)
 
 
+_OF_LOGS = frozenset({"log_messages", "log_octets", "log_age"})
 DEFAULT = Policy()
 # Nobody would read the dead letters of dead letters: they wait until somebody takes them.
 _OF_DEAD_LETTERS = Policy(max_attempts=0)
@@ -160,21 +158,23 @@ class Policies:
 
     Args:
         rules: pattern and keys of `Policy` with their values, in the order of the file.
-
-    Attributes:
-        keep_logs: some topics may have logs.
     """
 
     def __init__(self, rules: Iterable[tuple[Pattern, Mapping[str, Any]]] = ()) -> None:
         self._rules = tuple(rules)
-        self._remembered = lru_cache(_REMEMBERED)(self._find)
-        self.keep_logs = any(name.startswith("log_") for _, values in self._rules for name in values)
+        logs = [(pattern, {key: values[key] for key in _OF_LOGS & values.keys()}) for pattern, values in self._rules]
+        self._of_logs = [(pattern, values) for pattern, values in logs if values]
+
+    def keeps_log(self, name: str) -> bool:
+        """Whether `find` would say so; mostly no policy has anything to say of logs."""
+        found: dict[str, Any] = {}
+        for pattern, values in self._of_logs:
+            if pattern.matches(name):
+                found |= values
+        return any(found.values())
 
     def find(self, name: str) -> Policy:
         """The policy of the destination of that canonical name."""
-        return self._remembered(name) if len(name) <= _LONGEST else self._find(name)
-
-    def _find(self, name: str) -> Policy:
         policy = _OF_DEAD_LETTERS if name.startswith(f"/queue/{DEAD_LETTERS}") else DEFAULT
         for pattern, values in self._rules:
             if pattern.matches(name):

@@ -74,8 +74,12 @@ class TendedStore(Store, Protocol):
         """Why no more messages should come for now; empty: they may.  What is under way can still be written.
 
         Raises:
-            StoreError: the disk does not say.
+            StoreError: the disk does not say, or the store is not where it was: nothing can be written.
         """
+        ...
+
+    def notice(self) -> str:
+        """What has happened to the store since this was last asked, for the operator; empty: nothing of note."""
         ...
 
     def tidy(self) -> bool:

@@ -41,7 +41,7 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
     logs.started = router.number
     restorers = {delayed.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
     queues: dict[int, Queue] = {}
-    logged: list[tuple[Place, list[Row]]] = []
+    logged: list[log.Log] = []
     pools: list[tuple[Callable[[Stored], None], list[int]]] = []
     takers: dict[int, Callable[[Row], None]] = {}
     for place in places:
@@ -54,8 +54,10 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
         elif place.kind == log.KIND and not place.name:
             logs.restore(place)
         elif place.kind == log.KIND:
-            logged.append((place, []))
-            takers[place.number] = logged[-1][1].append
+            restored = broker.directory.restore_log(place)
+            takers[place.number] = _pass_over if restored is None else restored.recover_row
+            if restored is not None:
+                logged.append(restored)
         elif restore is None:
             queue = broker.directory.restore(place, clean=clean)
             assert queue.shelf is not None  # the directory gave it one
@@ -73,8 +75,9 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
     for number, queue in queues.items():
         if number not in used and queue.shelf is not None and not queue.shelf.has_place(number):
             storage.drop(number)
-    for place, found_rows in logged:
-        broker.directory.restore_log(place, found_rows, clean=clean)
+    for each in logged:
+        each.recovered(clean=clean)
+        logs.emptied(each)
     for take, found in pools:
         for stored in _pages(found, read):
             take(stored)
@@ -85,7 +88,7 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
 
 
 def _pass_over(row: Row) -> None:
-    """It goes with its place."""
+    """It goes with its place, or stays as it is."""
 
 
 def _note(rows: list[int], row: Row) -> None:

@@ -147,6 +147,12 @@ class Router:
         self.check([sending])
         return sending
 
+    def outlives(self, name: str, properties: Properties) -> bool:
+        """Whether a message outlives the process at that destination, by itself or in a log."""
+        if names.is_topic(name) and self._directory.keeps_log(name):
+            return self._policies.find(name).durable is not False
+        return self.is_durable(name, properties)
+
     def is_durable(self, name: str, properties: Properties) -> bool:
         """Whether a message outlives the process at that destination."""
         durable = self._policies.find(name).durable
@@ -157,7 +163,7 @@ class Router:
         if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)):
             return False
         if names.is_topic(name) and self._directory.keeps_log(name):
-            return self._policies.find(name).durable is not False
+            return self.outlives(name, properties)
         if not self.is_durable(name, properties):
             return False
         if not names.is_topic(name) or properties.retain is not None:
@@ -236,7 +242,7 @@ class Router:
         if storage is not None:
             until = self._broker.agenda.epoch() + self._broker.quotas.dedup_window
             for name, _ in found:
-                if self.is_durable(name, sending.properties):
+                if self.outlives(name, sending.properties):
                     storage.saw(digest(name, dedup_id), until)
         self._broker.counters.duplicates += len(sending.targets) - len(found)
         return found
@@ -283,6 +289,8 @@ class Router:
             self._broker.counters.unroutable += 1
         for pattern in found:
             pattern.accept(message, sender, wire)
+            if pattern.has_late:
+                pattern.tell_late(message, sender, None if topic is None else topic.log)
 
     def deposit(self, name: str, head: Head, body: bytes, properties: Properties) -> None:
         """A message of the broker's own, a dead letter: it must find room."""
@@ -329,7 +337,8 @@ class Router:
         options = subscription.options
         if options.browser:
             raise NotAllowed(
-                "browsers are for queues", f"{subscription.destination[:80]!r} is a topic: it keeps nothing"
+                "browsers are for queues",
+                f"{subscription.destination[:80]!r} is a topic; from-seq:0 replays its log, if it has one",
             )
         durable = durables.name_of(options, subscription.session, subscription.id, name)
         if durable is not None and name.startswith(names.REPLY_TOPIC):

@@ -196,9 +196,12 @@ class Storage:
     def leave_row(self, row: int) -> None:
         """The same of a message that is not in memory; one that is transient has a negative row."""
         self._noted.pop(abs(row), None)
-        if self._new.pop(abs(row), None) is None:
+        new = self._new.pop(abs(row), None)
+        if new is None:
             self._batch.gone.append(abs(row))
-        self._count(0)
+            self._count(0)
+        else:
+            self._count(-new[1].size - 2 * CHANGE)
         self.changes += row > 0
 
     def note(self, message: Message) -> None:
@@ -320,9 +323,18 @@ class Storage:
     # reading
 
     def read(self, rows: Sequence[int], action: Callable[[list[Stored]], None]) -> None:
-        """Read rows back, once all that is gathered now is in the store; `action` gets them in that order, soon."""
-        self._reads.append((self.number if self._has_changed() else self.committed, (rows, action)))
+        """Read rows back, once they are in the store; `action` gets them in that order, soon."""
+        self._reads.append((self._needed(rows), (rows, action)))
         self._ask()
+
+    def _needed(self, rows: Sequence[int]) -> int:
+        """The batch that must be written before rows can be read."""
+        if any(row in self._new for row in rows):
+            return self.number
+        batch = self._under_way
+        if batch is not None and any(row in batch.rows for row in rows):
+            return batch.number
+        return self.committed
 
     def take_reads(self) -> list[Read]:
         """What is to be read now: all that was asked for before the last batch that is written."""

@@ -10,6 +10,7 @@ A subscription with wildcards has a topic, too, whose name is the pattern; the r
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, encoder
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .broker import Broker
     from .durables import Durable
     from .log import Log
+    from .log_reader import LogReader
 
 # Octets in the outbox of a subscriber whose messages are conflated or dropped: little, so that what it gets is news.
 _WINDOW_OF_NEWS = 16 * 1024
@@ -36,19 +38,21 @@ class Topic:
     Attributes:
         log: what it keeps for replay; None: nothing.
         durables: the durable subscriptions that it fills, by name.
+        last: the number of the last message that came while somebody had to acknowledge; 0: none did.
     """
 
-    __slots__ = ("_auto", "_broker", "_choosy", "_late", "_queued", "durables", "log", "name", "policy")
+    __slots__ = ("_auto", "_broker", "_choosy", "_late", "_queued", "durables", "last", "log", "name", "policy")
 
     def __init__(self, broker: Broker, name: str, policy: Policy, log: Log | None = None) -> None:
         self.name = name
         self.policy = policy
         self.log = log
+        self.last = 0
         self._broker = broker
         self._auto: tuple[dict[Subscription, None], ...] = tuple({} for _ in VERSIONS)
         self._choosy: dict[Subscription, None] = {}
         self._queued: dict[Subscription, Queue] = {}
-        self._late: dict[Subscription, None] = {}  # they get what they missed, first
+        self._late: dict[Subscription, LogReader] = {}  # they get what they missed, first
         self.durables: dict[str, Durable] = {}
 
     @property
@@ -62,6 +66,11 @@ class Topic:
         """Nobody subscribes, and nothing is kept."""
         is_used = self._queued or self.durables or self._choosy or self._late or self.log
         return not is_used and not any(self._auto)
+
+    @property
+    def has_late(self) -> bool:
+        """Some of those who subscribe get what they missed, first."""
+        return bool(self._late)
 
     def accept(self, message: Message, sender: str, wire: Wire | None = None) -> None:
         """Copy a message to everybody.
@@ -102,6 +111,7 @@ class Topic:
                     subscription.outbound.append(prefix, wire[subscription.version.index])
         if self._queued:
             wire = wire or Wire(message)
+            self.last = message.number
             for subscription, queue in self._queued.items():
                 if wants(subscription, message, sender):
                     queue.accept(message.copy(wire))
@@ -125,29 +135,44 @@ class Topic:
             self._broker.counters.delivered += 1
             subscription.show(message, b"" if notes is None else notes.of(message))
 
-    def join(self, subscription: Subscription, *, is_late: bool = False) -> None:
+    def join(self, subscription: Subscription, *, late: LogReader | None = None) -> None:
         """A new subscriber.
 
         Args:
-            is_late: it gets nothing before it is `welcome`.
+            late: gives it what it missed, and then makes it `welcome`; None: there is nothing.
         """
         subscription.topic = self
         options = subscription.options
         policy, asked = self.policy, options.slow_messages
+        if options.resume:  # who falls behind comes back to the log; what is dropped it would never get
+            policy, asked = dataclasses.replace(policy, slow_consumer=SlowConsumer.BLOCK), None
+        ours = policy
         if options.hints is not None:  # to RabbitMQ a topic's subscription is a queue
             policy = options.hints.applied_to(policy)
             asked = asked or options.hints.max_messages
-        holds_back = policy.slow_consumer is SlowConsumer.BLOCK and asked is None and policy == self.policy
+        holds_back = policy.slow_consumer is SlowConsumer.BLOCK and asked is None and policy == ours
         if subscription.ledger is not None or not holds_back:
             if not holds_back:
                 subscription.window = min(subscription.window, _WINDOW_OF_NEWS)
             most = subscription.outbound.limit
             limits = limits_of_subscriber(policy, asked, min(policy.max_octets or most, most))
             Queue(self._broker, self.name, policy, limits=limits).join(subscription)
-        if is_late:
-            self._late[subscription] = None
+        if late is not None:
+            self._late[subscription] = late
         else:
             self.welcome(subscription)
+
+    def tell_late(self, message: Message, sender: str, log: Log | None) -> None:
+        """A message that this pattern matches, for those who get what they missed first.
+
+        Args:
+            log: that has it; None: its topic has none, so that they get it at once.
+        """
+        for subscription, reader in list(self._late.items()):
+            if log is not None:
+                reader.note(log)
+            elif wants(subscription, message, sender):
+                self.give(subscription, message)
 
     def welcome(self, subscription: Subscription) -> None:
         """A subscriber gets what comes from now on."""

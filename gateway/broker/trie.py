@@ -214,6 +214,29 @@ class NameTree(_Tree[T]):
         if name in self._entries:
             self._take(name, split(name))
 
+    def each(self, text: str) -> Iterator[T]:
+        """The same one by one, and in no order.  The tree may change meanwhile: what is new may be left out."""
+        if not has_wildcard(text):
+            yield from self.matching(text)
+            return
+        words = pattern_words(text)
+        pending = [(self._root, 0)]
+        seen: set[tuple[int, int]] = set()
+        while pending:
+            node, place = pending.pop()
+            if (id(node), place) in seen:
+                continue
+            seen.add((id(node), place))
+            if place == len(words):
+                yield from [entry.value for entry in node.entries]
+            elif words[place] == REST:
+                pending.append((node, place + 1))
+                pending += [(child, place) for child in node.children.values()]
+            elif words[place] == ONE:
+                pending += [(child, place + 1) for child in node.children.values()]
+            elif (child := node.children.get(words[place])) is not None:
+                pending.append((child, place + 1))
+
     def matching(self, text: str) -> list[T]:
         """The values of all names that a pattern matches, in the order in which they were added."""
         if not has_wildcard(text):

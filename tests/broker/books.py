@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 from gateway.broker import Broker, Session
 from gateway.broker.backlog import Backlog
+from gateway.broker.log import Entry, Log
+from gateway.broker.log_reader import LogReader
 from gateway.broker.message import Delivery, Message
 from gateway.broker.queue import Queue
-from gateway.broker.replay import Reader
 from gateway.broker.sending import Sending
 from gateway.broker.shelf import Shelf
+from gateway.broker.topic import Topic
 
 if TYPE_CHECKING:
     from .client import Scene
@@ -54,8 +56,8 @@ def audit(scene: Scene) -> None:
         for subscription in session.subscriptions.values():
             if subscription.topic is not None and subscription.queue is not None:
                 cost += _audit_queue(subscription.queue)
-            if isinstance(subscription.reader, Reader):
-                cost["octets"] += sum(entry.size for entry in subscription.reader._page)
+            if isinstance(subscription.reader, LogReader):
+                cost["octets"] += _audit_reader(subscription.reader)
             deliveries = (subscription.ledger or {}).values()
             cost["octets"] += sum(each.message.size for each in deliveries)
             outstanding[session] += len(deliveries)
@@ -84,12 +86,28 @@ def _audit_queue(queue: Queue) -> Counter[str]:
     return Counter(octets=queue.octets - octets + queue.lane_octets, messages=queue.waiting)
 
 
+def entries_of(log: Log) -> Iterator[Entry]:
+    """All that a log has."""
+    entry = log.behind(0)
+    while entry is not None:
+        yield entry
+        entry = log.behind(entry.number)
+
+
+def _audit_reader(reader: LogReader) -> int:
+    """What a reader of logs costs: its page, and 200 octets for each log that it has looked at."""
+    logs, rest = divmod(reader._kept - sum(entry.size for entry in reader._page), 200)
+    assert rest == 0
+    assert len(reader._run) <= logs or reader._to_visit is None
+    return reader._kept
+
+
 def _audit_logs(broker: Broker) -> int:
     """What the logs of topics cost; where they have come to fits with what they keep."""
     logs = broker.directory.logs
     cost = 0
     for log in logs._logs.values():
-        entries = list(logs.walk([log], 0))
+        entries = list(entries_of(log))
         assert [entry.number for entry in entries] == sorted({entry.number for entry in entries})
         assert all(entry.message is None or entry.message.size == entry.size for entry in entries)
         assert len(entries) == len(log)
@@ -98,6 +116,8 @@ def _audit_logs(broker: Broker) -> int:
         assert log.lost < min([entry.number for entry in entries], default=math.inf)
         cost += log.memory
     assert logs.octets + logs.index == cost
+    topics = [*broker.destinations.values(), *broker.directory.hidden.values()]
+    cost += 2_048 * sum(isinstance(target, Topic) and target.log is not None for target in topics)
     assert logs.index == sum(32 * len(log) for log in logs._logs.values() if log.is_stored)
     return cost
 
@@ -137,9 +157,9 @@ def audit_rows(scene: Scene, vault: Vault) -> None:
     of_queues = sum(found.values())
     logs = scene.broker.directory.logs
     for log in logs._logs.values():
-        found.update(entry.number for entry in logs.walk([log], 0) if log.is_stored)
+        found.update(entry.number for entry in entries_of(log) if log.is_stored)
     found.update(message.row for message in _outside_of_queues(scene))
-    coming = vault.coming()
+    coming = vault.coming(scene.broker.directory.logs.unused)
     assert found.keys() == coming.keys(), (found, coming)
     assert set(found.values()) <= {1}, found
     counts = [(shelf.transient, shelf.rows) for shelf in shelves]

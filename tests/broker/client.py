@@ -182,7 +182,7 @@ class Scene:
             broker.router.retained.forget(name)
         for log in list(broker.directory.logs._logs.values()):
             while len(log):
-                log._drop_first()
+                log.drop_first()
             broker.directory.logs.emptied(log)
         for name in list(broker.destinations):
             last = self.connect()

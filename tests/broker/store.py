@@ -180,8 +180,12 @@ class Vault:
             again.commit()
             assert {place.kind for place in again.store.places.values()} <= {delayed.KIND, log.KIND, retained.KIND}
 
-    def coming(self) -> dict[int, bool]:
-        """The rows that the store will hold once all is written; True: transient."""
+    def coming(self, unused: Sequence[str] = ()) -> dict[int, bool]:
+        """The rows that the store will hold once all is written; True: transient.
+
+        Args:
+            unused: names of logs that stay in the store, and that the broker does not know.
+        """
         storage = self.storage
         coming = {number: (row.place, row.transient) for number, row in self.store.rows.items()}
         for batch in filter(None, [storage._under_way, storage._batch]):
@@ -192,4 +196,5 @@ class Vault:
                 if number not in batch.gone and row[0] not in (*batch.emptied, *batch.dropped)
             }
         coming |= {number: (entry[0], entry[2]) for number, entry in storage._new.items()}
-        return {number: transient for number, (_, transient) in coming.items()}
+        left = {place.number for place in self.store.places.values() if place.kind == "log" and place.name in unused}
+        return {number: transient for number, (place, transient) in coming.items() if place not in left}

@@ -359,16 +359,19 @@ class TestNames:
 
     def test_so_many(self, stage: Stage) -> None:
         scene = stage(LOGS, max_durable_subscriptions=2)
-        for name in ("a", "b"):
-            come(scene, resume=name).drop()
-        come(scene, resume="a").drop()
-        come(scene, "/topic/b", resume="b").drop()
+        first = come(scene, resume="a")
+        come(scene, resume="b").drop()
+        come(scene, "/topic/b", resume="b")
         client = come(scene, resume="c")
         assert isinstance(client.failures[0], NotAllowed)
         assert client.error().headers["message"] == "too many names to resume by"
         assert cursors(scene) == 2
         client = come(scene, "/topic/new", resume="c")
         assert "/topic/new" not in scene.broker.destinations
+        first.drop()
+        come(scene, resume="c")  # who was idle for the longest time makes room
+        assert cursors(scene) == 2
+        assert come(scene, resume="a").error().headers["message"] == "too many names to resume by"
 
 
 class TestHowLong:

@@ -127,11 +127,17 @@ class TestSpellings:
     @spelled
     def test_other_topics_of_somebody_without_a_name(self, scene: Scene, headers: Headers) -> None:
         for bodies in ([], [b"m"]):
-            client = scene.connect()
+            client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nclient-id:one\n\n\0")
             client.subscribe(TOPIC, **headers)
             assert client.bodies() == bodies
             client.drop()
             publish(scene, b"m")
+
+    @named
+    def test_one_with_a_name_needs_somebody_to_be_known_by(self, scene: Scene, headers: Headers) -> None:
+        client = scene.connect()
+        client.subscribe(TOPIC, **headers)
+        assert client.error().headers["message"] == "a durable subscription with a name needs a client-id"
 
     @pytest.mark.parametrize("headers", UNNAMED)
     def test_without_a_name_it_needs_an_id(self, scene: Scene, headers: Headers) -> None:

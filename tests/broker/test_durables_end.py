@@ -203,7 +203,6 @@ class TestUnsubscribe:
         assert client.bodies() == [b"3"]
         assert scene.broker.group_octets == 0
 
-
     @named
     def test_an_id_of_one_and_the_name_of_another(self, scene: Scene, headers: Headers) -> None:
         client = known(scene)

@@ -265,9 +265,8 @@ class TestHintsInFrames:
         assert scene.broker.waiting == 0
 
 
-def test_a_policy_is_searched_once_for_each_name_that_is_not_long() -> None:
-    policies = Policies([(Pattern("/queue/#"), {"max_messages": 7})])
-    for name in ["/queue/a", "/queue/" + "a" * 1000]:
-        assert policies.find(name).max_messages == 7
-    assert policies.find("/queue/a") is policies.find("/queue/a")
-    assert policies.find("/queue/" + "a" * 1000) is not policies.find("/queue/" + "a" * 1000)
+def test_which_topics_keep_a_log() -> None:
+    rules = [("/topic/#", {"log_age": 5.0}), ("/topic/b", {"log_age": 0.0}), ("/topic/#", {"max_attempts": 3})]
+    policies = Policies([(Pattern(text), values) for text, values in rules])
+    for name in ["/topic/a", "/topic/b", "/queue/a"]:
+        assert policies.keeps_log(name) is policies.find(name).keeps_log is (name == "/topic/a")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from gateway.broker import log as log_module
-from gateway.broker import replay as replay_module
+from gateway.broker import log_reader as replay_module
 from gateway.broker.log import Log
 from gateway.codec import V11, V12
 
