@@ -7,10 +7,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help run test check coverage bench crash conformance docs static wheel clean
+.PHONY: help run test test-spark check coverage bench crash conformance docs static wheel clean
 
 help:
-	@sed -n 's/^# \(make [a-z]* .*\)/\1/p' Makefile
+	@sed -n 's/^# \(make [a-z-]* .*\)/\1/p' Makefile
 
 # make run          start the gateway: TCP 61613, WebSocket 15674, HTTP 8000, all on loopback
 run: .venv/runtime
@@ -21,6 +21,10 @@ run: .venv/runtime
 test: .venv/dev
 	@tests/install-tools tests
 	$(BIN)/python -m pytest $(ARGS)
+
+# make test-spark   the tests of pyspark_stomp, which need Java 17 and Spark
+test-spark: .venv/spark
+	$(BIN)/python -m pytest -o addopts="--strict-markers --strict-config -ra" tests/pyspark_stomp $(ARGS)
 
 # make check        ruff and mypy
 check: .venv/dev
@@ -75,4 +79,8 @@ clean:
 
 .venv/dev: pyproject.toml .venv/runtime
 	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+.venv/spark: pyproject.toml .venv/dev
+	$(BIN)/python -m pip install --quiet --editable '.[pipeline]'
 	@touch $@

@@ -1,0 +1,259 @@
+"""A recorder (see `port`): each event becomes the octets of a row, which wait in the intake.
+
+What costs time is done once.  Names come encoded from whoever keeps them (`names_of_subscription`).  Of destinations,
+and of headers, the last ones are remembered: frames that share their headers share the dictionary, so its identity is
+looked up first.  The three events that come with each message are written out; all the others go through `_add`.
+
+Nothing raises, whatever a client may have sent: text that is no Unicode is written with question marks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+
+from .intake import Intake
+from .record import LAYOUTS, NULL, headers_of, length_of, string, strings
+
+ALL = sys.maxsize
+NONE = -1
+"""Octets of a body that are kept; `NONE` leaves even the column empty."""
+
+# Larger bodies are not copied on the loop.
+_APART = 32 * 1024
+# Destinations and header blocks that are remembered, and how long a block may be: together about 5 MiB.
+_MOST_DESTINATIONS = 4096
+_MOST_BLOCKS = 1024
+_LONGEST_BLOCK = 1024
+
+_ACCEPTED, _DELIVERED, _ACKED = [LAYOUTS[name] for name in ("accepted", "delivered", "acked")]
+_pack_accepted, _pack_delivered, _pack_acked = _ACCEPTED.pack, _DELIVERED.pack, _ACKED.pack
+_REST_ACCEPTED, _REST_DELIVERED, _REST_ACKED = _ACCEPTED.rest, _DELIVERED.rest, _ACKED.rest
+_CODE_ACCEPTED, _CODE_DELIVERED, _CODE_ACKED = _ACCEPTED.code, _DELIVERED.code, _ACKED.code
+
+
+class Rows(Intake):
+    """Takes what happens; `port.Recorder` says what each method is told.
+
+    Args:
+        bodies: octets of a body that are kept, by destination.
+        clock, limit, holds: see `Intake`.
+    """
+
+    def __init__(
+        self, clock: Callable[[], int], limit: int, *, holds: bool, bodies: Callable[[str], int] = lambda _: ALL
+    ) -> None:
+        super().__init__(clock, limit, holds=holds)
+        self._bodies = bodies
+        self._destinations: dict[str, tuple[bytes, int]] = {}
+        self._blocks: dict[int, tuple[Mapping[str, str], bytes]] = {}
+
+    # names
+
+    def names_of_session(
+        self, transport: str | None, peer: str | None, principal: str | None = None, session: str | None = None
+    ) -> bytes:
+        """What the rows of a session have in common."""
+        return strings(transport, peer, principal, session)
+
+    def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
+        """What the rows of a subscription have in common."""
+        return session + strings(subscription, ack_mode, destination)
+
+    def _know(self, destination: str) -> tuple[bytes, int]:
+        """A destination's octets, and how much of its bodies is kept."""
+        if len(self._destinations) >= _MOST_DESTINATIONS:
+            self._destinations.clear()
+        self._destinations[destination] = known = string(destination), self._bodies(destination)
+        return known
+
+    def _block_of(self, headers: Mapping[str, str]) -> bytes:
+        block = headers_of(headers)
+        if len(block) <= _LONGEST_BLOCK:
+            if len(self._blocks) >= _MOST_BLOCKS:
+                self._blocks.clear()
+            self._blocks[id(headers)] = headers, block  # while it is here nobody else has its identity
+        return block
+
+    # what comes with each message
+
+    def accepted(
+        self,
+        now: int,
+        names: bytes,
+        destination: str,
+        number: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        transaction: str | None = None,
+    ) -> None:
+        """The broker took a message of a client."""
+        name, most = self._destinations.get(destination) or self._know(destination)
+        known = self._blocks.get(id(headers))
+        block = known[1] if known is not None and known[0] is headers else self._block_of(headers)
+        size = len(body)
+        if size > most or size > _APART or transaction is not None:
+            self._accept(now, names + name, number, block, body, most, transaction)
+            return
+        names += name
+        length = _REST_ACCEPTED + len(names) + len(block) + 4 + size
+        row = (
+            _pack_accepted(length, _CODE_ACCEPTED, len(names), now, number, size)
+            + names
+            + block
+            + length_of(size)
+            + body
+        )
+        self._append(row)
+        self._entered = entered = self._entered + len(row)
+        if entered > self._alarm:
+            self._ring()
+
+    def _accept(
+        self, now: int, names: bytes, number: int, block: bytes, body: bytes, most: int, transaction: str | None
+    ) -> None:
+        """The same of a message that is not like most others."""
+        size = len(body)
+        if most < 0:
+            kept, before = b"", NULL
+        else:
+            kept = body[:most]
+            before = length_of(len(kept))
+        if len(kept) > self._limit:
+            self._drop("a body is larger than the queue may be")
+            return
+        behind = b"" if transaction is None else string(transaction)
+        length = _REST_ACCEPTED + len(names) + len(block) + len(before) + len(kept) + len(behind)
+        front = _pack_accepted(length, _CODE_ACCEPTED, len(names), now, number, size) + names + block + before
+        self._enter((front, kept, behind) if len(kept) > _APART else front + kept + behind)
+
+    def delivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
+        """A message went to a subscription for the first time."""
+        length = len(names)
+        row = (
+            _pack_delivered(
+                length + _REST_DELIVERED, _CODE_DELIVERED, length, now, number, size, delivery_count, queue_us
+            )
+            + names
+        )
+        self._append(row)
+        self._entered = entered = self._entered + len(row)
+        if entered > self._alarm:
+            self._ring()
+
+    def acked(
+        self, now: int, names: bytes, number: int, delivery_count: int, ack_us: int, transaction: str | None = None
+    ) -> None:
+        """A delivery was settled by ACK."""
+        if transaction is not None:
+            self._add("acked", now, names, string(transaction), number, delivery_count, ack_us)
+            return
+        length = len(names)
+        row = _pack_acked(length + _REST_ACKED, _CODE_ACKED, length, now, number, delivery_count, ack_us) + names
+        self._append(row)
+        self._entered = entered = self._entered + len(row)
+        if entered > self._alarm:
+            self._ring()
+
+    def redelivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
+        """The same once more."""
+        self._add("redelivered", now, names, b"", number, size, delivery_count, queue_us)
+
+    def nacked(
+        self,
+        now: int,
+        names: bytes,
+        number: int,
+        delivery_count: int,
+        ack_us: int,
+        reason: str | None = None,
+        transaction: str | None = None,
+    ) -> None:
+        """A delivery was settled by NACK."""
+        self._add("nacked", now, names, strings(reason, transaction), number, delivery_count, ack_us)
+
+    # what becomes of messages
+
+    def expired(self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int) -> None:
+        """The time of a message was over."""
+        self._add("expired", now, self._name_of(destination), b"", number, size, delivery_count, queue_us)
+
+    def dead_lettered(
+        self,
+        now: int,
+        destination: str,
+        number: int,
+        size: int,
+        delivery_count: int,
+        queue_us: int,
+        reason: str,
+        headers: Mapping[str, str],
+    ) -> None:
+        """A message became a dead letter."""
+        payload = string(reason) + headers_of(headers)
+        self._add("dead_lettered", now, self._name_of(destination), payload, number, size, delivery_count, queue_us)
+
+    def dropped(
+        self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int, reason: str
+    ) -> None:
+        """A message was thrown away."""
+        name = self._name_of(destination)
+        self._add("dropped", now, name, string(reason), number, size, delivery_count, queue_us)
+
+    def _name_of(self, destination: str) -> bytes:
+        return (self._destinations.get(destination) or self._know(destination))[0]
+
+    # sessions
+
+    def tx_begun(self, now: int, names: bytes, transaction: str) -> None:
+        """BEGIN."""
+        self._add("tx_begun", now, names, string(transaction))
+
+    def tx_committed(self, now: int, names: bytes, transaction: str) -> None:
+        """COMMIT."""
+        self._add("tx_committed", now, names, string(transaction))
+
+    def tx_aborted(self, now: int, names: bytes, transaction: str, reason: str | None = None) -> None:
+        """ABORT, or the session ended before."""
+        self._add("tx_aborted", now, names, strings(reason, transaction))
+
+    def subscribed(self, now: int, names: bytes) -> None:
+        """SUBSCRIBE."""
+        self._add("subscribed", now, names, b"")
+
+    def unsubscribed(self, now: int, names: bytes, reason: str | None = None) -> None:
+        """UNSUBSCRIBE, or the session ended."""
+        self._add("unsubscribed", now, names, string(reason))
+
+    def connected(self, now: int, names: bytes) -> None:
+        """A session began."""
+        self._add("connected", now, names, b"")
+
+    def disconnected(self, now: int, names: bytes, reason: str | None = None) -> None:
+        """It ended."""
+        self._add("disconnected", now, names, string(reason))
+
+    def error(self, now: int, names: bytes, reason: str) -> None:
+        """A client got an ERROR."""
+        self._add("error", now, names, string(reason))
+
+    def heartbeat_missed(self, now: int, names: bytes) -> None:
+        """A client was silent for longer than agreed."""
+        self._add("heartbeat_missed", now, names, b"")
+
+    # gauges
+
+    def gauge_subscription(self, now: int, names: bytes, pending: int, oldest_us: int) -> None:
+        """A subscription with deliveries that are not acknowledged."""
+        self._add("gauge_subscription", now, names, b"", pending, oldest_us)
+
+    def gauge_destination(self, now: int, destination: str, pending: int, depth: int, oldest_us: int) -> None:
+        """A destination that holds messages."""
+        self._add("gauge_destination", now, self._name_of(destination), b"", pending, depth, oldest_us)
+
+    # all of them
+
+    def _add(self, event: str, now: int, names: bytes, payload: bytes, *numbers: int) -> None:
+        layout = LAYOUTS[event]
+        length = layout.rest + len(names) + len(payload)
+        self._enter(layout.pack(length, layout.code, len(names), now, *numbers) + names + payload)

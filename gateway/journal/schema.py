@@ -1,0 +1,172 @@
+"""The rows of the journal: which columns there are, and which of them each event has.  Version 1.
+
+This table is the one definition.  The octets in `record`, the Arrow schema of the archive, the DDL for Spark and the
+page of documentation are all made from it.  A column that an event does not have is null in its rows.
+
+Within a version things are only added: a column, an event, a column to an event.  Readers skip what they do not know,
+and see null where an older writer wrote less.  Whatever else changes makes version 2.
+
+What makes a row unique is (gateway, epoch, seq).  Of one epoch no seq is left out: rows that the journal had to give up
+have none, and `journal_dropped` tells how many they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+VERSION = 1
+
+# The types, as Spark writes them.
+STRING = "string"
+INT = "int"
+BIGINT = "bigint"
+TIMESTAMP = "timestamp"
+MAP = "map<string,string>"
+BINARY = "binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column.
+
+    Attributes:
+        type: as Spark writes it.
+        nullable: some rows do not have it.
+    """
+
+    name: str
+    type: str
+    meaning: str
+    nullable: bool = True
+
+
+COLUMNS = (
+    Column("gateway", STRING, "the id of the gateway", nullable=False),
+    Column("epoch", BIGINT, "its start, microseconds since 1970; each start has another one", nullable=False),
+    Column("seq", BIGINT, "from 1, and one more for each row of an epoch", nullable=False),
+    Column("ts", TIMESTAMP, "microseconds, UTC: the wall clock at the start, from there on monotonic", nullable=False),
+    Column("event", STRING, "what happened", nullable=False),
+    Column("transport", STRING, "`tcp` or `websocket`"),
+    Column("peer", STRING, "address of the client"),
+    Column("principal", STRING, "its login"),
+    Column("session", STRING, "its session"),
+    Column("subscription", STRING, "the `id` of its SUBSCRIBE; null where a 1.0 client gave none"),
+    Column("ack_mode", STRING, "`auto`, `client` or `client-individual`"),
+    Column("destination", STRING, "the server's name for it"),
+    Column("message_id", STRING, "as on MESSAGE; the same for all deliveries"),
+    Column("transaction", STRING, "the client's name for the transaction it was part of"),
+    Column("size", INT, "octets of the body, also of what `body` leaves out"),
+    Column("delivery_count", INT, "which delivery it is, from 1; where there was none, 0"),
+    Column("queue_us", BIGINT, "microseconds from `accepted` to this; null where the start is not known"),
+    Column("ack_us", BIGINT, "microseconds from the delivery to its ACK or NACK"),
+    Column("pending", INT, "deliveries that are not acknowledged"),
+    Column("depth", INT, "messages that wait"),
+    Column("oldest_us", BIGINT, "microseconds since the oldest of them came, or was delivered; null: there is none"),
+    Column("dropped_rows", BIGINT, "rows that are missing in front of this one"),
+    Column("reason", STRING, "why, in the words of whoever caused it"),
+    Column("headers", MAP, "of the SEND, unescaped; never `passcode`"),
+    Column("body", BINARY, "its first octets, as far as the journal may keep them; null: none may be kept"),
+)
+
+PARTITIONS = (
+    Column("date", "date", "of `ts`, UTC", nullable=False),
+    Column("hour", INT, "of `ts`, UTC", nullable=False),
+)
+"""What the folders of the archive add."""
+
+OF_EVERY_ROW = ("gateway", "epoch", "seq", "ts", "event")
+_SESSION = ("transport", "peer", "principal", "session")
+_SUBSCRIPTION = (*_SESSION, "subscription", "ack_mode", "destination")
+_DELIVERY = (*_SUBSCRIPTION, "message_id", "size", "delivery_count", "queue_us")
+_END = ("destination", "message_id", "size", "delivery_count", "queue_us")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event.
+
+    Attributes:
+        code: how the records name it; never given to another one.
+        columns: those that it has beside `OF_EVERY_ROW`.
+    """
+
+    name: str
+    code: int
+    columns: tuple[str, ...]
+    meaning: str
+
+
+EVENTS = (
+    Event(
+        "accepted",
+        1,
+        (*_SESSION, "destination", "message_id", "size", "headers", "body", "transaction"),
+        "the broker took a message of a client; of a transaction, at its COMMIT",
+    ),
+    Event("delivered", 2, _DELIVERY, "a message went to a subscription for the first time"),
+    Event("redelivered", 3, _DELIVERY, "the same once more, in place of `delivered`"),
+    Event(
+        "acked",
+        4,
+        (*_SUBSCRIPTION, "message_id", "delivery_count", "ack_us", "transaction"),
+        "a delivery was settled by ACK; of a cumulative one, one row for each",
+    ),
+    Event(
+        "nacked",
+        5,
+        (*_SUBSCRIPTION, "message_id", "delivery_count", "ack_us", "reason", "transaction"),
+        "a delivery was settled by NACK",
+    ),
+    Event("expired", 6, _END, "the time of a message was over, and nobody had consumed it"),
+    Event(
+        "dead_lettered",
+        7,
+        (*_END, "reason", "headers"),
+        "a message became a dead letter; `destination` and `message_id` are those it had, `headers` those it has now",
+    ),
+    Event("dropped", 8, (*_END, "reason"), "a message was thrown away"),
+    Event("tx_begun", 9, (*_SESSION, "transaction"), "BEGIN"),
+    Event("tx_committed", 10, (*_SESSION, "transaction"), "COMMIT"),
+    Event("tx_aborted", 11, (*_SESSION, "reason", "transaction"), "ABORT, or the session ended before"),
+    Event("subscribed", 12, _SUBSCRIPTION, "SUBSCRIBE"),
+    Event("unsubscribed", 13, (*_SUBSCRIPTION, "reason"), "UNSUBSCRIBE, or the session ended"),
+    Event("connected", 14, _SESSION, "a session began"),
+    Event("disconnected", 15, (*_SESSION, "reason"), "it ended"),
+    Event("error", 16, (*_SESSION, "reason"), "a client got an ERROR"),
+    Event("heartbeat_missed", 17, _SESSION, "a client was silent for longer than agreed"),
+    Event(
+        "gauge_subscription",
+        18,
+        (*_SUBSCRIPTION, "pending", "oldest_us"),
+        "from time to time, of each subscription with deliveries that are not acknowledged",
+    ),
+    Event(
+        "gauge_destination",
+        19,
+        ("destination", "pending", "depth", "oldest_us"),
+        "from time to time, of each destination that holds messages",
+    ),
+    Event("journal_dropped", 20, ("dropped_rows", "reason"), "the journal had to give rows up"),
+)
+
+BY_NAME = {event.name: event for event in EVENTS}
+INDEX = {column.name: place for place, column in enumerate(COLUMNS)}
+"""Where a column stands in a row."""
+
+
+def ddl() -> str:
+    """The schema for Spark, without the partitions."""
+    return ", ".join([f"{each.name} {each.type}{'' if each.nullable else ' NOT NULL'}" for each in COLUMNS])
+
+
+def documentation() -> str:
+    """Both tables in Markdown: the columns, then the events."""
+    lines = ["| column | type | meaning |", "|---|---|---|"]
+    lines += [f"| `{each.name}` | {each.type} | {each.meaning} |" for each in (*COLUMNS, *PARTITIONS)]
+    lines += ["", "| event | when | columns beside " + _listed(OF_EVERY_ROW) + " |", "|---|---|---|"]
+    lines += [f"| `{each.name}` | {each.meaning} | {_listed(each.columns)} |" for each in EVENTS]
+    return "\n".join([*lines, ""])
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join([f"`{name}`" for name in names])

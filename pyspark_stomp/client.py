@@ -1,0 +1,293 @@
+"""A blocking STOMP client over TCP or TLS, on the gateway's own codec.
+
+It knows connections, frames, receipts and heart-beats; it knows nothing of rows, of Spark and of reconnecting.  One
+thread uses it.
+
+The codec reads what clients send.  What a server sends has the same grammar but for its first frame: CONNECTED, or an
+ERROR in its place, is read as STOMP 1.0, which unescapes nothing, and all behind it by the version agreed.
+
+Sending never waits for reading and so never stands against a server that does the same: while the socket takes nothing
+more, what has come is read and kept.  Heart-beats are sent and missed inside `receive`, so whoever holds a connection
+open calls it often enough; a client without heart-beats (`beat=False`) may be left alone.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+
+from gateway.codec import V10, VERSIONS, Decoder, Frame, Limits, ProtocolError
+from gateway.codec.encoder import frame
+from gateway.codec.headers import escape
+
+from .errors import ConnectionLost, ServerError
+from .options import Options
+
+_CHUNK = 256 * 1024
+# A server's frames are ours to read: only what an Arrow column cannot hold is refused.
+_LIMITS = Limits(headers=10_000, header_line=1024**2, body=1024**3, origin="")
+# A peer is taken for dead after so many of its intervals without an octet.
+_MARGIN = 2.5
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Client:
+    """One session.
+
+    Args:
+        options: where to, and who.
+        beat: heart-beats are wanted in both directions.
+
+    Attributes:
+        version: the one agreed.
+        server: the header `server` of CONNECTED, or "".
+
+    Raises:
+        ConnectionLost: nobody answers.
+        ServerError: the server refuses.
+        OptionError: the passcode's variable is missing.
+    """
+
+    def __init__(self, options: Options, *, beat: bool = False) -> None:
+        self._name = f"{options.host}:{options.port}"
+        self._timeout = options.receipt_timeout / 1000
+        self._frames: list[Frame] = []
+        self._decoder = Decoder(_LIMITS)
+        self._decoder.begin(V10, _LIMITS)
+        self._send_interval = self._heard_interval = 0.0
+        self._receipts = 0
+        self.version = V10
+        self.server = ""
+        secret = options.secret()
+        try:
+            self._socket = _dial(options)
+        except OSError as error:
+            raise ConnectionLost(f"cannot connect to {self._name}: {error}") from None
+        self._sent = self._heard = time.monotonic()
+        try:
+            self._open(options, secret, options.heartbeat if beat else 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, options: Options, secret: str, interval: int) -> None:
+        headers = {"accept-version": options.version, "host": options.vhost or options.host}
+        if options.login:
+            headers["login"] = options.login
+        if secret:
+            headers["passcode"] = secret
+        headers["heart-beat"] = f"{interval},{interval}"
+        headers.update(options.connect_headers)
+        lines = "".join([f"{name}:{value}\n" for name, value in headers.items()])
+        self.send(f"CONNECT\n{lines}\n\0".encode())
+        deadline = time.monotonic() + options.connect_timeout / 1000
+        while not self._frames:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ConnectionLost(f"{self._name} does not answer CONNECT")
+            self._pull(left)
+        answer = self._frames.pop(0)
+        if answer.command != "CONNECTED":
+            raise ServerError(f"{self._name} answered CONNECT with {answer.command}")
+        self.server = answer.headers.get("server", "")
+        self._beats(interval, answer.headers.get("heart-beat", "0,0"))
+
+    def _beats(self, interval: int, answer: str) -> None:
+        theirs, _, ours = answer.partition(",")
+        if interval and ours.strip().isdigit() and int(ours):
+            self._send_interval = max(interval, int(ours)) / 1000
+        if interval and theirs.strip().isdigit() and int(theirs):
+            self._heard_interval = max(interval, int(theirs)) / 1000
+
+    def close(self) -> None:
+        """End the connection at once; what is not acknowledged goes back."""
+        self._socket.close()
+
+    def disconnect(self) -> None:
+        """End the session in order, as far as the server takes part."""
+        try:
+            self.request("DISCONNECT", {})
+        except (ConnectionLost, ServerError):
+            pass  # it is over, one way or the other
+        finally:
+            self.close()
+
+    # Writing.
+
+    def encode(self, command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
+        """A frame as the session's version writes it."""
+        return frame(command, headers, body, version=self.version)
+
+    def acks(self, subscription: str, handles: Sequence[str], receipt: str = "") -> bytes:
+        """ACK frames for messages of a subscription; the last asks for the receipt, if one is named.
+
+        Args:
+            handles: the `ack` header of a 1.2 MESSAGE, the `message-id` of older ones.
+        """
+        if not handles:
+            return b""
+        version = self.version
+        begin = "ACK\nid:"
+        if not version.ack_id:
+            about = f"subscription:{escape(subscription, version)}\n" if version.subscription_id else ""
+            begin = f"ACK\n{about}message-id:"
+        text = "".join(handles)
+        if not version.lenient and ("\\" in text or ":" in text or "\n" in text or "\r" in text):
+            handles = [escape(handle, version) for handle in handles]
+        last = f"\nreceipt:{receipt}\n\n\0" if receipt else "\n\n\0"
+        return (begin + ("\n\n\0" + begin).join(handles) + last).encode()
+
+    def send(self, octets: bytes) -> None:
+        """Write all octets.
+
+        Raises:
+            ConnectionLost: the connection has ended, or takes nothing for the time of `receiptTimeoutMs`.
+            ServerError: an ERROR came meanwhile.
+        """
+        view = memoryview(octets)
+        deadline = time.monotonic() + self._timeout
+        while view:
+            try:
+                count = self._socket.send(view)
+            except _WOULD_BLOCK:
+                if time.monotonic() > deadline:
+                    raise ConnectionLost(f"{self._name} takes no more octets") from None
+                if not self._read_chunk():
+                    self._wait(1.0, select.POLLIN | select.POLLOUT)
+                continue
+            except OSError as error:
+                self._last_words()
+                raise ConnectionLost(f"the connection to {self._name} broke: {error}") from None
+            view = view[count:]
+            deadline = time.monotonic() + self._timeout
+        self._sent = time.monotonic()
+
+    def request(self, command: str, headers: dict[str, str], body: bytes = b"") -> None:
+        """Send a frame and wait for its RECEIPT; other frames that come meanwhile wait for `receive`.
+
+        Raises:
+            ConnectionLost, ServerError: no receipt came.
+        """
+        self._receipts += 1
+        receipt = f"r{self._receipts}"
+        self.send(self.encode(command, {**headers, "receipt": receipt}, body))
+        self.wait_for(receipt, command)
+
+    def wait_for(self, receipt: str, what: str) -> None:
+        """Wait for a RECEIPT.
+
+        Raises:
+            ConnectionLost, ServerError: it did not come.
+        """
+        deadline = time.monotonic() + self._timeout
+        looked = 0
+        while True:
+            for place in range(looked, len(self._frames)):
+                each = self._frames[place]
+                if each.command == "RECEIPT" and each.headers.get("receipt-id") == receipt:
+                    del self._frames[place]
+                    return
+            looked = len(self._frames)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ConnectionLost(f"{self._name} did not confirm {what} in {self._timeout:g} s")
+            self._pull(left)
+
+    # Reading.
+
+    def receive(self, timeout: float) -> list[Frame]:
+        """Frames that have come, MESSAGE and RECEIPT only; empty: none within the timeout, in seconds.
+
+        Raises:
+            ConnectionLost: the connection has ended, or the server's heart-beats have.
+            ServerError: an ERROR came, or what is no STOMP.
+        """
+        if not self._frames:
+            self._pull(timeout)
+        frames, self._frames = self._frames, []
+        return frames
+
+    def _pull(self, timeout: float) -> None:
+        """Read one chunk, after waiting for it if need be."""
+        if not self._read_chunk():
+            now = time.monotonic()
+            if self._heard_interval and now - self._heard > _MARGIN * self._heard_interval:
+                raise ConnectionLost(f"{self._name} has sent nothing for {now - self._heard:.1f} s")
+            if self._send_interval:
+                due = self._sent + 0.8 * self._send_interval - now
+                if due <= 0:
+                    self.send(b"\n")
+                else:
+                    timeout = min(timeout, due)
+            self._wait(timeout, select.POLLIN)
+            self._read_chunk()
+
+    def _wait(self, timeout: float, events: int) -> None:
+        waiting = select.poll()
+        waiting.register(self._socket, events)
+        waiting.poll(max(0.0, timeout) * 1000)
+
+    def _read_chunk(self) -> bool:
+        """Whether octets were there."""
+        try:
+            chunk = self._socket.recv(_CHUNK)
+        except _WOULD_BLOCK:
+            return False
+        except OSError as error:
+            raise ConnectionLost(f"the connection to {self._name} broke: {error}") from None
+        if not chunk:
+            raise ConnectionLost(f"{self._name} ended the connection")
+        self._heard = time.monotonic()
+        self._decoder.feed(chunk)
+        try:
+            for each in self._decoder.frames():
+                if each.command == "ERROR":
+                    told = _told(self._name, each)
+                    # So our gateway says that it is about to stop, and that another connection will do better.
+                    raise ConnectionLost(str(told)) if "retry-after" in each.headers else told
+                if each.command == "CONNECTED":
+                    self._agree(each)
+                self._frames.append(each)
+        except ProtocolError as error:
+            where = self._frames[-1].headers if self._frames else {}
+            behind = f" behind {where['message-id']} of {where.get('destination')}" if "message-id" in where else ""
+            raise ServerError(f"{self._name} sent what is no frame{behind}: {error}: {error.detail}") from None
+        return True
+
+    def _agree(self, connected: Frame) -> None:
+        """The version of all further frames, which may be in the same chunk."""
+        named = {version.name: version for version in VERSIONS}
+        self.version = named.get(connected.headers.get("version", "1.0"), V10)
+        self._decoder.begin(self.version, _LIMITS)
+
+    def _last_words(self) -> None:
+        """Raise the ERROR that explains why the server closed, if there is one."""
+        try:
+            while self._read_chunk():
+                pass
+        except ConnectionLost:
+            pass
+
+
+def _dial(options: Options) -> socket.socket:
+    """A connected socket that never blocks."""
+    plain = socket.create_connection((options.host, options.port), timeout=options.connect_timeout / 1000)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if options.ssl:
+            context = ssl.create_default_context(cafile=options.ssl_ca or None)
+            plain = context.wrap_socket(plain, server_hostname=options.host)
+        plain.setblocking(False)
+    except BaseException:
+        plain.close()
+        raise
+    return plain
+
+
+def _told(name: str, error: Frame) -> ServerError:
+    detail = error.body.decode(errors="replace").strip()[:500]
+    return ServerError(f"{name} says: {error.headers.get('message', 'ERROR')}" + (f" ({detail})" if detail else ""))

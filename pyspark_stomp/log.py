@@ -1,0 +1,254 @@
+"""Mode offset: destinations that keep a log, read by number as often as one likes.
+
+These are the gateway's topics with a log, whose MESSAGEs carry `seq`, and RabbitMQ's stream queues, whose MESSAGEs
+carry `x-stream-offset`.  Both understand SUBSCRIBE with `x-stream-offset:offset=N`, `first` and `last`; that is the
+dialect here.  Nothing is acknowledged but to keep the messages flowing.
+
+The driver only asks where a log ends: it subscribes from `last`, takes what comes at once, and unsubscribes.  A task
+subscribes from its first number and reads until it sees the last, or one behind it: numbers may be left out, where a
+gateway was killed, so a range may hold fewer messages than numbers.
+
+**Never a silent loss.**  Where the log no longer reaches back to the number asked for, our gateway says `gap:true`, and
+RabbitMQ begins later than it was told; both are `DataLost`, unless `failOnDataLoss` is false.  A last message that does
+not come, although the log had it, is `DataLost`, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from gateway.codec import Frame
+
+from .client import Client
+from .errors import ConnectionLost, DataLost
+from .options import Options
+from .rows import Collector
+
+_WINDOW = 10_000
+_ROWS = 8_192
+_OCTETS = 4 * 1024**2
+# A log that has something answers at once; one that has nothing says nothing, and is given up on after that.
+_ANSWER = 0.3
+_QUIET = 0.02
+_LONGEST_PAUSE = 30.0
+# A message that the log had does not come: a slow server, up to so many seconds.
+_PATIENCE = 10.0
+
+_Result = TypeVar("_Result")
+
+
+@dataclass
+class LogRange(InputPartition):
+    """Messages of one destination: numbers from `start` up to, without, `end`.  0: from the log's beginning."""
+
+    destination: str
+    start: int
+    end: int
+
+
+def with_retries(options: Options, attempt: Callable[[], _Result]) -> _Result:
+    """The result of an attempt, repeated while connections are lost, for at most `maxReconnectMs`."""
+    pause, since = 0.1, time.monotonic()
+    while True:
+        try:
+            return attempt()
+        except ConnectionLost:
+            if time.monotonic() + pause - since > options.max_reconnect / 1000:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def subscribe(client: Client, options: Options, destination: str, begin: str, window: int) -> None:
+    """SUBSCRIBE to a log, `begin` being a value of `x-stream-offset`."""
+    headers = {"id": destination, "destination": destination, "ack": "client", "prefetch-count": str(window)}
+    if options.selector:
+        headers["selector"] = options.selector
+    client.request("SUBSCRIBE", headers | {"x-stream-offset": begin} | options.subscribe_headers)
+
+
+def begin_at(seq: int) -> str:
+    """A number as `x-stream-offset` has it."""
+    return f"offset={seq}" if seq else "first"
+
+
+def seq_of(message: Frame) -> int | None:
+    """The number of a message; None: it has none."""
+    headers = message.headers
+    told = headers.get("seq", headers.get("x-stream-offset", ""))
+    return int(told) if told.isdigit() else None
+
+
+class Probe:
+    """Asks logs where they end, on a connection that it keeps.  A selector is no part of the question."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._client: Client | None = None
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def last(self, destinations: tuple[str, ...]) -> dict[str, int]:
+        """The number of each log's last message; a log that has none is left out."""
+        return with_retries(self._options, lambda: self._ask(dict.fromkeys(destinations, "last"), max))
+
+    def first(self, starts: dict[str, int]) -> dict[str, int]:
+        """The number of each log's first message from a number on; a log that has none is left out."""
+        begins = {destination: begin_at(seq) for destination, seq in starts.items()}
+        return with_retries(self._options, lambda: self._ask(begins, min))
+
+    def _ask(self, begins: dict[str, str], choose: Callable[[int, int], int]) -> dict[str, int]:
+        if self._client is None:
+            self._client = Client(self._options)
+        client = self._client
+        found: dict[str, int] = {}
+        try:
+            for destination, begin in begins.items():
+                headers = {"id": destination, "destination": destination, "ack": "client"}
+                headers |= {"prefetch-count": "1000", "x-stream-offset": begin}
+                client.request("SUBSCRIBE", headers | self._options.subscribe_headers)
+            deadline = time.monotonic() + _ANSWER
+            while time.monotonic() < deadline:
+                frames = client.receive(_QUIET)
+                for frame in frames:
+                    destination, seq = frame.headers.get("subscription", ""), seq_of(frame)
+                    if seq is not None:
+                        found[destination] = choose(found.get(destination, seq), seq)
+                if not frames and len(found) == len(begins):
+                    break
+            for destination in begins:
+                client.request("UNSUBSCRIBE", {"id": destination, "destination": destination})
+            client.receive(0)  # what was on its way
+        except BaseException:
+            self.close()
+            raise
+        return found
+
+
+def read_range(options: Options, part: LogRange, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The messages of a range, over as many connections as it takes.
+
+    Raises:
+        DataLost: some are gone.
+        StompError: the server refuses, or does not come back.
+    """
+    reading = _Reading(options, part)
+    while not reading.done:
+        client = with_retries(options, lambda: Client(options))
+        try:
+            subscribe(client, options, part.destination, begin_at(reading.next), _WINDOW)
+            for batch in reading.batches(client):
+                yield batch.select(columns)
+            client.disconnect()
+        except ConnectionLost:
+            reading.broke()
+        finally:
+            client.close()
+
+
+class _Reading:
+    """How far a range is read.
+
+    Attributes:
+        next: the number that comes next.
+        done: nothing of the range is left.
+    """
+
+    def __init__(self, options: Options, part: LogRange) -> None:
+        self._options = options
+        self._part = part
+        self._name = f"destination {part.destination}"
+        self.next = part.start
+        self.done = part.start >= part.end
+        self._collector = Collector(body=options.include_body)
+        self._last_progress = time.monotonic()
+
+    def broke(self) -> None:
+        """The connection has; what was gathered and not handed on is read again.
+
+        Raises:
+            ConnectionLost: it has brought nothing for too long.
+        """
+        self._collector.clear()
+        silent = time.monotonic() - self._last_progress
+        if silent * 1000 > self._options.max_reconnect:
+            raise ConnectionLost(f"{self._name}: connections break, and none has brought a message for {silent:.0f} s")
+        time.sleep(0.1)
+
+    def batches(self, client: Client) -> Iterator[pa.RecordBatch]:
+        """What one connection brings."""
+        unacknowledged = octets = 0
+        handle = ""
+        reached = self.next
+        first = True
+        while not self.done:
+            frames = client.receive(0.5)
+            for frame in frames:
+                headers = frame.head.headers
+                if frame.head.command != "MESSAGE":
+                    continue
+                seq = seq_of(frame)
+                if first or "gap" in headers:
+                    self._check_gap(frame, seq, reached)
+                    first = False
+                handle = headers.get("ack", headers.get("message-id", ""))
+                unacknowledged += 1
+                octets += len(frame.body)
+                if seq is None or seq < reached:
+                    continue
+                if seq < self._part.end:
+                    self._collector.add(frame)
+                    reached = seq + 1
+                if seq >= self._part.end - 1:
+                    self.done = True
+                    break
+            if frames:
+                self._last_progress = time.monotonic()
+            elif not self.done:
+                self._check_silence(reached)
+            if self._collector.rows and (self.done or not frames or self._full()):
+                batch = self._collector.batch()
+                self.next = reached  # what is handed on is never read again
+                yield batch
+            if handle and (unacknowledged > _WINDOW // 4 or octets > _OCTETS or not frames) and not self.done:
+                client.send(client.acks(self._part.destination, [handle]))
+                unacknowledged = octets = 0
+                handle = ""
+
+    def _full(self) -> bool:
+        return self._collector.rows >= _ROWS or self._collector.octets >= _OCTETS
+
+    def _check_gap(self, frame: Frame, seq: int | None, expected: int) -> None:
+        if not expected or not self._options.fail_on_data_loss:
+            return
+        headers = frame.headers
+        told = headers.get("gap") == "true"
+        # Only RabbitMQ does without `seq`; there numbers have no holes.
+        begun_later = "seq" not in headers and seq is not None and seq > expected
+        if told or begun_later:
+            first = headers.get("first-seq", seq)
+            raise DataLost(
+                f"{self._name}: its log no longer has the messages from {expected} on, it begins with {first}; "
+                "failOnDataLoss=false goes on from there"
+            )
+
+    def _check_silence(self, reached: int) -> None:
+        """Nothing comes, and the last number has not been seen."""
+        silent = time.monotonic() - self._last_progress
+        if self._options.selector or not self._options.fail_on_data_loss:
+            self.done = silent * 1000 >= self._options.idle_timeout  # the last ones are gone, or were not selected
+        elif silent >= _PATIENCE:
+            raise DataLost(
+                f"{self._name}: the messages from {reached} to {self._part.end - 1} were there and do not come; "
+                "failOnDataLoss=false goes on without them"
+            )

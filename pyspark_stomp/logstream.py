@@ -1,0 +1,150 @@
+"""The streaming source of mode offset: offsets are numbers of messages in logs that the server keeps.
+
+Offset: {"v": 1, "mode": "offset", "at": {destination: the number of its next message}}.
+
+See `log` for what a log is and how it is read.  A batch is one range of numbers per destination, cut into as many tasks
+as `numPartitions` says; each has a connection of its own.  `maxBytesPerTrigger` has no effect: nobody knows the size of
+what has not been read.
+
+**Where a query begins.**  Spark does not write down the initial offset, and asks for it again when the first batch has
+to be run again.  So the initial offset is the same at all times: no destination has a number.  The first batch reads
+nothing; its end, which is written down, says what `startingOffsets` means at that moment.  A log that is still empty
+gets the number 0, and its first number by another such batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from .errors import OptionError
+from .log import LogRange, Probe, read_range
+from .options import Options
+
+_VERSION = 1
+# A log is asked for its end at most so often, in seconds.
+_POLL = 0.1
+# A task is not worth its start below so many messages.
+_LEAST = 2_000
+
+
+def split(destination: str, start: int, end: int, count: int) -> list[LogRange]:
+    """The numbers from start up to end in at most so many parts; the same ones whenever it is asked."""
+    count = max(1, min(count, (end - start) // _LEAST))
+    borders = [start + (end - start) * part // count for part in range(count + 1)]
+    return [LogRange(destination, first, last) for first, last in itertools.pairwise(borders) if first < last]
+
+
+def starts(options: Options, probe: Probe, names: list[str]) -> dict[str, int]:
+    """The numbers with which reading destinations begins; 0: the log is empty.
+
+    Raises:
+        OptionError: `startingOffsets` leaves one out.
+    """
+    told = options.starting
+    if isinstance(told, dict):
+        if missing := [name for name in names if name not in told]:
+            raise OptionError(f"option startingOffsets has no number for {', '.join(missing)}")
+        return {name: told[name] for name in names}
+    if told == "earliest":
+        return dict.fromkeys(names, 0) | probe.first(dict.fromkeys(names, 0))
+    last = probe.last(tuple(names))
+    return {name: last[name] + 1 if name in last else 0 for name in names}
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of one query.
+
+    Args:
+        options: checked for streams.
+        columns: that the query wants.
+    """
+
+    def __init__(self, options: Options, columns: list[str]) -> None:
+        self._options = options
+        self._columns = columns
+        self._probe = Probe(options)
+        self._target: dict[str, int] | None = None
+        self._asked = 0.0
+
+    def _offset(self, at: dict[str, int]) -> dict[str, Any]:
+        return {"v": _VERSION, "mode": "offset", "at": at}
+
+    def _at(self, offset: dict[str, Any]) -> dict[str, int]:
+        if offset.get("v") != _VERSION or offset.get("mode") != "offset":
+            raise OptionError(f"the checkpoint is not one of mode offset: its offset is {offset}")
+        at = {str(name): int(seq) for name, seq in offset["at"].items()}
+        if gone := set(at) - set(self._options.destination):
+            raise OptionError(f"option destination lacks {', '.join(sorted(gone))}, which the checkpoint has")
+        return at
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins: nowhere yet."""
+        return self._offset({})
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The option's."""
+        return ReadMaxRows(self._options.max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query ends with what is there now."""
+        self._target = self._probe.last(self._options.destination)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next batch ends; the start where there is nothing for it."""
+        at = self._at(start)
+        if unknown := [name for name in self._options.destination if name not in at]:
+            return self._offset(at | starts(self._options, self._probe, unknown))
+        last = self._target if self._target is not None else self._last()
+        if begun := {name: 0 for name, seq in at.items() if not seq and name in last}:
+            return self._offset(at | self._probe.first(begun))
+        ends = {name: max(seq, last.get(name, -1) + 1) for name, seq in at.items()}
+        ahead = {name: seq for name, seq in at.items() if ends[name] > seq}
+        if not ahead:
+            return start
+        if not isinstance(limit, ReadAllAvailable):
+            rows = self._options.max_rows
+            if isinstance(limit, ReadMaxRows):
+                rows = min(rows, limit.max_rows)
+            self._limit(ahead, ends, max(1, rows // len(ahead)))
+        return self._offset(ends)
+
+    def _last(self) -> dict[str, int]:
+        time.sleep(max(0.0, self._asked + _POLL - time.monotonic()))
+        self._asked = time.monotonic()
+        return self._probe.last(self._options.destination)
+
+    def _limit(self, ahead: dict[str, int], ends: dict[str, int], rows: int) -> None:
+        """Move ends back.  Numbers that were left out do not count, or a batch after the other would be empty."""
+        far = {name: seq for name, seq in ahead.items() if ends[name] - seq > rows}
+        firsts = self._probe.first(far) if far else {}
+        for name, seq in far.items():
+            ends[name] = min(ends[name], max(seq, firsts.get(name, seq)) + rows)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The ranges of a batch; the same whenever it is run again."""
+        begins, ends = self._at(start), self._at(end)
+        count = max(1, self._options.partitions // max(1, len(begins)))
+        return [part for name, seq in begins.items() if seq for part in split(name, seq, ends[name], count)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of a task."""
+        assert isinstance(partition, LogRange)
+        return read_range(self._options, partition, self._columns)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: the log keeps what it keeps."""
+
+    def stop(self) -> None:
+        """End the connection."""
+        self._probe.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For the tasks, which read and nothing more."""
+        return self.__dict__ | {"_probe": None}

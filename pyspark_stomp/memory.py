@@ -1,0 +1,142 @@
+"""Rows in memory, whose messages stay unacknowledged until Spark has committed them: the store of mode ack.
+
+Nothing outlives the process.  The server still has every message that is not acknowledged and sends it again, to the
+next process or, when the connection alone has broken, to this one.  In the latter case the message is known by its key:
+its row stays where it is, and only the handle that acknowledges it is exchanged.
+
+Rows are numbered on from the offset that the query starts with.  A range below that belongs to a process that is gone:
+it is answered with no rows, because its messages come again.  So the rows of a batch that ran and was not committed
+may come twice, and none is ever missing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+from .rows import Block
+from .spool import Piece, cut
+
+Handle = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Held:
+    first: int
+    block: Block
+    handles: list[Handle | None]
+
+    @property
+    def end(self) -> int:
+        return self.first + self.block.rows
+
+
+class Memory:
+    """What is received and not committed.  A receiver keeps blocks, Spark's thread reads and releases them.
+
+    Args:
+        first: the number of the first row.
+        remembered: keys of released rows that are kept, because their ACKs may be lost.
+    """
+
+    def __init__(self, first: int, remembered: int) -> None:
+        self.first = self._end = first
+        self._remembered = remembered
+        self._guard = threading.Lock()
+        self._held: deque[_Held] = deque()
+        self._places: dict[str, tuple[_Held, int]] = {}
+        self._done: dict[str, None] = {}  # in the order of their release
+        self._due: list[Handle] = []
+
+    @property
+    def end(self) -> int:
+        """The number of the next row."""
+        return self._end
+
+    # The receiver.
+
+    def knows(self, key: str) -> bool:
+        """Whether a message with that key is held, or was lately."""
+        return key in self._places or key in self._done
+
+    def exchange(self, key: str, handle: Handle) -> None:
+        """A known message has come again, with another handle.
+
+        On the connection that its row came on it is a copy that the sender made: nobody will ask for its row.
+        """
+        with self._guard:
+            held, number = self._places.get(key, (None, 0))
+            if held is not None and held.handles[number] is None:
+                held.handles[number] = handle
+            else:
+                self._due.append(handle)
+
+    def full(self) -> bool:
+        """Never: what is not acknowledged is limited by the server."""
+        return False
+
+    def keep(self, block: Block) -> None:
+        """Hold rows."""
+        held = _Held(self._end, block, list(block.handles))
+        with self._guard:
+            self._held.append(held)
+            self._places.update({key: (held, number) for number, key in enumerate(block.keys) if key})
+            self._end = held.end
+
+    def disconnected(self) -> None:
+        """All handles are void."""
+        with self._guard:
+            self._due = []
+            for held in self._held:
+                held.handles = [None] * held.block.rows
+
+    def due(self) -> list[Handle]:
+        """What may be acknowledged now; each is told once."""
+        with self._guard:
+            due, self._due = self._due, []
+            return due
+
+    def has_due(self) -> bool:
+        """Whether something waits to be acknowledged."""
+        return bool(self._due)
+
+    # Spark.
+
+    def cut(self, start: int, rows: int, octets: int) -> int:
+        """Where a batch that begins at a row ends: at most so many rows, and octets unless one block has more."""
+        with self._guard:
+            sizes = [(held.end, len(held.block.octets)) for held in self._held if held.end > start]
+        return cut(sizes, start, rows, octets)
+
+    def pieces(self, start: int, end: int) -> list[Piece]:
+        """The rows from start up to end, without those of another process."""
+        found = []
+        with self._guard:
+            for held in self._held:
+                skip = max(0, start - held.first)
+                take = min(end, held.end) - held.first - skip
+                if take > 0:
+                    found.append(Piece(held.block.octets, skip, take))
+        return found
+
+    def release(self, end: int) -> None:
+        """All rows before that one are committed: their messages may be acknowledged."""
+        with self._guard:
+            for held in self._held:
+                if held.first >= end:
+                    break
+                for number in range(max(0, self.first - held.first), min(end, held.end) - held.first):
+                    self._let_go(held, number)
+            self.first = max(self.first, end)
+            while self._held and self._held[0].end <= end:
+                self._held.popleft()
+            for key in list(self._done)[: max(0, len(self._done) - self._remembered)]:
+                del self._done[key]
+
+    def _let_go(self, held: _Held, number: int) -> None:
+        if (handle := held.handles[number]) is not None:
+            self._due.append(handle)
+        if key := held.block.keys[number]:
+            del self._places[key]
+            self._done[key] = None

@@ -1,0 +1,267 @@
+"""`df.write` and `df.writeStream`: rows as messages, in transactions.
+
+Columns: `body` (string or binary) is needed; `destination`, `content_type`, `dedup_id` (strings) and `headers`
+(map<string,string>) may be there, and others are refused but for those of our own source, which are left out.  So what
+was read can be written.
+
+A partition is a row of transactions: BEGIN, SENDs, COMMIT with a receipt, as many rows in each as `transactionRows` and
+`transactionOctets` allow; our gateway holds 16 MiB.  The next begins when the receipt of the last has come.  When the
+connection breaks, a transaction without its receipt is sent again.
+
+**Each message has an id that is the same whenever its row is written again**: `dedup-id`, which our gateway honours by
+dropping the second message, and `x-dedup-id`, for consumers behind other servers.  It is the value of `dedup_id` or of
+the column that `dedupColumn` names, else `<query>-<batch>-<partition>:<row>`.  The latter repeats only what repeats:
+the batch must consist of the same rows in the same partitions, so there must be no repartition at random between a
+source and this sink.  The first holds for the gateway's `dedup_window`, and a query must come back within it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from .client import Client
+from .errors import OptionError, StompError
+from .log import with_retries
+from .options import Options
+from .rows import COLUMNS
+
+_KINDS = {
+    "body": ("string", "binary"),
+    "destination": ("string",),
+    "content_type": ("string",),
+    "dedup_id": ("string",),
+    "headers": ("map<string,string>",),
+}
+_IGNORED = {name for name, _, _ in COLUMNS}
+# What the server says of a message it delivers, or reads of a SEND as a command: no header of a row decides on that.
+_NOT_COPIED = frozenset(
+    "ack browser content-length content-type dedup-id delivery-count destination first-seq gap heart-beat message-id "
+    "receipt redelivered retained seq subscription transaction user-id x-dedup-id x-stream-offset".split()
+)
+# Of each header beside its value, in a transaction that is held; our gateway counts 100 and the name.
+_OVERHEAD = 150
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all tasks of a job or query share.
+
+    Attributes:
+        job: an id, the same for all attempts.
+        columns: of the rows.
+    """
+
+    options: Options
+    columns: list[str]
+    job: str
+
+    @classmethod
+    def of(cls, options: Options, schema: StructType, *, overwrite: bool) -> Plan:
+        """Check what can be checked before anything runs.
+
+        Raises:
+            OptionError: options or columns cannot be meant.
+        """
+        if overwrite:
+            raise OptionError("mode overwrite has no meaning for messages; it must be append")
+        if len(options.destination) > 1:
+            raise OptionError("option destination of a sink must be one; a column destination names one for each row")
+        kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+        for name, kind in kinds.items():
+            if name == options.dedup_column:
+                continue
+            if name not in _KINDS and name not in _IGNORED:
+                raise OptionError(f"there is no use for a column {name}; a sink has {', '.join(_KINDS)}")
+            if kind not in _KINDS.get(name, (kind,)):
+                raise OptionError(f"column {name} has the type {kind}; it must be {' or '.join(_KINDS[name])}")
+        if "body" not in kinds:
+            raise OptionError("there is no column body, which a sink must have")
+        if options.dedup_column and options.dedup_column not in kinds:
+            raise OptionError(f"option dedupColumn names {options.dedup_column}, which is no column")
+        if not options.destination and "destination" not in kinds:
+            raise OptionError("option destination is missing, and there is no column destination")
+        return cls(options, list(kinds), uuid.uuid4().hex)
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    rows: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """The writer of one job."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of a partition."""
+        return _write(self._plan, iterator, self._plan.job, "0")
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """The writer of one query."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of a partition of a micro-batch."""
+        context = TaskContext.get()
+        query = context and context.getLocalProperty("sql.streaming.queryId")
+        batch = context and context.getLocalProperty("streaming.sql.batchId")
+        if not query or not batch:
+            raise StompError("Spark does not tell the id of query and batch, without which nothing can be written once")
+        return _write(self._plan, iterator, query, batch)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing: what was sent is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing: the batch is written again, and what was sent is known by its id."""
+
+
+def _write(plan: Plan, batches: Iterator[pa.RecordBatch], query: str, batch: str) -> Written:
+    context = TaskContext.get()
+    partition = context.partitionId() if context is not None else 0
+    sender = _Sender(plan.options)
+    try:
+        encoder = _Encoder(plan, f"{query}-{batch}-{partition}")
+        for each in batches:
+            for row in encoder.rows(each):
+                sender.add(row)
+        sender.flush()
+        return Written(encoder.row)
+    finally:
+        sender.close()
+
+
+@dataclass(slots=True)
+class _Row:
+    """A message before it knows its version."""
+
+    headers: dict[str, str]
+    body: bytes
+
+
+class _Encoder:
+    """Rows to headers and bodies.
+
+    Attributes:
+        row: how many there have been.
+    """
+
+    def __init__(self, plan: Plan, task: str) -> None:
+        options = plan.options
+        self._default = options.destination[0] if options.destination else None
+        self._content_type = options.content_type
+        self._more = options.send_headers
+        self._dedup = options.dedup_column or ("dedup_id" if "dedup_id" in plan.columns else "")
+        self._task = task
+        self.row = 0
+
+    def rows(self, batch: pa.RecordBatch) -> Iterator[_Row]:
+        """The messages of a batch.
+
+        Raises:
+            OptionError: a row has no destination or no id.
+        """
+        names = [name for name in batch.schema.names if name in _KINDS or name == self._dedup]
+        columns = {name: batch.column(name).to_pylist() for name in names}
+        for place in range(batch.num_rows):
+            yield self._row({name: column[place] for name, column in columns.items()})
+            self.row += 1
+
+    def _row(self, row: dict[str, Any]) -> _Row:
+        destination = row.get("destination") or self._default
+        if not destination:
+            raise OptionError("a row has no destination, and option destination is missing")
+        headers = {"destination": destination}
+        if content_type := row.get("content_type") or self._content_type:
+            headers["content-type"] = content_type
+        if self._dedup:
+            if (own := row[self._dedup]) is None:
+                raise OptionError(f"a row has no id: its column {self._dedup} is null")
+            dedup_id = str(own)
+        else:
+            dedup_id = f"{self._task}:{self.row}"
+        headers |= {"dedup-id": dedup_id, "x-dedup-id": dedup_id}
+        headers |= self._more
+        for name, value in row.get("headers") or ():
+            if value is not None and name not in _NOT_COPIED:
+                headers[name] = value
+        body = row["body"]
+        return _Row(headers, body.encode() if isinstance(body, str) else body or b"")
+
+
+class _Sender:
+    """Sends rows in transactions."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._client: Client | None = None
+        self._rows: list[_Row] = []
+        self._octets = 0
+        self._transactions = 0
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._client is not None:
+            self._client.disconnect()
+
+    def add(self, row: _Row) -> None:
+        """Take a row, and send those that fill a transaction."""
+        size = len(row.body) + sum(map(len, row.headers.values())) + _OVERHEAD * (len(row.headers) + 1)
+        if self._rows and self._octets + size > self._options.transaction_octets:
+            self.flush()
+        self._rows.append(row)
+        self._octets += size
+        if len(self._rows) >= self._options.transaction_rows:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits; on return the server has it.
+
+        Raises:
+            StompError: it does not.
+        """
+        if self._rows:
+            with_retries(self._options, self._attempt)
+        self._rows = []
+        self._octets = 0
+
+    def _attempt(self) -> None:
+        if self._client is None:
+            self._client = Client(self._options)
+        client = self._client
+        self._transactions += 1
+        name = f"t{self._transactions}"
+        try:
+            client.send(b"".join(self._frames(client, name)))
+            client.request("COMMIT", {"transaction": name})
+        except BaseException:
+            self._client = None
+            client.close()
+            raise
+
+    def _frames(self, client: Client, name: str) -> Iterator[bytes]:
+        version = client.version
+        yield client.encode("BEGIN", {"transaction": name})
+        for row in self._rows:
+            lines = "".join([f"{key}:{value}\n" for key, value in row.headers.items()])
+            count = len(row.headers)
+            if version.lenient or not (lines.count("\n") == lines.count(":") == count and "\\" not in lines):
+                yield client.encode("SEND", {**row.headers, "transaction": name}, row.body)
+                continue
+            head = f"SEND\n{lines}transaction:{name}\ncontent-length:{len(row.body)}\n\n"
+            yield b"%b%b\0" % (head.encode(), row.body)

@@ -1,0 +1,68 @@
+"""Segments to rows."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from gateway.journal import RecordError, Segment, found
+from tests.journal.desk import GATEWAY, opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A segment of three records, with one row each."""
+    journal = opened(tmp_path)
+    for number in range(3):
+        journal.error(journal.clock(), journal.names_of_session("tcp", "here"), str(number))
+        journal.worker.step()
+        journal.clock.go(1)  # type: ignore[attr-defined]
+    journal.close()
+    (path,) = found(tmp_path / GATEWAY)
+    return path
+
+
+def test_rows(path: Path) -> None:
+    segment = Segment(path)
+    assert [row[2] for row in segment] == [1, 2, 3]
+    assert [len(rows) for rows in segment.records()] == [1, 1, 1]
+    assert (segment.size, segment.torn, segment.unknown) == (path.stat().st_size, 0, 0)
+
+
+def test_torn_at_every_octet(path: Path) -> None:
+    octets = path.read_bytes()
+    each = len(octets) // 3
+    for cut in range(len(octets)):
+        path.write_bytes(octets[:cut])
+        segment = Segment(path)
+        assert [row[2] for row in segment] == [1, 2, 3][: cut // each]
+        assert segment.torn == cut % each
+
+
+def test_damaged(path: Path) -> None:
+    octets = bytearray(path.read_bytes())
+    octets[len(octets) // 2] ^= 1
+    path.write_bytes(octets)
+    segment = Segment(path)
+    assert [row[2] for row in segment] == [1]
+    assert segment.torn == len(octets) // 3 * 2
+
+
+def test_another_version(path: Path) -> None:
+    octets = bytearray(path.read_bytes())
+    each = len(octets) // 3
+    octets[each + 8] = 9
+    octets[each + 4 : each + 8] = zlib.crc32(octets[each + 8 : 2 * each]).to_bytes(4, "little")
+    path.write_bytes(octets)
+    segment = Segment(path)
+    rows = iter(segment)
+    assert next(rows)[2] == 1
+    with pytest.raises(RecordError, match=rf"000001\.seg, octet {each}: the record has version 9"):
+        next(rows)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        list(Segment(tmp_path / "1-1.seg"))

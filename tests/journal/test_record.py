@@ -1,0 +1,225 @@
+"""Octets of records and back."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.journal import RecordError, schema
+from gateway.journal.record import (
+    LAYOUTS,
+    Decoder,
+    Facts,
+    bodies,
+    counted,
+    headers_of,
+    length_of,
+    record,
+    size_of,
+    string,
+    strings,
+)
+
+FACTS = Facts("g1", "r", 1_700_000_000_000_000, 999)
+TEXTS = st.text(max_size=20)
+
+
+def body_of(*rows: bytes, first_seq: int = 1, facts: Facts = FACTS) -> bytes:
+    return b"".join(record(facts, first_seq, len(rows), rows))[8:]
+
+
+def connected(names: bytes = b"", behind: bytes = b"", code: int = 14) -> bytes:
+    """A row without numbers and payload."""
+    layout = LAYOUTS["connected"]
+    names = names or strings("tcp", "here", "me", "s")
+    return layout.pack(layout.rest + len(names) + len(behind), code, len(names), 1000, *[]) + names + behind
+
+
+def headers_in(block: bytes) -> object:
+    """What a header block says, read as a dead letter's."""
+    layout = LAYOUTS["dead_lettered"]
+    names, payload = string("/queue/a"), string("expired") + block
+    row = layout.pack(layout.rest + len(names) + len(payload), 7, len(names), 1, 1, 0, 0, 0) + names + payload
+    return Decoder().rows(body_of(row))[0][schema.INDEX["headers"]]
+
+
+class TestHeaders:
+    @given(st.dictionaries(TEXTS, TEXTS))
+    def test_round_trip(self, headers: dict[str, str]) -> None:
+        wanted = {name: value for name, value in headers.items() if name.lower() != "passcode"}
+        assert headers_in(headers_of(headers)) == wanted
+
+    @given(st.dictionaries(st.text("\0\x01ab01", max_size=4), st.text("\0\x01ab01", max_size=4)))
+    def test_with_what_separates_them(self, headers: dict[str, str]) -> None:
+        assert headers_in(headers_of(headers)) == headers
+
+    @pytest.mark.parametrize("name", ["passcode", "PassCode", "PASSCODE"])
+    def test_never_a_passcode(self, name: str) -> None:
+        assert headers_in(headers_of({"a": "b", name: "secret", "c": "the passcode"})) == {
+            "a": "b",
+            "c": "the passcode",
+        }
+        assert headers_in(headers_of({name: "secret"})) == {}
+
+    def test_what_is_no_unicode(self) -> None:
+        assert headers_in(headers_of({"a\ud800": "\udfff"})) == {"a?": "?"}
+
+    def test_the_mapping_is_left_alone(self) -> None:
+        headers = {"passcode": "secret"}
+        headers_of(headers)
+        assert headers == {"passcode": "secret"}
+
+
+class TestFile:
+    def test_empty(self) -> None:
+        assert list(bodies(io.BytesIO(), 0)) == []
+
+    @given(st.lists(st.binary(max_size=40), min_size=1, max_size=4), st.integers(0, 255))
+    @settings(max_examples=25)
+    def test_torn_at_every_octet(self, pieces: list[bytes], garbage: int) -> None:
+        """What is left are all records that are whole; octets that are not what they were are no record."""
+        records = [b"".join(record(FACTS, 1, 1, [piece])) for piece in pieces]
+        octets = b"".join(records)
+        ends = [sum(map(len, records[:count])) for count in range(len(records) + 1)]
+        for cut in range(len(octets)):
+            whole = max([place for place, end in enumerate(ends) if end <= cut])
+            left = [each[8:] for each in records[:whole]]
+            assert list(bodies(io.BytesIO(octets[:cut]), cut)) == left
+            if octets[cut] != garbage:
+                damaged = octets[:cut] + bytes([garbage]) + octets[cut + 1 :]
+                assert list(bodies(io.BytesIO(damaged), len(damaged))) == left
+
+    @pytest.mark.parametrize("count", [1, 8, 100, 5000])
+    def test_an_end_of_zeros(self, count: int) -> None:
+        """The CRC of nothing is zero: zeros must not be a record without a body."""
+        octets = b"".join(record(FACTS, 1, 1, [b"x"])) + bytes(count)
+        assert [size_of(body) for body in bodies(io.BytesIO(octets), len(octets))] == [len(octets) - count]
+
+    def test_a_file_that_is_shorter_than_it_was(self) -> None:
+        octets = b"".join(record(FACTS, 1, 1, [b"x"]))
+        assert list(bodies(io.BytesIO(octets[:5]), 100)) == []
+        assert list(bodies(io.BytesIO(octets[:-1]), len(octets))) == []
+
+
+class TestRows:
+    def test_facts(self) -> None:
+        decoder = Decoder()
+        rows = decoder.rows(body_of(connected(), connected(), first_seq=7))
+        assert [row[:5] for row in rows] == [("g1", 1_700_000_000_000_000, seq, 1, "connected") for seq in (7, 8)]
+        assert decoder.unknown == 0
+
+    @pytest.mark.parametrize("event", schema.EVENTS, ids=lambda event: event.name)
+    @given(st.data())
+    @settings(max_examples=20)
+    def test_round_trip(self, event: schema.Event, data: st.DataObject) -> None:
+        """Rows that are written by the grammar, column by column."""
+        wanted: dict[str, object] = {}
+        numbers: list[int] = []
+        names = payload = b""
+        for column in event.columns:
+            kind = schema.COLUMNS[schema.INDEX[column]].type
+            if column == "message_id":
+                number = data.draw(st.integers(0, 2**64 - 1))
+                numbers.append(number)
+                wanted[column] = f"r-{number}"
+            elif kind in (schema.INT, schema.BIGINT):
+                bits = 31 if kind == schema.INT else 63
+                number = data.draw(st.integers(-1, 2**bits - 1))
+                numbers.append(number)
+                wanted[column] = None if number < 0 else number
+            elif kind == schema.MAP:
+                wanted[column] = headers = data.draw(st.dictionaries(st.text("abc", min_size=1), TEXTS))
+                payload += headers_of(headers)
+            elif kind == schema.BINARY:
+                wanted[column] = octets = data.draw(st.binary(max_size=20))
+                payload += counted(octets)
+            else:
+                wanted[column] = text = data.draw(st.none() | TEXTS)
+                if column in ("reason", "transaction"):
+                    payload += string(text)
+                else:
+                    names += string(text)
+        layout = LAYOUTS[event.name]
+        octets = layout.pack(layout.rest + len(names) + len(payload), event.code, len(names), 1000, *numbers)
+        (row,) = Decoder().rows(body_of(octets + names + payload))
+        given_columns = {each.name: row[schema.INDEX[each.name]] for each in schema.COLUMNS[5:]}
+        assert given_columns == {each.name: wanted.get(each.name) for each in schema.COLUMNS[5:]}
+        assert row[4] == event.name
+
+    def test_names_are_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A reader does not keep all names that it ever saw."""
+        monkeypatch.setattr("gateway.journal.record._MOST_NAMES", 2)
+        names = [strings("tcp", "here", "me", str(number)) for number in (1, 2, 3, 1)]
+        rows = Decoder().rows(body_of(*[connected(each) for each in names]))
+        assert [row[schema.INDEX["session"]] for row in rows] == ["1", "2", "3", "1"]
+
+
+class TestOthers:
+    """What another version of this program wrote."""
+
+    def test_another_version(self) -> None:
+        body = b"\2" + body_of(connected())[1:]
+        with pytest.raises(RecordError, match="the record has version 2, and this gateway reads 1 only"):
+            Decoder().rows(body)
+
+    def test_an_unknown_event(self) -> None:
+        decoder = Decoder()
+        rows = decoder.rows(body_of(connected(), connected(code=99), connected()))
+        assert [row[2] for row in rows] == [1, 3]
+        assert decoder.unknown == 1
+
+    def test_more_columns(self) -> None:
+        first, second = Decoder().rows(body_of(connected(behind=string("more")), connected()))
+        assert first[5:] == second[5:]
+
+    def test_fewer_columns(self) -> None:
+        layout = LAYOUTS["disconnected"]
+        names = strings("tcp", "here", "me", "s")
+        (row,) = Decoder().rows(body_of(layout.pack(layout.rest + len(names), 15, len(names), 1) + names))
+        assert row[schema.INDEX["reason"]] is None
+
+
+DISCONNECTED = LAYOUTS["disconnected"]
+
+
+class TestNonsense:
+    """Rows that no version wrote, in a record whose CRC is right."""
+
+    @pytest.mark.parametrize(
+        "row",
+        [
+            connected()[:-1],
+            connected() + b"x",
+            connected(strings("tcp", "here", "me")),
+            connected(strings("tcp", "here", "me", "s", "more")),
+            connected(strings("tcp", "here", "me") + length_of(9) + b"s"),
+            connected(strings("tcp", "here", "me") + counted(b"\xff")),
+            length_of(0),
+            length_of(1) + bytes([14]),
+            DISCONNECTED.pack(DISCONNECTED.rest + 16 + 5, 15, 16, 1) + length_of(0) * 4 + length_of(2) + b"x",
+        ],
+    )
+    def test_is_an_error(self, row: bytes) -> None:
+        with pytest.raises(RecordError, match="its rows are not as version 1 has them"):
+            Decoder().rows(body_of(row))
+
+    def test_of_any_kind(self) -> None:
+        """Whatever octet is another one, there is a row, or the one error."""
+        body = body_of(connected(), connected())
+        for place in range(1, len(body)):
+            for octet in (0, 0x7F, 0xFF):
+                other = body[:place] + bytes([octet]) + body[place + 1 :]
+                with contextlib.suppress(RecordError):
+                    Decoder().rows(other)
+
+
+def test_the_crc_covers_all() -> None:
+    start, *pieces = record(FACTS, 1, 2, [b"abc", b"def"])
+    assert int.from_bytes(start[4:8], "little") == zlib.crc32(start[8:] + b"abcdef")
+    assert int.from_bytes(start[:4], "little") == len(start[8:] + b"abcdef")
+    assert pieces == [b"abc", b"def"]

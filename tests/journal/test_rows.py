@@ -1,0 +1,178 @@
+"""What the broker tells, and what is read of it."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.journal import ALL, NONE, Recorder, schema
+from tests.journal.desk import GATEWAY, START, Clock, as_dict, opened, rows_of
+
+TEXTS = st.text(max_size=12)
+TOLD = [event for event in schema.EVENTS if event.name != "journal_dropped"]
+SESSION = ("transport", "peer", "principal", "session")
+
+
+def draw(data: st.DataObject, event: schema.Event) -> dict[str, Any]:
+    """A value for each column of an event."""
+    values: dict[str, Any] = {}
+    for name in event.columns:
+        kind = schema.COLUMNS[schema.INDEX[name]].type
+        if name in ("ack_mode", "destination") or (name in ("transaction", "reason") and event.name.startswith("tx")):
+            values[name] = data.draw(TEXTS)
+        elif name == "message_id":
+            values[name] = data.draw(st.integers(0, 2**64 - 1))
+        elif kind == schema.INT:
+            values[name] = data.draw(st.integers(0, 2**31 - 1))
+        elif kind == schema.BIGINT:
+            values[name] = data.draw(st.integers(-1, 2**63 - 1))
+        elif kind == schema.MAP:
+            values[name] = data.draw(st.dictionaries(TEXTS, TEXTS))
+        elif kind == schema.BINARY:
+            values[name] = data.draw(st.binary())
+        else:
+            optional = name != "reason" or event.name in ("nacked", "unsubscribed", "disconnected")
+            values[name] = data.draw(st.none() | TEXTS if optional else TEXTS)
+    return values
+
+
+def tell(recorder: Recorder, event: str, now: int, values: dict[str, Any]) -> None:
+    """Call the method of an event, with what its parameters are called."""
+    given = {**values, "now": now, "number": values.get("message_id")}
+    if "session" in values:
+        given["names"] = recorder.names_of_session(*[values[name] for name in SESSION])
+    if "ack_mode" in values:
+        given["names"] = recorder.names_of_subscription(
+            given["names"], values["subscription"], values["ack_mode"], values["destination"]
+        )
+    method = getattr(recorder, event)
+    method(**{name: given[name] for name in inspect.signature(method).parameters})
+
+
+@pytest.mark.parametrize("event", TOLD, ids=lambda event: event.name)
+@given(st.data())
+@settings(max_examples=15, deadline=None)
+def test_every_event(event: schema.Event, data: st.DataObject) -> None:
+    """There is a method for each, and all its columns are read back."""
+    with tempfile.TemporaryDirectory() as folder:
+        clock = Clock()
+        journal = opened(Path(folder), clock)
+        told = [draw(data, event) for _ in range(2)]
+        for values in told:
+            clock.go(0.001)
+            tell(journal, event.name, clock(), values)
+        assert journal.close() == 0
+        rows = rows_of(Path(folder))
+    for number, (values, row) in enumerate(zip(told, rows, strict=True), 1):
+        wanted = {name: value for name, value in values.items() if value is not None and value != -1}
+        if "message_id" in wanted:
+            wanted["message_id"] = f"r-{wanted['message_id']}"
+        if "body" in wanted:
+            wanted["size"] = len(wanted["body"])
+        if "headers" in wanted:
+            wanted["headers"] = {name: text for name, text in wanted["headers"].items() if name.lower() != "passcode"}
+        facts = {"gateway": GATEWAY, "epoch": START, "seq": number, "ts": START + number * 1000, "event": event.name}
+        assert row == facts | wanted
+
+
+def test_the_port_has_every_event() -> None:
+    methods = {name for name, _ in inspect.getmembers(Recorder, inspect.isfunction) if not name.startswith("_")}
+    assert methods - {"names_of_session", "names_of_subscription"} == {event.name for event in TOLD}
+
+
+def bodies_of(folder: Path, **options: Any) -> list[dict[str, object]]:
+    """Rows of four messages to two destinations, one of them large."""
+    journal = opened(folder, **options)
+    names = journal.names_of_session("tcp", "here", "me", "s")
+    for destination, body in (("/queue/a", b"0123456789"), ("/queue/b", b"0123456789"), ("/queue/a", b"x" * 100_000)):
+        journal.accepted(journal.clock(), names, destination, 1, {"a": "b"}, body)
+        journal.accepted(journal.clock(), names, destination, 1, {"a": "b"}, body, "t")
+    assert journal.close() == 0
+    rows = rows_of(folder)
+    assert [row.get("transaction") for row in rows] == [None, "t"] * 3
+    assert [row["size"] for row in rows] == [10] * 4 + [100_000] * 2
+    assert all(row["headers"] == {"a": "b"} and row["session"] == "s" for row in rows)
+    return rows[::2]
+
+
+class TestBodies:
+    def test_all(self, tmp_path: Path) -> None:
+        bodies = [row["body"] for row in bodies_of(tmp_path, bodies=lambda _: ALL)]
+        assert bodies == [b"0123456789", b"0123456789", b"x" * 100_000]
+
+    def test_none(self, tmp_path: Path) -> None:
+        assert not any("body" in row for row in bodies_of(tmp_path, bodies=lambda _: NONE))
+
+    def test_some_octets_of_some(self, tmp_path: Path) -> None:
+        bodies = [row.get("body") for row in bodies_of(tmp_path, bodies={"/queue/a": 4, "/queue/b": NONE}.__getitem__)]
+        assert bodies == [b"0123", None, b"xxxx"]
+
+    def test_no_octets(self, tmp_path: Path) -> None:
+        assert [row["body"] for row in bodies_of(tmp_path, bodies=lambda _: 0)] == [b"", b"", b""]
+
+    def test_larger_than_the_queue(self, tmp_path: Path) -> None:
+        journal = opened(tmp_path, limit=64 * 1024)
+        journal.accepted(journal.clock(), journal.names_of_session("tcp", "x"), "/queue/a", 1, {}, b"x" * 70_000)
+        assert journal.rows_dropped == 1
+        assert journal.queued == 0
+        assert journal.close() == 0
+        (row,) = rows_of(tmp_path)
+        assert (row["event"], row["dropped_rows"]) == ("journal_dropped", 1)
+        assert row["reason"] == "a body is larger than the queue may be"
+
+
+class TestRemembering:
+    def test_headers_by_identity(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Headers that are other ones are never taken for those that were at their address before."""
+        monkeypatch.setattr("gateway.journal.rows._MOST_BLOCKS", 3)
+        journal = opened(tmp_path)
+        names = journal.names_of_session("tcp", "x")
+        shared = {"shared": "yes"}
+        for number in range(100):
+            journal.accepted(0, names, "/queue/a", number, {"number": str(number)}, b"")
+            journal.accepted(0, names, "/queue/a", number, shared, b"")
+            journal.accepted(0, names, "/queue/a", number, {"number": "x" * 2000}, b"")
+        assert len(journal._blocks) <= 3
+        journal.close()
+        assert [row["headers"] for row in rows_of(tmp_path)] == [
+            headers for number in range(100) for headers in ({"number": str(number)}, shared, {"number": "x" * 2000})
+        ]
+
+    def test_destinations(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gateway.journal.rows._MOST_DESTINATIONS", 2)
+        asked: list[str] = []
+
+        def bodies(destination: str) -> int:
+            asked.append(destination)
+            return ALL
+
+        journal = opened(tmp_path, bodies=bodies)
+        for name in "aabaca":
+            journal.accepted(0, b"", name, 1, {}, b"")
+        assert asked == ["a", "b", "c", "a"]
+        assert len(journal._destinations) <= 2
+
+
+def test_what_is_no_unicode(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.error(0, journal.names_of_session("tcp", "x", "\ud800"), "\udfff")
+    journal.close()
+    (row,) = rows_of(tmp_path)
+    assert (row["principal"], row["reason"]) == ("?", "?")
+
+
+def test_before_connected(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.error(journal.clock(), journal.names_of_session("tcp", "here"), "no")
+    journal.close()
+    assert [set(row) - set(schema.OF_EVERY_ROW) for row in rows_of(tmp_path)] == [{"transport", "peer", "reason"}]
+
+
+def test_row_is_what_the_schema_has() -> None:
+    assert as_dict(tuple([None] * len(schema.COLUMNS))) == {}

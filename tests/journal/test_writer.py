@@ -1,0 +1,203 @@
+"""The journal as a whole, with its thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from gateway.journal import Journal, JournalError, Segment, found
+from tests.journal.desk import EARLIER, START, Clock, opened, rows_of
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What threads died of."""
+    deaths: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: deaths.append(arguments.exc_value))
+    return deaths
+
+
+def tell(journal: Journal, count: int) -> None:
+    names = journal.names_of_session("tcp", "here", "me", "s")
+    for _ in range(count):
+        journal.connected(journal.clock(), names)
+
+
+def test_writes_what_it_is_told(tmp_path: Path) -> None:
+    """With the real clock, rows that come while others are written, and large bodies among them."""
+    with_threads = threading.active_count()
+    journal = Journal(tmp_path, "g1", run="r", segment_octets=500_000)
+    journal.start()
+    names = journal.names_of_session("tcp", "here", "me", "s")
+    for number in range(20_000):
+        body = b"x" * (100_000 if not number % 1000 else 100)
+        journal.accepted(journal.clock(), names, "/queue/a", number, {"number": str(number)}, body)
+    assert journal.close() == 0
+    assert threading.active_count() == with_threads
+    rows = rows_of(tmp_path)
+    assert [row["seq"] for row in rows] == list(range(1, 20_001))
+    assert [row["message_id"] for row in rows] == [f"r-{number}" for number in range(20_000)]
+    assert [row["size"] for row in rows] == [len(row["body"]) for row in rows]  # type: ignore[arg-type]
+    times = [row["ts"] for row in rows]
+    assert times == sorted(times)  # type: ignore[type-var]
+    assert len(found(tmp_path / "g1")) > 1
+    assert not found(tmp_path / "g1", ".open")
+    assert journal.worker.rows == 20_000
+    assert journal.worker.octets == sum([path.stat().st_size for path in found(tmp_path / "g1")])
+
+
+def test_the_thread_wakes(tmp_path: Path) -> None:
+    """Also when it had nothing to do, and nothing rings but the one row."""
+    journal = Journal(tmp_path, "g1", run="r")
+    written = threading.Event()
+    write = journal.segments.write
+
+    def told(*arguments: object) -> int:
+        size = write(*arguments)  # type: ignore[arg-type]
+        written.set()
+        return size
+
+    journal.segments.write = told  # type: ignore[method-assign, assignment]
+    journal.start()
+    for _ in range(3):
+        written.clear()
+        tell(journal, 1)
+        assert written.wait(10)
+    journal.close()
+    assert len(rows_of(tmp_path)) == 3
+
+
+def test_time_never_goes_back(tmp_path: Path) -> None:
+    """The wall clock is asked once."""
+    clock = Clock()
+    wall = iter([START * 1000])
+    journal = opened(tmp_path, clock, wall=lambda: next(wall))
+    tell(journal, 1)
+    clock.go(3600.5)
+    tell(journal, 1)
+    journal.close()
+    assert [row["ts"] for row in rows_of(tmp_path)] == [START, START + 3_600_500_000]
+    assert clock() > EARLIER
+
+
+def test_each_start_has_an_epoch(tmp_path: Path) -> None:
+    epochs = []
+    for _ in range(3):
+        journal = opened(tmp_path)  # at the same time, by the clock
+        epochs.append(journal.epoch)
+        tell(journal, 1)
+        journal.close()
+    assert epochs == [START, START + 1, START + 2]
+    assert [(row["epoch"], row["seq"]) for row in rows_of(tmp_path)] == [(epoch, 1) for epoch in epochs]
+
+
+def test_one_gateway_of_an_id(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    with pytest.raises(JournalError, match="another gateway writes the journal"):
+        opened(tmp_path)
+    another = Journal(tmp_path, "g2", run="r")
+    another.close()
+    journal.close()
+    opened(tmp_path).close()
+
+
+@pytest.mark.parametrize("limit", [1000, 2**40])
+def test_a_limit_that_is_none(tmp_path: Path, limit: int) -> None:
+    with pytest.raises(ValueError, match="the journal's queue may have 65536 to"):
+        opened(tmp_path, limit=limit)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_comes_after_the_end(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    tell(journal, 1)
+    journal.close()
+    tell(journal, 2)
+    assert journal.close() == 0
+    assert len(rows_of(tmp_path)) == 1
+    assert journal.rows_dropped == 2
+
+
+def test_callbacks_go_by_call_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soon: list[object] = []
+    states: list[str] = []
+    journal: Journal = opened(tmp_path, call_soon=soon.append, on_state=lambda: states.append(journal.failure))
+    monkeypatch.setattr(journal.segments, "write", lambda *_: os.open(tmp_path / "no" / "file", os.O_RDONLY))
+    tell(journal, 1)
+    journal.worker.step()
+    assert not states
+    assert len(soon) == 1
+    soon[0]()  # type: ignore[operator]
+    assert states == ["the journal cannot be written: No such file or directory"]
+    assert journal.close() == 1
+
+
+def test_a_disk_that_hangs(tmp_path: Path) -> None:
+    """The end is bounded; who comes next cannot have the folder, for something may still be written."""
+    journal = Journal(tmp_path, "g1", run="r")
+    begun, go_on = threading.Event(), threading.Event()
+    write = journal.segments.write
+
+    def hang(*arguments: object) -> int:
+        begun.set()
+        assert go_on.wait(10)
+        return write(*arguments)  # type: ignore[arg-type]
+
+    journal.segments.write = hang  # type: ignore[method-assign, assignment]
+    tell(journal, 3)
+    journal.start()
+    assert begun.wait(10)
+    assert journal.close(0.01) == 3
+    with pytest.raises(JournalError):
+        opened(tmp_path)
+    go_on.set()
+    assert journal.close() == 0
+    assert len(rows_of(tmp_path)) == 3
+
+
+def test_the_end_comes_between_two_steps(tmp_path: Path) -> None:
+    """The thread has looked whether it is to end, and not yet begun the step, which forgets that it was rung."""
+    journal = Journal(tmp_path, "g1", run="r")
+    step = journal.worker.step
+    stepping, closing = threading.Event(), threading.Event()
+
+    def late() -> float | None:
+        stepping.set()
+        assert closing.wait(10)
+        return step()
+
+    journal.worker.step = late  # type: ignore[method-assign]
+    journal.start()
+    assert stepping.wait(10)
+    journal.worker.finish(0)
+    closing.set()
+    assert journal.worker.finish(10)
+    journal.close()
+
+
+def test_a_thread_that_dies(tmp_path: Path, told: list[object]) -> None:
+    """A fault of the program is shown, and holds nobody back."""
+    relieved = threading.Event()
+    journal = Journal(tmp_path, "g1", run="r", limit=80_000, holds=True, on_relief=relieved.set)
+    journal.segments.write = lambda *_: 1 // 0  # type: ignore[method-assign]
+    while not journal.is_behind:
+        tell(journal, 1)
+    journal.start()
+    assert relieved.wait(10)
+    assert journal.close() > 0
+    assert journal.failure.startswith("the journal has stopped: ZeroDivisionError")
+    assert not journal.is_behind
+    assert [type(each) for each in told] == [ZeroDivisionError]
+
+
+def test_while_it_grows(tmp_path: Path) -> None:
+    """A reader sees what has been written so far."""
+    journal = opened(tmp_path)
+    tell(journal, 2)
+    journal.worker.step()
+    assert len(rows_of(tmp_path, ".open")) == 2
+    journal.close()
+    assert [len(list(Segment(path))) for path in found(tmp_path / "g1")] == [2]

@@ -1,0 +1,237 @@
+"""The client against the real gateway, and against servers that misbehave."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.codec import Frame
+from pyspark_stomp.client import Client
+from pyspark_stomp.errors import ConnectionLost, OptionError, ServerError
+from pyspark_stomp.options import Options
+from tests.clients.forwarder import start_forwarder
+from tests.gateway_process import HOST, free_ports
+from tests.pyspark_stomp.conftest import Broker
+
+
+@contextmanager
+def server(*answers: bytes, certificate: Path | None = None) -> Iterator[Options]:
+    """A server that answers each chunk with the next of these, then with nothing; b"": it ends the connection."""
+    listener = socket.create_server((HOST, 0))
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as connection:
+            for answer in answers:
+                connection.recv(65_536)
+                if not answer:
+                    return
+                connection.sendall(answer)
+            while connection.recv(65_536):
+                pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        port = str(listener.getsockname()[1])
+        yield Options.of({"host": HOST, "port": port, "receiptTimeoutMs": "300", "connectTimeoutMs": "300"})
+    finally:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+CONNECTED = b"CONNECTED\nversion:1.2\nserver:test/1\n\n\0"
+
+
+def until(client: Client, count: int) -> list[Frame]:
+    frames: list[Frame] = []
+    deadline = time.monotonic() + 10
+    while len(frames) < count and time.monotonic() < deadline:
+        frames += client.receive(0.5)
+    return frames
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_there_and_back(broker: Broker, name: str, version: str) -> None:
+    client = Client(broker.options(version=version))
+    assert client.version.name == version
+    assert client.server.startswith("stomp-gateway")
+    queue = f"/queue/{name}"
+    client.request("SUBSCRIBE", {"id": queue, "destination": queue, "ack": "client"})
+    headers = {"destination": queue, "colour": "red: dark"}
+    client.request("SEND", headers, b"one\0two")
+    client.request("SEND", headers, b"")
+    frames = until(client, 2)
+    assert [(frame.body, frame.headers["colour"]) for frame in frames] == [
+        (b"one\0two", "red: dark"),
+        (b"", "red: dark"),
+    ]
+    handles = [frame.headers.get("ack", frame.headers["message-id"]) for frame in frames]
+    client.send(client.acks(queue, handles if version != "1.0" else handles[1:], "done"))
+    client.wait_for("done", "the ACKs")
+    client.disconnect()
+    assert broker.waiting(queue) == []
+
+
+def test_handles_are_escaped() -> None:
+    with server(CONNECTED) as options:
+        client = Client(options)
+        assert client.acks("s", ["a:b", "c"], "r") == b"ACK\nid:a\\cb\n\n\0ACK\nid:c\nreceipt:r\n\n\0"
+        assert client.acks("s", []) == b""
+        client.close()
+
+
+def test_a_refused_login(broker: Broker) -> None:
+    with pytest.raises(ServerError, match="says: "):
+        Client(broker.options(version="1.2", connectHeaders='{"accept-version": "9.9"}'))
+
+
+def test_an_error_is_told_with_the_servers_words(broker: Broker) -> None:
+    client = Client(broker.options())
+    with pytest.raises(ServerError, match=r"says: .*destination"):
+        client.request("SUBSCRIBE", {"id": "0", "destination": "/nowhere/at/all"})
+    client.close()
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(ConnectionLost, match="cannot connect to 127"):
+        Client(Options.of({"host": HOST, "port": str(free_ports(1)[0])}))
+
+
+def test_the_passcode_is_looked_for_before_anything_is_dialled() -> None:
+    with pytest.raises(OptionError, match="NO_SUCH_VARIABLE"):
+        Client(Options.of({"passcodeEnv": "NO_SUCH_VARIABLE"}))
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "sentence"),
+    [
+        ((b"HTTP/1.1 400 Bad Request\r\n\r\n\0",), ServerError, "answered CONNECT with HTTP"),
+        ((b"ERROR\nmessage:go away\n\nfar\0",), ServerError, r"says: go away \(far\)"),
+        ((b"RECEIPT\nreceipt-id:1\n\n\0",), ServerError, "answered CONNECT with RECEIPT"),
+        ((b"ERROR\nmessage:later\nretry-after:2000\n\n\0",), ConnectionLost, "says: later"),
+        ((b"",), ConnectionLost, "ended the connection"),
+        ((b"\n",), ConnectionLost, "does not answer CONNECT"),
+    ],
+)
+def test_what_does_not_connect(answers: tuple[bytes, ...], error: type[Exception], sentence: str) -> None:
+    with server(*answers) as options, pytest.raises(error, match=sentence):
+        Client(options)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "sentence"),
+    [
+        (b"\n", ConnectionLost, r"did not confirm SEND in 0.3 s"),
+        (b"", ConnectionLost, "ended the connection"),
+        (b"MESSAGE\nmessage-id:7\ndestination:/a\n\nb\0GARBAGE\nno colon\n\n\0", ServerError, "behind 7 of /a"),
+        (b"MESSAGE\ncontent-length:99999999999\n\nb\0", ServerError, "body too large"),
+    ],
+)
+def test_what_does_not_confirm(answer: bytes, error: type[Exception], sentence: str) -> None:
+    with server(CONNECTED, answer) as options:
+        client = Client(options)
+        with pytest.raises(error, match=sentence):
+            client.request("SEND", {"destination": "/queue/a"}, b"x")
+        client.close()
+
+
+def test_messages_wait_while_a_receipt_is_waited_for() -> None:
+    with server(CONNECTED + b"MESSAGE\n\n1\0", b"MESSAGE\n\n2\0RECEIPT\nreceipt-id:r1\n\n\0MESSAGE\n\n3\0") as options:
+        client = Client(options)
+        client.request("BEGIN", {"transaction": "t"})
+        assert [frame.body for frame in until(client, 3)] == [b"1", b"2", b"3"]
+        client.close()
+
+
+def test_neither_side_waits_for_the_other_to_read(broker: Broker, name: str) -> None:
+    """As much as no socket holds, to ourselves."""
+    topic = f"/topic/{name}"
+    client = Client(broker.options())
+    client.request("SUBSCRIBE", {"id": "0", "destination": topic})
+    body = bytes(100_000)
+    client.send(b"".join([client.encode("SEND", {"destination": topic}, body)] * 200))
+    assert len(until(client, 200)) == 200
+    client.disconnect()
+
+
+def test_heart_beats_find_a_dead_network(broker: Broker) -> None:
+    with start_forwarder(broker.process.tcp_port) as relay:
+        client = Client(Options.of({"host": HOST, "port": str(relay.port), "heartbeat": "250"}), beat=True)
+        deadline = time.monotonic() + 1.5
+        while time.monotonic() < deadline:  # both sides beat, and nobody hangs up
+            assert client.receive(0.1) == []
+        relay.freeze()
+        with pytest.raises(ConnectionLost, match="has sent nothing for"):
+            until(client, 1)
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "1", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=30)
+    return key, certificate
+
+
+@contextmanager
+def tls_relay(target: int, key: Path, certificate: Path) -> Iterator[int]:
+    """TLS in front of a port, as a proxy would do it, for one connection."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    listener = socket.create_server((HOST, 0))
+
+    def pump(source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while chunk := source.recv(65_536):
+                sink.sendall(chunk)
+            sink.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def serve() -> None:
+        try:
+            with (
+                listener,
+                context.wrap_socket(listener.accept()[0], server_side=True) as client,
+                socket.create_connection((HOST, target)) as server,
+            ):
+                back = threading.Thread(target=pump, args=(server, client))
+                back.start()
+                pump(client, server)
+                back.join(10)
+        except OSError:
+            pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield int(listener.getsockname()[1])
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_tls(broker: Broker, name: str, certificate: tuple[Path, Path]) -> None:
+    with tls_relay(broker.process.tcp_port, *certificate) as port:
+        told = {"host": HOST, "port": str(port), "ssl": "true", "sslCa": str(certificate[1])}
+        client = Client(Options.of(told))
+        queue = f"/queue/{name}"
+        client.request("SUBSCRIBE", {"id": "0", "destination": queue})
+        client.request("SEND", {"destination": queue}, bytes(1_000_000))
+        assert len(until(client, 1)[0].body) == 1_000_000
+        client.disconnect()
+
+
+def test_tls_with_a_stranger(broker: Broker, certificate: tuple[Path, Path]) -> None:
+    relay = tls_relay(broker.process.tcp_port, *certificate)
+    with relay as port, pytest.raises(ConnectionLost, match="certificate verify failed"):
+        Client(Options.of({"host": HOST, "port": str(port), "ssl": "true"}))

@@ -1,0 +1,208 @@
+"""Mode offset against the real gateway, without Spark: where logs begin and end, ranges, gaps."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from pyspark_stomp import log
+from pyspark_stomp.errors import ConnectionLost, DataLost, OptionError, ServerError
+from pyspark_stomp.log import LogRange, Probe, read_range, with_retries
+from pyspark_stomp.logstream import LogStreamReader, split
+from pyspark_stomp.options import Options
+from tests.clients.forwarder import start_forwarder
+from tests.gateway_process import HOST, free_ports
+from tests.pyspark_stomp.conftest import Broker
+from tests.pyspark_stomp.test_receiver import bodies
+
+
+def read(options: Options, parts: list[LogRange]) -> list[str]:
+    batches = [batch for part in parts for batch in read_range(options, part, ["body", "seq"])]
+    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
+
+
+@pytest.fixture
+def topic(name: str) -> str:
+    return f"/topic/log.{name}"
+
+
+def ends(broker: Broker, topic: str) -> tuple[int, int]:
+    """The first number of a log, and the one behind the last."""
+    probe = Probe(broker.options())
+    found = probe.first({topic: 0})[topic], probe.last((topic,))[topic] + 1
+    probe.close()
+    return found
+
+
+def test_where_logs_begin_and_end(broker: Broker, topic: str) -> None:
+    probe = Probe(broker.options())
+    assert probe.last((topic,)) == probe.first({topic: 0}) == {}
+    broker.send(topic, bodies(10))
+    first, last = probe.first({topic: 0})[topic], probe.last((topic,))[topic]
+    assert last - first == 9
+    assert probe.first({topic: first + 3}) == {topic: first + 3}
+    assert probe.last((topic, topic + ".empty")) == {topic: last}
+    probe.close()
+
+
+def test_ranges(broker: Broker, topic: str) -> None:
+    broker.send(topic, bodies(5000))
+    first, end = ends(broker, topic)
+    options = broker.options(destination=topic)
+    assert read(options, [LogRange(topic, first, end)]) == bodies(5000)
+    assert read(options, split(topic, first, end, 2)) == bodies(5000)
+    assert read(options, [LogRange(topic, first + 7, first + 9)]) == bodies(2, 7)
+    assert read(options, [LogRange(topic, first, first)]) == []
+    seqs = [batch.column("seq").to_pylist() for batch in read_range(options, LogRange(topic, first, end), ["seq"])]
+    assert [seq for each in seqs for seq in each] == list(range(first, end))
+
+
+def test_a_range_over_broken_connections(broker: Broker, topic: str) -> None:
+    broker.send(topic, bodies(30_000))
+    first, end = ends(broker, topic)
+    with start_forwarder(broker.process.tcp_port) as relay:
+        options = Options.of({"host": HOST, "port": str(relay.port), "destination": topic})
+        got: list[str] = []
+        for batch in read_range(options, LogRange(topic, first, end), ["body"]):
+            relay.cut()
+            got += [body.decode() for body in batch.column("body").to_pylist()]
+    assert got == bodies(30_000)
+
+
+def test_a_selector_leaves_the_last_out(broker: Broker, topic: str) -> None:
+    broker.send(topic, ["yes"], colour="red")
+    broker.send(topic, ["no"], colour="blue")
+    options = broker.options(destination=topic, selector="colour = 'red'", idleTimeoutMs="300")
+    assert read(options, [LogRange(topic, *ends(broker, topic))]) == ["yes"]
+
+
+def test_gaps_are_told(broker: Broker, name: str) -> None:
+    topic = f"/topic/short.{name}"
+    broker.send(topic, bodies(10))
+    first, _ = ends(broker, topic)
+    broker.send(topic, bodies(200, 10))
+    end = ends(broker, topic)[1]
+    part = LogRange(topic, first, end)
+    with pytest.raises(DataLost, match=f"{topic}: its log no longer has the messages from {first} on, it begins with"):
+        read(broker.options(destination=topic), [part])
+    assert read(broker.options(destination=topic, failOnDataLoss="false"), [part]) == bodies(100, 110)
+
+
+def test_messages_that_never_come(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "_PATIENCE", 0.3)
+    broker.send(topic, bodies(3))
+    first, end = ends(broker, topic)
+    part = LogRange(topic, first, end + 5)
+    with pytest.raises(DataLost, match=f"the messages from {end} to {end + 4} were there and do not come"):
+        read(broker.options(destination=topic), [part])
+    options = broker.options(destination=topic, failOnDataLoss="false", idleTimeoutMs="300")
+    assert read(options, [part]) == bodies(3)
+
+
+def test_a_topic_without_a_log_is_refused(broker: Broker, name: str) -> None:
+    with pytest.raises(ServerError, match="says: "):
+        Probe(broker.options()).last((f"/topic/{name}",))
+
+
+def test_attempts_end() -> None:
+    started = time.monotonic()
+    options = Options.of({"host": HOST, "port": str(free_ports(1)[0]), "maxReconnectMs": "300"})
+    with pytest.raises(ConnectionLost, match="cannot connect"):
+        with_retries(options, lambda: Probe(options).last(("/topic/log.a",)))
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "count", "expected"),
+    [
+        (5, 5, 4, []),
+        (5, 6, 4, [(5, 6)]),
+        (0, 8000, 2, [(0, 4000), (4000, 8000)]),
+        (0, 5000, 9, [(0, 2500), (2500, 5000)]),
+    ],
+)
+def test_split(start: int, end: int, count: int, expected: list[tuple[int, int]]) -> None:
+    assert [(part.start, part.end) for part in split("a", start, end, count)] == expected
+
+
+# The reader of a query, as Spark asks it.
+
+
+def reader(broker: Broker, destination: str, **more: str) -> LogStreamReader:
+    return LogStreamReader(broker.options(destination=destination, mode="offset", **more), ["body"])
+
+
+def rows(source: LogStreamReader, start: dict[str, object], end: dict[str, object]) -> list[str]:
+    batches: list[pa.RecordBatch] = [batch for part in source.partitions(start, end) for batch in source.read(part)]
+    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
+
+
+def test_a_query_from_the_beginning(broker: Broker, topic: str) -> None:
+    broker.send(topic, bodies(10))
+    source = reader(broker, topic)
+    start = source.initialOffset()
+    limit = ReadMaxRows(6)
+    got = []
+    for _ in range(4):
+        end = source.latestOffset(start, limit)
+        got.append(rows(source, start, end))
+        assert rows(reader(broker, topic), start, end) == got[-1]  # another process, the same rows
+        start = end
+    assert got == [[], bodies(6), bodies(4, 6), []]
+    source.stop()
+
+
+def test_a_query_from_the_end(broker: Broker, topic: str) -> None:
+    broker.send(topic, bodies(10))
+    source = reader(broker, topic, startingOffsets="latest")
+    start = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    broker.send(topic, ["new"])
+    assert rows(source, start, source.latestOffset(start, ReadAllAvailable())) == ["new"]
+    source.stop()
+
+
+def test_a_query_from_numbers(broker: Broker, topic: str) -> None:
+    broker.send(topic, bodies(10))
+    first, _ = ends(broker, topic)
+    source = reader(broker, topic, startingOffsets=f'{{"{topic}": {first + 4}}}')
+    start = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    assert rows(source, start, source.latestOffset(start, ReadAllAvailable())) == bodies(6, 4)
+    source.stop()
+    source = reader(broker, topic, startingOffsets="{}")
+    with pytest.raises(OptionError, match="startingOffsets has no number for"):
+        source.latestOffset(source.initialOffset(), ReadAllAvailable())
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_log_that_is_empty_at_first(broker: Broker, topic: str, starting: str) -> None:
+    source = reader(broker, topic, startingOffsets=starting)
+    start = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    assert source.latestOffset(start, ReadAllAvailable()) == start
+    broker.send(topic, bodies(3))
+    begun = source.latestOffset(start, ReadAllAvailable())
+    assert rows(source, start, begun) == []
+    assert rows(source, begun, source.latestOffset(begun, ReadAllAvailable())) == bodies(3)
+    source.stop()
+
+
+def test_available_now_ends_with_what_was_there(broker: Broker, topic: str) -> None:
+    broker.send(topic, bodies(3))
+    source = reader(broker, topic)
+    source.prepareForTriggerAvailableNow()
+    start = source.latestOffset(source.initialOffset(), ReadMaxRows(10))
+    broker.send(topic, ["late"])
+    end = source.latestOffset(start, ReadMaxRows(10))
+    assert rows(source, start, end) == bodies(3)
+    assert source.latestOffset(end, ReadMaxRows(10)) == end
+    source.stop()
+
+
+def test_checkpoints_of_others(broker: Broker, topic: str) -> None:
+    source = reader(broker, topic)
+    with pytest.raises(OptionError, match="not one of mode offset"):
+        source.latestOffset({"v": 1, "mode": "spool", "n": 5}, ReadAllAvailable())
+    with pytest.raises(OptionError, match=r"destination lacks /topic/log\.other"):
+        source.latestOffset({"v": 1, "mode": "offset", "at": {"/topic/log.other": 5}}, ReadAllAvailable())

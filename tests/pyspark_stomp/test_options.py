@@ -1,0 +1,106 @@
+"""Options: text in, checked values out, and one sentence for what cannot be meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_stomp.errors import OptionError
+from pyspark_stomp.options import Options
+
+
+def test_defaults() -> None:
+    options = Options.of({})
+    assert (options.host, options.port, options.mode, options.max_rows) == ("localhost", 61613, "spool", 100_000)
+    assert (options.max_bytes, options.idle_timeout, options.heartbeat) == (64 * 1024**2, 2_000, 10_000)
+
+
+def test_names_in_any_case_and_values_of_all_kinds() -> None:
+    options = Options.of(
+        {
+            "DESTINATION": "/queue/a, /queue/b",
+            "MaxBytesPerTrigger": "2MiB",
+            "ssl": "TRUE",
+            "subscribeheaders": '{"durable": "true"}',
+            "version": "1.1, 1.2",
+            "startingOffsets": '{"/queue/a": 17}',
+        }
+    )
+    assert options.destination == ("/queue/a", "/queue/b")
+    assert (options.max_bytes, options.ssl, options.version) == (2 * 1024**2, True, "1.1,1.2")
+    assert options.subscribe_headers == {"durable": "true"}
+    assert options.starting == {"/queue/a": 17}
+
+
+@pytest.mark.parametrize(("text", "octets"), [("1", 1), ("4k", 4096), ("4 KiB", 4096), ("1g", 1024**3), ("2MB", 2**21)])
+def test_sizes(text: str, octets: int) -> None:
+    assert Options.of({"transactionOctets": text}).transaction_octets == octets
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("maxRowPerTrigger", "1", "is maxRowsPerTrigger meant?"),
+        ("qwertz", "1", "there is no option qwertz"),
+        ("port", "0", "option port must be a whole number from 1 to 65535, not '0'"),
+        ("port", "x", "option port"),
+        ("ssl", "yes", "option ssl must be true or false"),
+        ("mode", "queue", "option mode must be one of spool, ack, offset"),
+        ("maxBytesPerTrigger", "0", "option maxBytesPerTrigger"),
+        ("maxBytesPerTrigger", "9g", "option maxBytesPerTrigger"),
+        ("destination", "/queue/a,,b", "option destination"),
+        ("destination", "a,a", "option destination"),
+        ("version", "1.3", "option version must be one or several of 1.0, 1.1, 1.2"),
+        ("subscribeHeaders", "{", "option subscribeHeaders must be a JSON object"),
+        ("sendHeaders", '{"a": 1}', "option sendHeaders must be a JSON object"),
+        ("sendHeaders", '{"a": "b\\nc"}', "option sendHeaders must be one line"),
+        ("startingOffsets", "first", "option startingOffsets must be earliest, latest"),
+        ("startingOffsets", '{"a": -1}', "option startingOffsets"),
+        ("login", "a\nb", "option login must be one line"),
+    ],
+)
+def test_what_cannot_be_meant(name: str, value: str, sentence: str) -> None:
+    with pytest.raises(OptionError, match=sentence.replace("?", r"\?")):
+        Options.of({name: value})
+
+
+def test_no_passcode_is_ever_shown() -> None:
+    assert "engine" not in repr(Options.of({"passcode": "engine"}))
+    with pytest.raises(OptionError) as caught:
+        Options.of({"passcode": "engine\n"})
+    assert "engine" not in str(caught.value)
+
+
+def test_passcode_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOMP_TEST_PASSCODE", "engine")
+    assert Options.of({"passcodeEnv": "STOMP_TEST_PASSCODE"}).secret() == "engine"
+    assert Options.of({"passcode": "analytical"}).secret() == "analytical"
+    monkeypatch.delenv("STOMP_TEST_PASSCODE")
+    with pytest.raises(OptionError, match="passcodeEnv names STOMP_TEST_PASSCODE"):
+        Options.of({"passcodeEnv": "STOMP_TEST_PASSCODE"}).secret()
+    with pytest.raises(OptionError, match="passcodeEnv cannot stand beside passcode"):
+        Options.of({"passcodeEnv": "A", "passcode": "b"})
+
+
+def test_prefetch_by_mode() -> None:
+    assert Options.of({"mode": "spool"}).prefetch == 10_000
+    assert Options.of({"mode": "ack", "maxRowsPerTrigger": "70"}).prefetch == 140
+    assert Options.of({"mode": "ack", "prefetch": "9"}).prefetch == 9
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        ({}, "option destination is missing"),
+        ({"destination": "a"}, "option spoolDir is missing"),
+        ({"destination": "a", "mode": "ack", "ackMode": "client"}, "acknowledges one by one"),
+        ({"destination": "a", "mode": "ack", "version": "1.0"}, "acknowledges one by one"),
+    ],
+)
+def test_what_a_stream_needs(told: dict[str, str], sentence: str) -> None:
+    with pytest.raises(OptionError, match=sentence):
+        Options.of(told).check_stream()
+
+
+def test_what_a_stream_has() -> None:
+    Options.of({"destination": "a", "spoolDir": "b"}).check_stream()
+    Options.of({"destination": "a", "mode": "offset"}).check_stream()

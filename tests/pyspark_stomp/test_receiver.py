@@ -1,0 +1,221 @@
+"""The receiving thread against the real gateway: nothing lost, nothing twice, whatever breaks between them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pyspark_stomp.errors import ConnectionLost, ServerError, StompError
+from pyspark_stomp.memory import Memory
+from pyspark_stomp.options import Options
+from pyspark_stomp.receiver import Receiver
+from pyspark_stomp.rows import Block
+from pyspark_stomp.spool import Spool
+from pyspark_stomp.stream import read_pieces
+from tests.clients.forwarder import start_forwarder
+from tests.gateway_process import HOST, free_ports
+from tests.pyspark_stomp.conftest import Broker
+
+
+def wait_until(true: Callable[[], bool], timeout: float = 15.0) -> None:
+    deadline = time.monotonic() + timeout
+    pause = threading.Event()
+    while not true():
+        assert time.monotonic() < deadline, "not in time"
+        pause.wait(0.01)
+
+
+@contextmanager
+def receiving(options: Options, store: Spool | Memory) -> Iterator[Receiver]:
+    receiver = Receiver(options, store)
+    try:
+        yield receiver
+    finally:
+        receiver.stop()
+
+
+def content(store: Spool | Memory) -> list[str]:
+    batches = read_pieces(store.pieces(store.first, store.end), ["body"])
+    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
+
+
+def bodies(count: int, start: int = 0) -> list[str]:
+    return [f"b{number}" for number in range(start, start + count)]
+
+
+@pytest.mark.parametrize("ack_mode", ["client", "client-individual"])
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_a_spool_takes_a_queue_over(broker: Broker, name: str, tmp_path: Path, version: str, ack_mode: str) -> None:
+    queue = f"/queue/{name}"
+    broker.send(queue, bodies(3000))
+    store = Spool(tmp_path, 100)
+    with receiving(broker.options(destination=queue, version=version, ackMode=ack_mode), store) as receiver:
+        wait_until(lambda: store.end == 3000 and receiver.idle_for() > 0.05)
+        assert broker.waiting(queue) == []
+    assert content(store) == bodies(3000)
+    store.close()
+
+
+def test_memory_acknowledges_what_is_released(broker: Broker, name: str) -> None:
+    queue = f"/queue/{name}"
+    broker.send(queue, bodies(300))
+    options = broker.options(destination=queue, mode="ack")
+    store = Memory(7, 1000)
+    with receiving(options, store) as receiver:
+        wait_until(lambda: store.end == 307)
+        store.release(107)
+        wait_until(lambda: receiver.idle_for() > 0.05)
+    assert broker.waiting(queue) == bodies(200, 100)
+
+
+def test_several_destinations(broker: Broker, name: str, tmp_path: Path) -> None:
+    store = Spool(tmp_path, 100)
+    queues = [f"/queue/{name}.{number}" for number in range(3)]
+    for number, queue in enumerate(queues):
+        broker.send(queue, bodies(10, 10 * number))
+    with receiving(broker.options(destination=",".join(queues)), store) as receiver:
+        wait_until(lambda: store.end == 30 and receiver.idle_for() > 0.05)
+    assert sorted(content(store)) == sorted(bodies(30))
+    batch = next(read_pieces(store.pieces(0, 1), ["subscription", "destination"]))
+    assert batch.to_pylist()[0]["subscription"] == batch.to_pylist()[0]["destination"]
+    store.close()
+
+
+@pytest.mark.parametrize("mode", ["spool", "ack"])
+def test_broken_connections(broker: Broker, name: str, tmp_path: Path, mode: str) -> None:
+    """Cut again and again while messages come: every row once, and nothing is left."""
+    queue = f"/queue/{name}"
+    store = Spool(tmp_path, 10_000) if mode == "spool" else Memory(0, 10_000)
+    with start_forwarder(broker.process.tcp_port) as relay:
+        options = Options.of({"host": HOST, "port": str(relay.port), "destination": queue, "mode": mode})
+        with receiving(options, store) as receiver:
+            for turn in range(6):
+                broker.send(queue, bodies(500, 500 * turn))
+                receiver.wait_beyond(500 * turn, 15)
+                if mode == "ack":
+                    store.release(store.end - 100)
+                relay.cut()
+            wait_until(lambda: store.end == 3000)
+            kept = content(store) if mode == "spool" else []
+            if mode == "ack":
+                store.release(3000)
+            wait_until(lambda: receiver.idle_for() > 0.3)
+            assert receiver.failure is None
+    assert broker.waiting(queue) == []
+    assert store.end == 3000
+    if isinstance(store, Spool):
+        assert sorted(kept) == sorted(bodies(3000))
+        store.close()
+
+
+def test_a_message_that_comes_again_to_the_next_life(broker: Broker, name: str, tmp_path: Path) -> None:
+    """The ACKs never arrive: the network swallows them."""
+    queue = f"/queue/{name}"
+    broker.send(queue, bodies(100))
+    with start_forwarder(broker.process.tcp_port) as relay:
+        store = Spool(tmp_path, 100)
+        options = Options.of({"host": HOST, "port": str(relay.port), "destination": queue, "receiptTimeoutMs": "100"})
+        keep = store.keep
+
+        def dying(block: Block) -> None:
+            relay.freeze()
+            keep(block)
+
+        store.keep = dying  # type: ignore[method-assign]  # a network that dies just then
+        with receiving(options, store):
+            wait_until(lambda: store.end == 100)
+        store.close()
+        relay.cut()
+    wait_until(lambda: len(broker.waiting(queue)) == 100)
+    store = Spool(tmp_path, 100)
+    store.release(100)
+    with receiving(broker.options(destination=queue), store) as receiver:
+        wait_until(lambda: receiver.idle_for() > 0.3)
+    assert (store.end, broker.waiting(queue)) == (100, [])
+    store.close()
+
+
+def test_ids_of_the_senders(broker: Broker, name: str, tmp_path: Path) -> None:
+    queue = f"/queue/{name}"
+    for turn in range(2):
+        broker.send(queue, ["same"], **{"x-id": "7"})
+        broker.send(queue, [f"none {turn}"])
+    store = Spool(tmp_path, 100)
+    with receiving(broker.options(destination=queue, dedupHeader="x-id"), store) as receiver:
+        wait_until(lambda: receiver.idle_for() > 0.1)
+    assert content(store) == ["same", "none 0", "none 1"]
+    assert broker.waiting(queue) == []
+    store.close()
+
+
+def test_selector_and_more_headers(broker: Broker, name: str, tmp_path: Path) -> None:
+    queue = f"/queue/{name}"
+    broker.send(queue, ["no"], colour="blue")
+    broker.send(queue, ["yes"], colour="red")
+    store = Spool(tmp_path, 100)
+    told = {"destination": queue, "selector": "colour = 'red'", "subscribeHeaders": '{"x-priority": "5"}'}
+    with receiving(broker.options(**told), store) as receiver:
+        wait_until(lambda: receiver.idle_for() > 0.1)
+    assert content(store) == ["yes"]
+    assert broker.waiting(queue) == ["no"]
+    store.close()
+
+
+def failure(options: Options, store: Spool | Memory) -> StompError:
+    with receiving(options, store) as receiver:
+        assert not receiver.wait_beyond(store.end, 15)
+        assert receiver.failure is not None
+        assert receiver.idle_for() == 0
+        return receiver.failure
+
+
+def test_a_refusal_is_final(broker: Broker) -> None:
+    error = failure(broker.options(destination="/nowhere/a", mode="ack"), Memory(0, 10))
+    assert isinstance(error, ServerError)
+    assert "/nowhere/a" in str(error) or "says" in str(error)
+
+
+def test_nobody_comes_back() -> None:
+    told = {"host": HOST, "port": str(free_ports(1)[0]), "destination": "/queue/a", "maxReconnectMs": "400"}
+    started = time.monotonic()
+    error = failure(Options.of(told), Memory(0, 10))
+    assert isinstance(error, ConnectionLost)
+    assert time.monotonic() - started < 5
+
+
+def test_a_spool_that_takes_no_more(broker: Broker, name: str, tmp_path: Path) -> None:
+    queue = f"/queue/{name}"
+    broker.send(queue, bodies(10))
+    store = Spool(tmp_path, 100)
+
+    def full(block: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    store.keep = full  # type: ignore[method-assign]  # a full disk
+    assert "No space left" in str(failure(broker.options(destination=queue), store))
+    assert broker.waiting(queue) == bodies(10)
+    store.close()
+
+
+def test_a_full_spool_lets_the_server_wait(broker: Broker, name: str, tmp_path: Path) -> None:
+    queue = f"/queue/{name}"
+    broker.send(queue, bodies(500))
+    store = Spool(tmp_path, 0, most=1)
+    with receiving(broker.options(destination=queue, prefetch="100"), store) as receiver:
+        assert receiver.wait_beyond(0, 15)
+        first = store.end
+        wait_until(lambda: len(broker.waiting(queue)) == 400 - first)  # 100 are sent, and not acknowledged
+        assert store.end == first
+
+        def emptied() -> bool:
+            store.release(store.end)
+            return store.end == 500
+
+        wait_until(emptied)
+        wait_until(lambda: broker.waiting(queue) == [])
+    store.close()

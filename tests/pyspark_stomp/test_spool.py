@@ -1,0 +1,194 @@
+"""The spool: what is kept is there after any death, once, or the error names the file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pyspark_stomp import spool as module
+from pyspark_stomp.errors import DataLost, OptionError
+from pyspark_stomp.spool import Spool, cut
+from pyspark_stomp.stream import read_pieces
+from tests.pyspark_stomp.test_rows import block
+
+
+def content(spool: Spool, start: int, end: int) -> list[str]:
+    batches = read_pieces(spool.pieces(start, end), ["body"])
+    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
+
+
+def named(numbers: range) -> list[str]:
+    return [f"b{number}" for number in numbers]
+
+
+def test_kept_and_read(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "new" / "spool", 10)
+    spool.keep(block(range(5)))
+    spool.keep(block(range(5, 8)))
+    assert (spool.first, spool.end) == (0, 8)
+    assert content(spool, 0, 8) == named(range(8))
+    assert content(spool, 3, 6) == named(range(3, 6))
+    assert content(spool, 4, 4) == []
+    spool.close()
+
+
+def test_paths_for_nodes_that_share_the_disk(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 10, shared=True)
+    spool.keep(block(range(5)))
+    pieces = spool.pieces(1, 3)
+    assert isinstance(pieces[0].source, str)
+    assert content(spool, 1, 3) == named(range(1, 3))
+    Path(pieces[0].source).unlink()
+    with pytest.raises(DataLost, match="sharedSpool must be false"):
+        list(read_pieces(pieces, ["body"]))
+    spool.close()
+
+
+def test_another_life(tmp_path: Path) -> None:
+    first = Spool(tmp_path, 10)
+    first.keep(block(range(5)))
+    first.close()
+    (tmp_path / "_half.arrow").write_bytes(b"half")
+    second = Spool(tmp_path, 10)
+    assert (second.name, second.first, second.end) == (first.name, 0, 5)
+    assert content(second, 0, 5) == named(range(5))
+    assert second.knows("/queue/a\nm4")
+    assert not second.knows("/queue/a\nm5")
+    assert not (tmp_path / "_half.arrow").exists()
+    second.close()
+
+
+def test_released_rows_are_gone_and_the_last_are_remembered(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 3)
+    spool.keep(block(range(5)))
+    spool.keep(block(range(5, 8)))
+    spool.confirmed(8)
+    spool.release(4)
+    assert spool.first == 0  # a segment goes as a whole
+    spool.release(6)
+    assert (spool.first, len(list(tmp_path.glob("0*.arrow")))) == (5, 1)
+    for reopened in range(2):
+        if reopened:
+            spool.close()
+            spool = Spool(tmp_path, 3)
+        assert [number for number in range(9) if spool.knows(f"/queue/a\nm{number}")] == [2, 3, 4, 5, 6, 7]
+        assert content(spool, 6, 8) == named(range(6, 8))
+        with pytest.raises(DataLost, match="has the rows 5 to 7, and the checkpoint asks for 4 to 7"):
+            spool.pieces(4, 8)
+    spool.close()
+
+
+def test_unconfirmed_rows_stay(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 0)
+    spool.keep(block(range(5)))
+    spool.release(5)
+    assert spool.knows("/queue/a\nm0")
+    spool.confirmed(5)
+    spool.release(5)
+    assert not spool.knows("/queue/a\nm0")
+    spool.close()
+
+
+def test_killed_between_state_and_deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path, 10)
+    spool.keep(block(range(5)))
+    spool.confirmed(5)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda path: os.stat("/nonexistent"))
+        spool.release(5)
+    spool.close()
+    assert len(list(tmp_path.glob("0*.arrow"))) == 1
+    spool = Spool(tmp_path, 10)
+    assert (spool.first, spool.end, len(list(tmp_path.glob("0*.arrow")))) == (5, 5, 0)
+    spool.close()
+
+
+def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path, 10)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda number: os.stat("/nonexistent"))
+        with pytest.raises(OSError):
+            spool.keep(block(range(5)))
+    assert (spool.end, spool.knows("/queue/a\nm0")) == (0, False)
+    spool.keep(block(range(2)))
+    assert content(spool, 0, 2) == named(range(2))
+    spool.close()
+
+
+def test_one_query_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOCK_TIMEOUT", 0.1)
+    spool = Spool(tmp_path, 10)
+    with pytest.raises(OptionError, match=rf"another query uses \(process {os.getpid()}\)"):
+        Spool(tmp_path, 10)
+    spool.close()
+    Spool(tmp_path, 10).close()
+
+
+def test_where_no_folder_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OptionError, match=r"spoolDir names .* cannot be used"):
+        Spool(tmp_path / "file", 10)
+
+
+def broken(tmp_path: Path) -> list[Path]:
+    spool = Spool(tmp_path, 10)
+    for first in (0, 5, 10):
+        spool.keep(block(range(first, first + 5)))
+    spool.close()
+    return sorted(tmp_path.glob("0*.arrow"))
+
+
+@pytest.mark.parametrize("cut_at", [0, 1, 100, 1000])
+def test_a_broken_segment_is_named(tmp_path: Path, cut_at: int) -> None:
+    files = broken(tmp_path)
+    files[1].write_bytes(files[1].read_bytes()[:cut_at])
+    with pytest.raises(DataLost, match=files[1].name):
+        Spool(tmp_path, 10)
+
+
+def test_a_segment_with_other_rows_is_named(tmp_path: Path) -> None:
+    files = broken(tmp_path)
+    files[1].write_bytes(block(range(3)).octets)
+    with pytest.raises(DataLost, match="has 3 rows instead of 5"):
+        Spool(tmp_path, 10)
+
+
+@pytest.mark.parametrize(("gone", "rows"), [(0, "0 to 4"), (1, "5 to 9")])
+def test_a_missing_segment_is_told(tmp_path: Path, gone: int, rows: str) -> None:
+    broken(tmp_path)[gone].unlink()
+    with pytest.raises(DataLost, match=f"lacks the rows {rows}"):
+        Spool(tmp_path, 10)
+
+
+def test_a_missing_state_is_told(tmp_path: Path) -> None:
+    broken(tmp_path)
+    (tmp_path / "state.json").unlink()
+    with pytest.raises(DataLost, match=r"no state\.json"):
+        Spool(tmp_path, 10)
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    broken(tmp_path)
+    state = json.loads((tmp_path / "state.json").read_text())
+    (tmp_path / "state.json").write_text(json.dumps(state | {"format": 2}))
+    with pytest.raises(OptionError, match="format 2 is unknown"):
+        Spool(tmp_path, 10)
+
+
+@pytest.mark.parametrize(
+    ("start", "rows", "octets", "end"),
+    [(0, 100, 100, 30), (0, 15, 100, 15), (0, 10, 100, 10), (5, 10, 100, 15), (0, 100, 1, 10), (0, 100, 9, 20)],
+)
+def test_where_a_batch_ends(start: int, rows: int, octets: int, end: int) -> None:
+    assert cut([(10, 4), (20, 5), (30, 6)], start, rows, octets) == end
+
+
+def test_a_batch_of_nothing(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 10)
+    assert spool.cut(0, 10, 10) == 0
+    spool.keep(block(range(5)))
+    assert (spool.cut(0, 3, 10**6), spool.cut(3, 3, 10**6), spool.cut(5, 3, 10**6)) == (3, 5, 5)
+    spool.close()
