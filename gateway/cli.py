@@ -63,6 +63,7 @@ def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
     settings = _load()
     _check_users(settings)
     _check_handlers(settings)
+    _check_store(settings)
     for line in [_hypercorn_options(settings)] if hypercorn else settings_reference.in_force(settings):
         click.echo(line)
     if bind:
@@ -86,6 +87,20 @@ def _check_handlers(settings: Settings) -> None:
             load(settings.handlers)
     except HandlersError as error:
         raise click.ClickException(wrong("handlers", error)) from None
+
+
+def _check_store(settings: Settings) -> None:
+    """Look at the store without opening it, for a gateway may be running with it."""
+    from gateway.settings import unusable
+    from gateway.stores import StoreError, preflight
+
+    try:
+        preflight.look(settings.store)
+    except StoreError as error:
+        raise click.ClickException(unusable("store", error)) from None
+    warning = preflight.unkept((text, table.values) for table in settings.policy for text in table.match)
+    if warning and settings.store == "memory":
+        click.echo(f"Warning: {warning}", err=True)
 
 
 def _load() -> Settings:

@@ -70,11 +70,19 @@ def variable(name: str) -> str:
 
 def wrong(name: str, reason: object) -> str:
     """The sentence on a value that turned out to be wrong when it was used."""
+    return f"{_place(name)} is wrong: {reason}"
+
+
+def unusable(name: str, reason: object) -> str:
+    """The sentence on a value that is right, but what it names cannot be used."""
+    return f"{_place(name)} cannot be used: {reason}"
+
+
+def _place(name: str) -> str:
     try:
-        place = Sources(settings_file.read()).place(name)
+        return Sources(settings_file.read()).place(name)
     except SettingsError:  # the file has changed since the settings were read
-        place = f"{name} ({variable(name)})"
-    return f"{place} is wrong: {reason}"
+        return f"{name} ({variable(name)})"
 
 
 def refuse_unknown(names: Collection[str], file: SettingsFile) -> None:

@@ -14,26 +14,31 @@ WebSocket the close code 1012; what was routed before is written; functions end 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from typing import Any
 
 import structlog
 import trio
 
 from gateway import __version__
 from gateway.broker import Broker, Quotas
+from gateway.broker.batch import Stored
 from gateway.broker.errors import SessionEnded
 from gateway.broker.message import Message
 from gateway.broker.policy import Policies
 from gateway.broker.ports import Authenticator, StoreError
 from gateway.broker.queue import Queue
 from gateway.broker.recovery import recover
+from gateway.broker.topic import Topic
 from gateway.broker.words import Pattern
 from gateway.codec import Limits, ProtocolError
 from gateway.handlers import DEAD_LETTERS, OF_SENDS, HandlersError, Runner, load
-from gateway.settings import Address, Settings, wrong
+from gateway.settings import Address, Settings, unusable, wrong
 from gateway.stores import SQLiteStore, open_store
+from gateway.stores.preflight import unkept
 from gateway.transports import (
     AddressError,
     Hub,
@@ -143,7 +148,11 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     written = False
     try:
         if store is not None:
-            recover_from(store, hub.broker)  # nobody waits: no listener is open
+            damaged = recover_from(store, hub.broker)  # nobody waits: no listener is open
+            assert hub.committer is not None  # it came with the store
+            hub.committer.damaged += damaged
+        elif unkept_policies := unkept(_tables(settings)):
+            log.warning(unkept_policies)
         functions = runner_of(settings, hub)
         opened["tcp"] = await open_all("tcp", settings.tcp)
         opened["websocket"] = await open_all("websocket", settings.websocket)
@@ -192,6 +201,10 @@ def _last_words(broker: Broker) -> Iterator[None]:
             + sum([max(gone - waiting, 0) for waiting, gone in mortal]),
             "retained": len(router.retained) - router.retained.stored,
         }
+        logs = [target.log for target in every if isinstance(target, Topic) and target.log is not None]
+        logged = sum([len(each) for each in logs if not each.is_stored])
+        if logged:
+            lost["logged"] = logged
         if any(lost.values()):
             log.warning("messages are lost, for they are kept in memory only", **lost)
         log.info("stopped")
@@ -206,11 +219,14 @@ async def open_the_store(settings: Settings) -> SQLiteStore | None:
     try:
         return await trio.to_thread.run_sync(open_store, settings.store)
     except StoreError as error:
-        raise StartError(wrong("store", error)) from None
+        raise StartError(unusable("store", error)) from None
 
 
-def recover_from(store: SQLiteStore, broker: Broker) -> None:
+def recover_from(store: SQLiteStore, broker: Broker) -> int:
     """Fill the broker with what the store holds.
+
+    Returns:
+        messages that were to be read and are damaged: they stay where they are.
 
     Raises:
         StartError: it cannot be read.
@@ -218,6 +234,7 @@ def recover_from(store: SQLiteStore, broker: Broker) -> None:
     storage = broker.storage
     assert storage is not None  # it came with the store
     started = time.perf_counter()
+    damaged: list[int] = []
     try:
         found = store.load()
         storage.places_from(max((place.number for place in found.places), default=0) + 1)
@@ -225,17 +242,43 @@ def recover_from(store: SQLiteStore, broker: Broker) -> None:
         broker.router.number_from(max(found.highest, int(broker.agenda.epoch() * 1e6)))
         Message.run = store.token.encode()
         broker.router.restore_seen(found.seen)
-        recover(broker, found.places, found.rows, store.read, clean=found.clean)
+        recover(broker, found.places, found.rows, partial(_read_around, store, damaged), clean=found.clean)
     except StoreError as error:
-        raise StartError(wrong("store", error)) from None
+        raise StartError(unusable("store", error)) from None
+    if store.is_new:
+        log.info("a new store was made", store=str(store.path))
+        return 0
+    kinds = Counter([place.kind for place in found.places])
+    logs = broker.directory.logs
     log.info(
         "recovered",
         store=str(store.path),
-        queues=len(found.places),
+        queues=kinds["queue"],
         messages=broker.waiting,
+        subscriptions=kinds["subscription"],
+        logs=len(logs),
+        logged=logs.messages,
+        delayed=len(broker.router.delayed),
+        retained=len(broker.router.retained),
         clean=found.clean,
         seconds=round(time.perf_counter() - started, 3),
     )
+    return len(damaged)
+
+
+def _read_around(store: SQLiteStore, damaged: list[int], rows: Sequence[int]) -> list[Stored]:
+    """Read all that is not damaged; the rest goes to `damaged`, and to the log."""
+    try:
+        return store.read(rows)
+    except StoreError as error:
+        if not error.is_damage:
+            raise
+        half = len(rows) // 2
+        if half:
+            return _read_around(store, damaged, rows[:half]) + _read_around(store, damaged, rows[half:])
+        damaged += rows
+        log.error("a message in the store is damaged", row=rows[0], place=error.place, reason=str(error))
+        return []
 
 
 async def open_all(setting: str, texts: list[str]) -> Listening:
@@ -277,7 +320,11 @@ def quotas_of(settings: Settings) -> Quotas:
 def policies_of(settings: Settings) -> Policies:
     """The policies of destinations, in the order of the file, behind the one default that is not the broker's."""
     ours = (Pattern(OF_SENDS), {"dead_letter": DEAD_LETTERS})
-    return Policies([ours, *((Pattern(text), table.values) for table in settings.policy for text in table.match)])
+    return Policies([ours, *[(Pattern(text), values) for text, values in _tables(settings)]])
+
+
+def _tables(settings: Settings) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(text, table.values) for table in settings.policy for text in table.match]
 
 
 def runner_of(settings: Settings, hub: Hub) -> Runner | None:

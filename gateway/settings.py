@@ -20,6 +20,7 @@ from gateway import mistakes, octets, policies, settings_file
 
 # Whoever reads settings needs these, too.
 from gateway.address import Address as Address
+from gateway.mistakes import unusable as unusable
 from gateway.mistakes import wrong as wrong
 from gateway.settings_file import SettingsError as SettingsError
 from gateway.settings_file import config_file as config_file
@@ -66,7 +67,6 @@ class Settings(BaseSettings):
     )
     store: str = Field(
         "memory",
-        pattern=r"^(memory|sqlite:.+)$",
         description="Where durable messages are kept: `memory`, which ends with the process, or `sqlite:PATH`. A "
         "relative path counts as that of users_file does.",
     )
@@ -310,6 +310,13 @@ class Settings(BaseSettings):
     def _is_set(cls, value: object) -> object:
         """An empty variable is how a shell unsets one; it would name the working directory."""
         return value or None
+
+    @field_validator("store")
+    @classmethod
+    def _is_a_store(cls, value: str) -> str:
+        if not re.fullmatch(r"memory|sqlite:.+", value):
+            raise ValueError(f"{value!r} is no store; write memory, or sqlite:PATH with the path of a file")
+        return value
 
     @field_validator("admin_token")
     @classmethod

@@ -77,3 +77,12 @@ async def test_what_was_to_come_back_later() -> None:
         await peer.aclose()
     (line,) = (line for line in logs if line["log_level"] == "warning")
     assert (line["waiting"], line["queues"], line["delayed"]) == (0, 1, 1)
+
+
+async def test_logs_in_memory() -> None:
+    policy = [{"match": "/topic/log", "log_messages": 10}]
+    warning, line = await lost(*[frame("SEND", destination="/topic/log")] * 3, policy=policy)
+    assert warning["event"].startswith(
+        "store is memory, so messages end with the process, though policies of /topic/log"
+    )
+    assert (line["waiting"], line["logged"]) == (0, 3)

@@ -104,6 +104,51 @@ class TestRecovery:
         assert logs.index(line) < [line["event"] for line in logs].index("listening")
         assert not [line for line in logs if line["log_level"] in ("warning", "error")]
 
+    async def test_of_a_new_store_it_says_that(self) -> None:
+        """Or an empty folder, where a disk should have been mounted, would look like a store."""
+        with structlog.testing.capture_logs() as logs:
+            async with running(store=STORE):
+                pass
+        events = [line["event"] for line in logs]
+        assert "a new store was made" in events
+        assert "recovered" not in events
+
+    async def test_the_log_tells_kinds_apart(self) -> None:
+        policy = [{"match": "/topic/log", "log_messages": 10}]
+        await fill(2)
+        await fill(1, "/queue/b")
+        async with running(store=STORE, policy=policy) as gateway:
+            peer = await connected(gateway, "tcp")
+            await peer.send_frame("SUBSCRIBE", destination="/topic/d", id="d", durable="true", receipt="d")
+            await peer.frame("RECEIPT")
+            for number in range(4):
+                await peer.send_frame("SEND", b"x", destination="/topic/log", receipt=number)
+                await peer.frame("RECEIPT")
+            await peer.send_frame("SEND", b"x", destination="/queue/c", x_delay=60_000, receipt="c", **P)
+            await peer.frame("RECEIPT")
+            await peer.aclose()
+        with structlog.testing.capture_logs() as logs:
+            async with running(store=STORE, policy=policy):
+                pass
+        (line,) = [line for line in logs if line["event"] == "recovered"]
+        found = {key: line[key] for key in ("queues", "messages", "subscriptions", "logs", "logged", "delayed")}
+        assert found == {"queues": 2, "messages": 3, "subscriptions": 1, "logs": 1, "logged": 4, "delayed": 1}
+
+    async def test_around_damage(self) -> None:
+        """What is read at the start, as delayed messages are, need not be whole either."""
+        await fill(3, x_delay=60_000)
+        connection = sqlite3.connect("store.db")
+        connection.execute("DELETE FROM contents WHERE content = (SELECT max(content) FROM contents)")
+        connection.commit()
+        connection.close()
+        with structlog.testing.capture_logs() as logs:
+            async with running(store=STORE) as gateway:
+                assert len(gateway.broker.router.delayed) == 2
+                assert gateway.committer is not None
+                assert gateway.committer.damaged == 1
+        (line,) = [line for line in logs if line["log_level"] == "error"]
+        assert line["event"] == "a message in the store is damaged"
+
     async def test_message_ids_are_the_same_and_new_ones_are_new(self) -> None:
         async with running(store=STORE) as gateway:
             peer = await connected(gateway, "tcp")
@@ -272,7 +317,8 @@ class TestCannotStart:
 
     async def test_one_that_a_second_gateway_has(self) -> None:
         async with running(store=STORE):
-            assert "in use" in await self.refused(store=STORE)
+            sentence = await self.refused(store=STORE)
+            assert sentence.startswith("store (GATEWAY_STORE) cannot be used: store.db is in use")
         async with running(store=STORE):
             pass
 
@@ -346,7 +392,7 @@ class TestPages:
             await peer.frame("RECEIPT")
             queue = gateway.broker.destinations["/queue/a"]
             assert isinstance(queue, Queue)
-            assert queue.has_backlog
+            assert queue.present < queue.waiting
             assert [int(body) for body, _ in await read(gateway, 200)] == list(range(200))
             assert gateway.broker.waiting == gateway.broker.stored_octets == 0
             await peer.aclose()

@@ -45,16 +45,23 @@ class StoreLocked(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """The file does not hold what it must."""
+    """The file does not hold what it must.
+
+    Attributes:
+        found: what is wrong, without the file's name and the way out.
+    """
 
     public = "the store is damaged"
     is_damage = True
 
-    def __init__(self, path: Path, found: object) -> None:
-        super().__init__(
-            f"{path} is damaged: {found}.  Look closer with `gateway store check {path}`; save what can be read with "
-            f"`gateway store export {path}`, and make a new store of that with `gateway store import`"
-        )
+    def __init__(self, path: Path, found: object, way_out: str | None = None) -> None:
+        self.found = found
+        if way_out is None:
+            way_out = (
+                f"Look closer with `gateway store check {path}`; save what can be read with `gateway store export "
+                f"{path}`, and make a new store of that with `gateway store import`"
+            )
+        super().__init__(f"{path} is damaged: {found}.  {way_out}")
 
 
 @contextmanager

@@ -66,8 +66,11 @@ def make(path: Path) -> None:
         schema.create(connection)
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path, *, damaged: bool = False) -> sqlite3.Connection:
     """Open the store for this process alone, and bring it to the schema of this gateway.
+
+    Args:
+        damaged: open it also where its end is missing, to read what is left.
 
     Raises:
         StoreLocked: another process has it.
@@ -81,6 +84,8 @@ def connect(path: Path) -> sqlite3.Connection:
             raise StoreDamaged(path, "it is empty")
         connection = _connect(path, "rw")
         try:
+            if damaged:
+                connection.execute("PRAGMA writable_schema = ON")  # SQLite then believes the file how large it is
             schema.check(connection, path)
             _set_up(connection)
             schema.migrate(connection, path)
@@ -103,6 +108,40 @@ def is_there(path: Path) -> bool:
         if log.exists() and log.stat().st_size:
             raise StoreDamaged(path, f"it is missing, and only its log {log} is there")
     return False
+
+
+def identities(path: Path) -> dict[Path, tuple[int, int]]:
+    """Which files an open store has: path -> device and number.
+
+    Raises:
+        StoreError: one of them is gone already.
+    """
+    with told(path):
+        return {each: _identity(each) for each in (path, Path(f"{path}-wal"))}
+
+
+def refuse_others(path: Path, identities: dict[Path, tuple[int, int]]) -> None:
+    """See that the files of an open store are where they were.
+
+    Raises:
+        StoreError: they are not: what is written now nobody will find.
+    """
+    for each, identity in identities.items():
+        try:
+            found = _identity(each)
+        except FileNotFoundError:
+            raise StoreError(
+                f"{each} is gone, deleted or moved: put it back where it was, or nothing that comes now will last"
+            ) from None
+        except OSError as error:
+            raise StoreError(f"{path} cannot be used: {error.strerror}") from error
+        if found != identity:
+            raise StoreError(f"{each} is another file now: put back the one that the gateway has open")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

@@ -78,9 +78,17 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     Raises:
         StoreError: it is not a store, or a newer gateway made it.
     """
-    if _number(connection, "application_id") != APPLICATION:
+    refuse(path, _number(connection, "application_id"), _number(connection, "user_version"))
+
+
+def refuse(path: Path, application: int, found: int) -> None:
+    """Refuse a file that says of itself that this gateway cannot use it.
+
+    Raises:
+        StoreError: it is not a store, or a newer gateway made it.
+    """
+    if application != APPLICATION:
         raise StoreError(f"{path} is an SQLite file, but not a store of the gateway: name another file")
-    found = _number(connection, "user_version")
     if found > VERSION:
         raise StoreError(
             f"{path} was made by a newer gateway: it has schema {found}, and this gateway knows those up to {VERSION}"

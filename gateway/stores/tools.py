@@ -17,8 +17,9 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -29,7 +30,9 @@ from gateway.stores.errors import StoreDamaged, told
 from gateway.stores.salvage import Lost, readable
 from gateway.stores.sqlite import SQLiteStore
 
+_HOPELESS = "Nothing of it can be saved: go back to a copy"
 _MANY = 100
+_CONTENT = "content, headers, body"
 _LINES = 1000
 _OCTETS = 8 << 20
 
@@ -39,16 +42,25 @@ _PLACELESS = "NOT transient AND place NOT IN (SELECT place FROM places)"
 _EMPTY = "content NOT IN (SELECT content FROM contents)"
 _UNUSED = "content NOT IN (SELECT content FROM rows)"
 
+# What a row looks like that was written, by its table.
+_ROW = (int, int, int, int, int, int)
+_TYPES: dict[str, set[tuple[type, ...]]] = {
+    "store": {(int, str, int, int)},
+    "places": {(int, str, str, str)},
+    "rows": {(*_ROW, str), (*_ROW, type(None))},
+    "contents": {(int, str, bytes)},
+}
+
 _FINDINGS = (
     (f"SELECT count(*) FROM rows WHERE {_PLACELESS}", "messages stand in a place that is not there"),
-    (f"SELECT count(*) FROM rows WHERE {_EMPTY}", "messages have no content"),
-    (f"SELECT count(*) FROM contents WHERE {_UNUSED}", "contents belong to no message"),
     ("SELECT 1 - count(*) FROM store", "rows are missing in the table `store`"),
 )
 
 
 def check(path: Path) -> list[str]:
     """Read the whole store, and see whether everything is there and belongs together.
+
+    Nothing in it changes, but that the log beside it, which a kill has left, moves into the file.
 
     Returns:
         what is wrong, a sentence each; nothing where all is well.
@@ -58,14 +70,27 @@ def check(path: Path) -> list[str]:
     """
     findings: list[str] = []
     try:
-        with told(path), closing(file.connect(path)) as connection:
-            findings += _integrity(connection)
+        with told(path), closing(_opened(path)) as connection:
+            findings += [f"{path}: {found}" for found in _integrity(connection)]
             for _ in _lines(path, connection, findings):
                 pass  # what can be exported can be read
             findings += [] if findings else _belonging(connection)
     except StoreDamaged as error:
-        findings.append(str(error))
+        findings.append(str(StoreDamaged(path, error.found, _HOPELESS)))
     return findings
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The file, also if its end is missing.
+
+    Raises:
+        StoreDamaged: not even that can be read which leads to all else.
+        StoreError: it cannot be opened for another reason.
+    """
+    try:
+        return file.connect(path, damaged=True)
+    except StoreDamaged as error:
+        raise StoreDamaged(path, error.found, _HOPELESS) from error
 
 
 def _integrity(connection: sqlite3.Connection) -> Iterator[str]:
@@ -95,7 +120,7 @@ def export(path: Path, out: TextIO) -> list[str]:
         StoreError: there is no store, it cannot be opened, or nothing of it can be read.
     """
     missing: list[str] = []
-    with closing(file.connect(path)) as connection:
+    with closing(_opened(path)) as connection:
         for line in _lines(path, connection, missing):
             out.write(f"{line}\n")
     return missing
@@ -104,37 +129,74 @@ def export(path: Path, out: TextIO) -> list[str]:
 def _lines(path: Path, connection: sqlite3.Connection, missing: list[str]) -> Iterator[str]:
     """What the store holds, line by line; what cannot be read goes to `missing`."""
     for thing in _things(path, connection, missing):
-        try:
-            yield json.dumps(thing)
-        except TypeError:  # octets where there were none: a damaged row may still look like one
-            missing.append(f"damaged, so that it cannot be written down: {thing!r:.200}")
+        yield json.dumps(thing)
 
 
 def _things(path: Path, connection: sqlite3.Connection, missing: list[str]) -> Iterator[Line]:
     def read(table: str, columns: str) -> Iterator[tuple[Any, ...]]:
+        bad: list[int] = []  # rows that follow each other: a damaged one may still look like one
         for found in readable(path, connection, table, columns):
-            if not isinstance(found, Lost):
-                yield found
+            if not isinstance(found, Lost) and tuple(map(type, found)) not in _TYPES[table]:
+                bad.append(found[0])
                 continue
-            last = "the end" if found.last is None else found.last
-            missing.append(f"{table}: numbers {found.first} to {last} are damaged")
+            if bad:
+                missing.append(_damaged(table, bad[0], bad[-1]))
+                bad = []
+            if isinstance(found, Lost):
+                missing.append(_damaged(table, found.first, found.last))
+            else:
+                yield found
+        if bad:
+            missing.append(_damaged(table, bad[0], bad[-1]))
 
     for _, token, highest, clean in read("store", "rowid, token, highest, clean"):
         yield {"store": token, "highest": highest, "clean": clean}
     for place, kind, name, facts in read("places", "place, kind, name, facts"):
         yield {"place": place, "kind": kind, "name": name, "facts": facts}
-    for row in read("rows", ",".join(Row._fields)):
-        yield dict(zip(Row._fields, row, strict=True))
-    for content, headers, body in read("contents", "content, headers, body"):
-        try:
-            yield _content_line(content, headers, body)
-        except (ValueError, TypeError, AttributeError) as error:
-            missing.append(f"contents: number {content} is damaged: {error}")
+    wanted: Counter[int] = Counter()  # content -> messages that have it
+    passing: set[int] = set()  # contents of messages that nobody will get any more
+    for found in read("rows", ",".join(Row._fields)):
+        row = Row(*found)
+        yield row._asdict()
+        if row.transient:
+            passing.add(row.content)
+        else:
+            wanted[row.content] += 1
+    unknown = 0
+    for each in read("contents", _CONTENT):
+        unknown += each[0] not in wanted and each[0] not in passing
+        wanted.pop(each[0], None)
+        yield from _of_content(each, missing)
+    # A page of which a part is damaged may lead past others; so those that are missing are looked for one by one.
+    for number in list(wanted):
+        with suppress(sqlite3.DatabaseError):
+            one = connection.execute(f"SELECT {_CONTENT} FROM contents WHERE content = ?", (number,)).fetchall()
+            for each in [each for each in one if tuple(map(type, each)) in _TYPES["contents"]]:
+                del wanted[number]
+                yield from _of_content(each, missing)
+    if wanted:
+        missing.append(f"{wanted.total()} messages have no content")
+    if unknown:
+        missing.append(f"{unknown} contents belong to no message")
     try:
         for digest, until in connection.execute("SELECT digest, until FROM seen"):
             yield {"seen": digest.hex(), "until": until}
     except (sqlite3.DatabaseError, AttributeError) as error:
         missing.append(f"seen: de-duplication ids are damaged: {error}")
+
+
+def _damaged(table: str, first: int, last: int | None) -> str:
+    if first == last:
+        return f"{table}: number {first} is damaged"
+    return f"{table}: numbers {first} to {'the end' if last is None else last} are damaged"
+
+
+def _of_content(each: tuple[Any, ...], missing: list[str]) -> Iterator[Line]:
+    number, headers, body = each
+    try:
+        yield _content_line(number, headers, body)
+    except ValueError as error:
+        missing.append(f"{_damaged('contents', number, number)}: {error}")
 
 
 def _content_line(content: int, headers: str, body: bytes) -> Line:
@@ -175,7 +237,7 @@ def _batches(lines: Iterable[str], heading: Line) -> Iterator[Batch]:
         try:
             _add(batch, json.loads(line), heading)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreError(f"line {number} is none that an export has: {error!r}") from error
+            raise StoreError(f"line {number} is none that an export has: {error or line!r:.200}") from error
         if number % _LINES == 0 or batch.octets > _OCTETS:
             yield batch
             batch = Batch(batch.number + 1)
@@ -205,6 +267,8 @@ def _finish(connection: sqlite3.Connection, heading: Line) -> Iterator[str]:
     """What concerns the store as a whole.  Yields what had to go."""
     if heading:
         connection.execute("UPDATE store SET token = :store, highest = max(highest, :highest), clean = :clean", heading)
+    # Of messages that were for the last process only nobody asks.
+    connection.execute(f"DELETE FROM rows WHERE transient AND {_EMPTY}")
     for table, condition, finding in (
         ("rows", _PLACELESS, "messages were left out: their place is missing"),
         ("rows", _EMPTY, "messages were left out: their content is missing"),

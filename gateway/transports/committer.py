@@ -96,6 +96,15 @@ class Committer:
         """There is something to write, or to read."""
         self._asked.set()
 
+    def try_again(self) -> None:
+        """The store may work again.  A batch that has failed is the proof; where there is none, it does."""
+        if self._due:
+            self._due = trio.current_time()
+            self.ask()
+        elif self._storage.is_failing:
+            log.info("the store works again")
+            self._storage.works()
+
     @property
     def is_idle(self) -> bool:
         """Nobody waits for the store."""

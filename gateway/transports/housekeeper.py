@@ -3,6 +3,9 @@
 Both happen in the thread that writes.  A look at the disk costs next to nothing, and comes once a second; sooner, when
 much was written.  Tidying up comes a slice at a time, and gives way to whoever wants to write or read.
 
+A look may also find that there is no store any more, because somebody has moved its file away.  Then it has failed, as
+if a commit had, though nobody sends.
+
 Once a second is also how soon messages are taken again when there is room, whether anybody sends or not.
 """
 
@@ -32,6 +35,7 @@ class Housekeeper:
         self._store = store
         self._committer = committer
         self._complaint = ""
+        self._is_missed = False
 
     async def run(self) -> None:
         """Look after the store until cancelled."""
@@ -42,19 +46,33 @@ class Housekeeper:
                 await self._committer.much()
 
     async def _look(self) -> None:
-        """See whether there is room."""
+        """See whether there is a store, and room for it."""
         storage = self._storage
         try:
-            reason, told = await self._committer.call(self._store.shortage), _TOLD
+            reason = await self._committer.call(self._store.shortage)
         except StoreError as error:
-            reason, told = str(error), error.public
+            self._miss(error)
+            return
+        if self._is_missed:
+            self._is_missed = False
+            self._committer.try_again()
+        notice = self._store.notice()
+        if notice:
+            log.error("the store is damaged", reason=notice)
         if reason:
             if not storage.is_short:
                 log.error("room for the store is short, durable messages are refused", reason=reason)
-            storage.run_short(reason, told)
+            storage.run_short(reason, _TOLD)
         elif storage.is_short:
             log.info("there is room for the store again")
             storage.has_room()
+
+    def _miss(self, error: StoreError) -> None:
+        """The store is not there."""
+        if not self._storage.is_failing:
+            log.error("the store has failed", reason=str(error))
+        self._is_missed = True
+        self._storage.failed(str(error), error.public)
 
     async def _tidy(self) -> None:
         """Let the store do what can wait, as long as nobody wants anything of it."""

@@ -141,6 +141,28 @@ class TestCheckConfig:
         assert (result.exit_code, result.stdout.count("\n")) == (0, 1)
         assert shlex.split(result.stdout) == options
 
+    def test_store(self, tmp_path: Path) -> None:
+        assert run("check-config", store="sqlite:store.db").exit_code == 0
+        assert list(tmp_path.iterdir()) == []
+        sentence = refused(run("check-config", store="sqlite:no/store.db"))
+        assert sentence.startswith(
+            "store (GATEWAY_STORE) cannot be used: no/store.db cannot be made: there is no folder"
+        )
+        sentence = refused(run("check-config", store="postgres://x"))
+        assert sentence.endswith(
+            "is wrong: 'postgres://x' is no store; write memory, or sqlite:PATH with the path of a file"
+        )
+
+    def test_policies_that_need_a_store(self, tmp_path: Path) -> None:
+        (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/queue/#"\ndurable = true\n')
+        result = run("check-config")
+        assert result.exit_code == 0
+        assert result.stderr.startswith(
+            "Warning: store is memory, so messages end with the process, though policies of"
+        )
+        assert result.stderr.count("\n") == 1
+        assert run("check-config", store="sqlite:store.db").stderr == ""
+
     def test_for_hypercorn_of_wrong_settings(self) -> None:
         assert refused(run("check-config", "--hypercorn", tcp="foo")).startswith("tcp (GATEWAY_TCP) is wrong")
 

@@ -132,7 +132,7 @@ class TestCheck:
         Path(FILE).write_text("nonsense" * 1000)
         result = run("check", FILE)
         assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr.startswith(f"{FILE} is damaged: file is not a database.  Look closer with")
+        assert result.stderr.startswith(f"{FILE} is damaged: file is not a database.  Nothing of it can be saved")
 
 
 class TestExport:

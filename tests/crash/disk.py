@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-_SIZE = 6 * 1024 * 1024
+_SIZE = 48 * 1024 * 1024
 # What the store may still grow by when the disk is made small.
 _LITTLE = 400 * 1024
 _MOUNT = 10.0

@@ -17,6 +17,7 @@ from .client import Client
 from .disk import Disk, Limit, file_system
 from .drain import look_into, take_all
 from .load import Sender
+from .logs import Logs
 from .plan import POLICIES, QUEUES
 from .process import Process, gateway, wait_until_it_listens
 from .wire import Frame, Gone, frame
@@ -42,6 +43,7 @@ class Scene:
         self.disk = disk
         self.store = disk.folder / "store.db"
         self.books = Books([_ORDERS.name])
+        self.logs = Logs(self.books)
         self._folder = folder
         self._clients: list[Client] = []
         self._sender = Sender("p", self.books, Random(1))
@@ -114,10 +116,10 @@ class Scene:
         """The last life: all comes that must, and nothing else."""
         async with gateway(self._folder, store=f"sqlite:{self.store}", close_linger=1) as process:
             assert await wait_until_it_listens(process), process.text
-            await take_all(process.port, self.books)
+            await take_all(process.port, self.logs)
             await process.stop()
         audit(self.books)
-        look_into(self.store, self.books)
+        look_into(self.store, self.logs)
         assert not self.books.complaints
 
 

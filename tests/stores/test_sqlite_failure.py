@@ -189,8 +189,12 @@ class TestShortage:
         [
             (100, 10_000, 100, 0),
             (99, 10_000, 100, 100),
-            (99, 800, 1000, 100),
-            (100, 800, 1000, 0),
+            (9999, 88_000, 10_000, 10_000),
+            (10_999, 88_000, 11_001, 11_000),
+            (8191, 40_000, 10_000, 8192),  # less would not do for the log, and for what comes between two looks
+            (8192, 40_000, 10_000, 0),
+            (399, 800, 10_000, 400),
+            (400, 800, 10_000, 0),
         ],
     )
     def test_is_told_in_time(
@@ -228,7 +232,7 @@ class TestShortage:
         path.rename(path.parent.parent / "elsewhere.db")
         Path(f"{path}-wal").unlink()
         path.parent.rmdir()
-        with pytest.raises(StoreError, match="No such file or directory"):
+        with pytest.raises(StoreError, match="is gone, deleted or moved"):
             store.shortage()
 
     def test_leaves_room_to_take_messages_out(self, path: Path) -> None:

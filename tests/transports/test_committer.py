@@ -113,6 +113,9 @@ class Disk(MemoryStore):
     def shortage(self) -> str:
         return self.little
 
+    def notice(self) -> str:
+        return ""
+
     def tidy(self) -> bool:
         return False
 
@@ -330,7 +333,7 @@ class TestReading:
         assert desk.disk.calls == [(7,)]
         assert desk.flushes >= 1
 
-    async def test_once_the_batch_is_written_that_was_at_hand_then(self, desk: Desk) -> None:
+    async def test_not_behind_what_does_not_concern_them(self, desk: Desk) -> None:
         answer = Answer()
         desk.disk.hold()
         desk.change()
@@ -339,7 +342,8 @@ class TestReading:
         desk.storage.read([7], answer)
         desk.disk.let_go()
         await answer.wait()
-        assert desk.disk.calls == [1, 2, (7,)]
+        await desk.committer.finish()
+        assert desk.disk.calls == [1, (7,), 2]
 
     async def test_in_order_one_after_the_other(self, desk: Desk) -> None:
         answers = [Answer() for _ in range(3)]

@@ -30,6 +30,7 @@ class Kept(Disk):
         looks: how often that was asked.
         more: how often `tidy` says that there is more of it.
         trouble: what `shortage` and `tidy` raise; None: nothing.
+        news: what `notice` says next.
         done: `look`, `tidy` and `write`, in order.
     """
 
@@ -39,6 +40,7 @@ class Kept(Disk):
         self.more = 0
         self.trouble: dict[str, StoreError] = {}
         self.done: list[str] = []
+        self.news = ""
         self.next_slice: threading.Semaphore | None = None
 
     def write(self, batch: Batch) -> None:
@@ -51,6 +53,10 @@ class Kept(Disk):
         if "shortage" in self.trouble:
             raise self.trouble["shortage"]
         return self.little
+
+    def notice(self) -> str:
+        notice, self.news = self.news, ""
+        return notice
 
     def tidy(self) -> bool:
         assert not self.busy
@@ -161,6 +167,64 @@ class TestRoom:
         assert house.refusal() == "durable messages are refused for now: the disk is full"
         await house.committer.finish()
         assert house.refusal() == "durable messages are refused for now: the disk is nearly full"
+
+
+GONE = StoreError("store.db is gone")
+
+
+class TestStoreThatIsMissed:
+    """Somebody has moved its file away."""
+
+    async def test_has_failed_though_nobody_sends(self, house: House) -> None:
+        house.disk.trouble = {"shortage": GONE}
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(3):
+                await house.look()
+            assert house.storage.is_failing
+            assert house.storage.failure == "store.db is gone"
+            house.disk.trouble = {}
+            await house.look()
+        assert house.storage.failure == ""
+        assert [line["event"] for line in logs] == ["the store has failed", "the store works again"]
+
+    async def test_that_comes_back_before_a_batch_is_written(self, house: House) -> None:
+        """Only the batch shows that all is well."""
+        house.disk.trouble = {"shortage": GONE}
+        house.disk.errors = [GONE] * 3
+        house.change()
+        with structlog.testing.capture_logs() as logs:
+            await house.look()
+            house.disk.trouble = {}
+            await house.committer.finish()
+            await house.look()
+        assert house.storage.failure == ""
+        assert house.done == ["change"]
+        assert [line["event"] for line in logs] == ["the store has failed", "the store works again"]
+
+    async def test_does_not_hide_what_else_fails(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(committer_module, "_RETRY", 1_000.0)
+        house.disk.trouble = {"shortage": GONE}
+        await house.look()
+        house.disk.errors = [FULL] * 2
+        house.change()
+        await until(lambda: not house.disk.errors[1:])
+        house.disk.trouble = {}
+        await until(lambda: not house.disk.errors)
+        await house.look()
+        assert house.storage.is_failing
+        assert "cannot grow" in house.storage.failure
+
+
+class TestNotice:
+    async def test_is_logged_once(self, house: House) -> None:
+        house.disk.news = "store.db is damaged: 3 messages stay"
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(3):
+                await house.look()
+        assert [(line["log_level"], line["reason"]) for line in logs] == [
+            ("error", "store.db is damaged: 3 messages stay")
+        ]
+        assert house.storage.failure == ""
 
 
 class TestTidying:

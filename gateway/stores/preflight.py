@@ -1,0 +1,89 @@
+"""Would a gateway start with this store: as far as that shows without opening it.
+
+Only the first octets of the file are read, and nothing is locked or written: another gateway may be running with it.
+So damage further on does not show, nor whether somebody has it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from gateway.broker.ports import StoreError
+from gateway.stores import file, schema
+from gateway.stores.errors import StoreDamaged, told
+from gateway.stores.room import refuse_small
+
+_MAGIC = b"SQLite format 3\0"
+
+_LOGS = ("log_messages", "log_octets", "log_age")
+
+
+def look(url: str) -> None:
+    """See whether the store can be made, or used.
+
+    Args:
+        url: as the setting has it.
+
+    Raises:
+        StoreError: it cannot.
+    """
+    kind, _, name = url.partition(":")
+    if kind != "sqlite":
+        return
+    path = Path(name)
+    refuse_small(path)
+    if not file.is_there(path):
+        if not path.parent.is_dir():
+            raise StoreError(f"{path} cannot be made: there is no folder {path.parent}")
+        _see_access(path.parent, os.W_OK | os.X_OK)
+        return
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder: name a file")
+    _see_access(path, os.R_OK | os.W_OK)
+    with told(path):
+        with path.open("rb") as opened:
+            head = opened.read(100)
+        size = path.stat().st_size
+        log = Path(f"{path}-wal")
+        whole = not (log.exists() and log.stat().st_size)
+    _read_head(path, head, size, whole=whole)
+
+
+def _see_access(path: Path, rights: int) -> None:
+    with told(path):
+        if not os.access(path, rights, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _read_head(path: Path, head: bytes, size: int, *, whole: bool) -> None:
+    """What SQLite writes first (https://www.sqlite.org/fileformat.html#the_database_header)."""
+
+    def number(at: int, width: int = 4) -> int:
+        return int.from_bytes(head[at : at + width])
+
+    if not head:
+        raise StoreDamaged(path, "it is empty")
+    if len(head) < 100 or not head.startswith(_MAGIC):
+        raise StoreDamaged(path, "it is no file of SQLite")
+    schema.refuse(path, number(68), number(60))
+    pages = number(28) * (number(16, 2) if number(16, 2) > 1 else 65_536)
+    if whole and size < pages:  # else a part of it may be in the log
+        raise StoreDamaged(path, f"it is cut off: it has {size} octets of {pages}")
+
+
+def unkept(policies: Iterable[tuple[str, Mapping[str, object]]]) -> str:
+    """A sentence on policies that mean nothing beyond the process while there is no store; empty: there are none.
+
+    Args:
+        policies: pattern and values.
+    """
+    found = [pattern for pattern, values in policies if values.get("durable") or any(map(values.get, _LOGS))]
+    if not found:
+        return ""
+    return (
+        f"store is memory, so messages end with the process, though policies of {', '.join(found)} ask for durable "
+        "messages or for logs: set store to sqlite:PATH to keep them"
+    )

@@ -1,0 +1,120 @@
+"""What `gateway check-config` says of a store: what `gateway serve` would, without touching the file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.broker.ports import StoreError
+from gateway.stores import SQLiteStore, file, preflight, schema
+from tests.stores.batches import new, opened
+from tests.stores.test_sqlite_failure import disk_of
+
+
+def look(path: Path) -> None:
+    preflight.look(f"sqlite:{path}")
+
+
+@pytest.fixture
+def closed(store: SQLiteStore, path: Path) -> Path:
+    store.write(new(range(1, 101), size=1000))
+    store.close(clean=True)
+    return path
+
+
+class TestLook:
+    def test_of_memory(self) -> None:
+        preflight.look("memory")
+
+    def test_of_a_new_one(self, path: Path) -> None:
+        look(path)
+        assert not path.exists()
+
+    def test_of_a_store(self, closed: Path) -> None:
+        before = closed.read_bytes()
+        look(closed)
+        assert closed.read_bytes() == before
+        assert list(closed.parent.iterdir()) == [closed]
+
+    def test_of_one_that_a_gateway_has(self, store: SQLiteStore, path: Path) -> None:
+        store.write(new([1]))
+        look(path)
+        store.write(new([2]))
+
+    def test_of_an_empty_one(self, path: Path) -> None:
+        opened(path).close(clean=True)
+        look(path)
+
+    def test_without_a_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match=r"a\.db cannot be made: there is no folder .*/no$"):
+            look(tmp_path / "no" / "a.db")
+
+    def test_of_a_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match="is a folder: name a file"):
+            look(tmp_path)
+
+    def test_of_a_log_alone(self, tmp_path: Path) -> None:
+        (tmp_path / "a.db-wal").write_bytes(b"x")
+        with pytest.raises(StoreError, match="only its log"):
+            look(tmp_path / "a.db")
+
+    @pytest.mark.parametrize(
+        ("octets", "sentence"),
+        [(b"", "it is empty"), (b"nonsense" * 100, "it is no file of SQLite"), (b"SQLite format 3\0", "no file of")],
+    )
+    def test_of_something_else(self, path: Path, octets: bytes, sentence: str) -> None:
+        path.write_bytes(octets)
+        with pytest.raises(StoreError, match=sentence):
+            look(path)
+
+    def test_of_one_that_is_cut_off(self, closed: Path) -> None:
+        size = closed.stat().st_size
+        os.truncate(closed, size - file.PAGE)
+        with pytest.raises(StoreError, match=f"cut off: it has {size - file.PAGE} octets of {size}"):
+            look(closed)
+        Path(f"{closed}-wal").write_bytes(b"the rest may be here")
+        look(closed)
+
+    @pytest.mark.parametrize(
+        ("pragma", "sentence"),
+        [
+            ("application_id = 1", "not a store of the gateway"),
+            (f"user_version = {schema.VERSION + 1}", "newer gateway"),
+        ],
+    )
+    def test_of_what_is_none_for_this_gateway(self, store: SQLiteStore, path: Path, pragma: str, sentence: str) -> None:
+        store._sql(f"PRAGMA {pragma}")
+        store.close(clean=True)
+        with pytest.raises(StoreError, match=sentence):
+            look(path)
+
+    @pytest.mark.parametrize("there", [False, True])
+    def test_without_the_right(self, closed: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool) -> None:
+        if not there:
+            closed.unlink()
+        monkeypatch.setattr(os, "access", lambda *_, **__: False)
+        with pytest.raises(StoreError, match="cannot be used: Permission denied"):
+            look(closed)
+
+    def test_of_a_small_disk(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        disk_of(monkeypatch, free=4096, size=6144)
+        sentence = "its disk has 24 MiB, and a store needs one of 40 MiB at least"
+        with pytest.raises(StoreError, match=sentence):
+            look(path)
+        with pytest.raises(StoreError, match=sentence):
+            SQLiteStore.open(path)
+
+
+class TestUnkept:
+    @pytest.mark.parametrize(
+        "values", [{}, {"durable": None}, {"durable": False}, {"max_messages": 1}, {"log_messages": 0}]
+    )
+    def test_nothing(self, values: dict[str, object]) -> None:
+        assert preflight.unkept([("/queue/a", values)]) == ""
+
+    @pytest.mark.parametrize("values", [{"durable": True}, {"log_messages": 1}, {"log_octets": 1}, {"log_age": 0.5}])
+    def test_names_the_patterns(self, values: dict[str, object]) -> None:
+        found = preflight.unkept([("/topic/a", values), ("/topic/b", {}), ("/topic/c", values)])
+        assert "policies of /topic/a, /topic/c ask for durable" in found
