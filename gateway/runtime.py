@@ -37,7 +37,7 @@ from gateway.broker.words import Pattern
 from gateway.codec import Limits, ProtocolError
 from gateway.handlers import DEAD_LETTERS, OF_SENDS, HandlersError, Runner, load
 from gateway.settings import Address, Settings, unusable, wrong
-from gateway.stores import SQLiteStore, open_store
+from gateway.stores import SQLiteStore, StoreDamaged, open_store
 from gateway.stores.preflight import unkept
 from gateway.transports import (
     AddressError,
@@ -52,6 +52,8 @@ from gateway.transports import (
 
 log = structlog.get_logger("gateway")
 
+# Names that a line of the log has at most.
+_NAMED = 10
 # Seconds for the last batches at the end.
 _LONGEST_WRITE = 10.0
 
@@ -245,11 +247,16 @@ def recover_from(store: SQLiteStore, broker: Broker) -> int:
         recover(broker, found.places, found.rows, partial(_read_around, store, damaged), clean=found.clean)
     except StoreError as error:
         raise StartError(unusable("store", error)) from None
+    except (ValueError, KeyError, TypeError) as error:  # facts that nobody can have written so
+        fault = StoreDamaged(store.path, f"what it says of a message or a place cannot be read: {error!r}")
+        raise StartError(unusable("store", fault)) from None
     if store.is_new:
         log.info("a new store was made", store=str(store.path))
         return 0
     kinds = Counter([place.kind for place in found.places])
     logs = broker.directory.logs
+    if logs.unused:
+        log.warning("logs in the store that no policy keeps", count=len(logs.unused), topics=logs.unused[:_NAMED])
     log.info(
         "recovered",
         store=str(store.path),

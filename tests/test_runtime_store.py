@@ -134,6 +134,20 @@ class TestRecovery:
         found = {key: line[key] for key in ("queues", "messages", "subscriptions", "logs", "logged", "delayed")}
         assert found == {"queues": 2, "messages": 3, "subscriptions": 1, "logs": 1, "logged": 4, "delayed": 1}
 
+    async def test_the_log_names_what_no_policy_keeps(self) -> None:
+        policy = [{"match": "/topic/log", "log_messages": 10}]
+        async with running(store=STORE, policy=policy) as gateway:
+            peer = await connected(gateway, "tcp")
+            await peer.send_frame("SEND", b"x", destination="/topic/log", receipt="1")
+            await peer.frame("RECEIPT")
+            await peer.aclose()
+        for policies, count in (([], 0), (policy, 1)):
+            with structlog.testing.capture_logs() as logs:
+                async with running(store=STORE, policy=policies) as gateway:
+                    assert gateway.broker.directory.logs.messages == count
+            told = [line["topics"] for line in logs if line["event"] == "logs in the store that no policy keeps"]
+            assert told == ([] if count else [["/topic/log"]])
+
     async def test_around_damage(self) -> None:
         """What is read at the start, as delayed messages are, need not be whole either."""
         await fill(3, x_delay=60_000)
@@ -326,6 +340,21 @@ class TestCannotStart:
         await fill(200)
         damage()
         assert "store.db" in await self.refused(store=STORE)
+
+    @pytest.mark.parametrize("table", ["places", "rows"])
+    async def test_one_whose_facts_are_none(self, table: str) -> None:
+        policy = [{"match": "/topic/log", "log_messages": 10}]
+        async with running(store=STORE, policy=policy) as gateway:
+            peer = await connected(gateway, "tcp")
+            await peer.send_frame("SEND", b"x", destination="/topic/log", receipt="1")
+            await peer.frame("RECEIPT")
+            await peer.aclose()
+        with sqlite3.connect("store.db") as connection:
+            connection.execute(f"UPDATE {table} SET facts = '{{'")
+        connection.close()
+        reason = await self.refused(store=STORE, policy=policy)
+        assert "store.db" in reason
+        assert "gateway store check" in reason
 
     async def test_the_setting_is_named(self) -> None:
         assert "GATEWAY_STORE" in await self.refused(store="sqlite:nowhere/store.db")

@@ -292,7 +292,56 @@ class TestMemory:
         assert kept(scene, "/topic/b") == list(range(30))
 
 
+class TestTime:
+    @BOTH
+    def test_what_the_policy_lets_expire_is_not_replayed(self, stage: Stage, stored: bool) -> None:
+        scene = stage({T: {"log_messages": 9, "time_to_live": 5.0}}, stored=stored)
+        fill(scene, 1)
+        scene.wait(3.0)
+        fill(scene, 1, start=1)
+        scene.wait(3.0)
+        assert kept(scene) == [1]
+
+    def test_by_the_clock_that_goes_on(self, stage: Stage) -> None:
+        scene = stage({T: {"log_age": 60.0}})
+        fill(scene, 2)
+        scene.epoch += 3_600.0
+        scene.wait(2.0)
+        fill(scene, 1, start=2)
+        assert kept(scene) == [0, 1, 2]
+
+
 class TestForgetting:
+    def test_the_list_of_the_oldest_is_kept_short(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(logs_module, "_SLACK", 2)
+        monkeypatch.setattr(logs_module, "_MOST_RESTING", 0)
+        scene = stage({"/topic/#": {"log_age": 1.0}})
+        for number in range(20):
+            fill(scene, 1, f"/topic/{number}")
+            scene.wait(2.5)
+        logs = scene.broker.directory.logs
+        assert len(logs._in_memory) <= 6
+        logs.most_octets = -1
+        logs.make_room()
+        assert not logs._in_memory
+
+    def test_what_was_forgotten_is_known_to_the_next_process(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(logs_module, "_MOST_RESTING", 0)
+        scene = stage({"/topic/#": {"log_age": 1.0}}, stored=True)
+        for name in ("/topic/a", "/topic/b"):
+            fill(scene, 1, name)
+            scene.wait(3.0)
+        forgotten = scene.broker.directory.logs.forgotten
+        assert forgotten > 0
+        write(scene)
+        again = scene.crash()
+        assert again.broker.directory.logs.forgotten == forgotten
+        client = again.connect()
+        client.subscribe(T, **{"x-stream-offset": "timestamp=1"})
+        assert gaps(client.messages()) == [True]
+
     def test_a_log_that_has_lost_nothing(self, stage: Stage) -> None:
         scene = stage(LOG)
         client = live(scene)
@@ -519,6 +568,12 @@ class TestTheNextProcess:
         first, second, last = seqs(got(late))
         assert second == first + 1
         assert last > second + 1  # what came meanwhile is not in it
+
+    def test_many_that_are_too_many_go_by_and_by(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log_module, "_MOST_AT_ONCE", 3)
+        scene = stage(LOG, stored=True)
+        fill(scene, 20)
+        assert kept(scene.restart(policies={T: {"log_messages": 5}})) == list(range(15, 20))
 
     def test_where_it_is_to_be_in_memory_now(self, stage: Stage) -> None:
         """Nothing tells which numbers it used up: it begins anew."""

@@ -471,6 +471,22 @@ class TestManyLogs:
         publisher.publish("/topic/0", b"%d" % number)
         assert numbers(client) == list(range(number + 1))
 
+    def test_topics_without_a_log_come_live(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        scene = stage({"/topic/l.#": {"log_messages": 9}})
+        for number in range(6):
+            fill(scene, 1, f"/topic/l.{number}", start=number)
+        waiting: list[Callable[[], None]] = []
+        monkeypatch.setattr(Agenda, "later", lambda agenda, action: waiting.append(action))
+        client = scene.connect()
+        client.subscribe("/topic/#", selector="n IS NULL", **FIRST)
+        scene.connect().publish("/topic/other", b"100")
+        scene.connect().publish("/topic/other", b"101", n="1")  # not wanted
+        monkeypatch.undo()
+        for turn in waiting:
+            turn()
+        scene.settle()
+        assert numbers(client) == [100, 0, 1, 2, 3, 4, 5]
+
     def test_the_last_one_of_all(self, stage: Stage) -> None:
         scene = stage(LOGS)
         for number in range(10):

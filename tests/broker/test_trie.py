@@ -347,3 +347,27 @@ class TestCosts:
         few, many = tree_of(prices), tree_of(prices + [f"/topic/x{number}.y" for number in range(20_000)])
         assert calls(lambda: many.matching(text)) == calls(lambda: few.matching(text))
         assert many.matching(text) == few.matching(text)
+
+
+class TestOneByOne:
+    """`NameTree.each` finds what `matching` finds."""
+
+    @pytest.mark.parametrize(
+        "text", ["/topic/#", "/topic/*.b", "/topic/#.b", "/topic/a.#.b", "/topic/#.b.#", "/topic/*", "/topic/a.b", "#"]
+    )
+    def test_the_same(self, text: str) -> None:
+        tree: NameTree[str] = NameTree()
+        for name in ["a", "a.b", "a.b.b", "b", "c.b", "a.c.d.b"]:
+            tree.add(f"/topic/{name}", name)
+        assert sorted(tree.each(text)) == sorted(tree.matching(text))
+
+    def test_while_it_changes(self) -> None:
+        tree: NameTree[int] = NameTree()
+        for number in range(9):
+            tree.add(f"/topic/{number}", number)
+        found = tree.each("/topic/*")
+        first = next(found)
+        for number in range(9):
+            tree.remove(f"/topic/{number}")
+        tree.add("/topic/new", 10)
+        assert {first, *found} <= set(range(9))
