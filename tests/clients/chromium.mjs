@@ -36,9 +36,9 @@ async function scenario(page, job, ask) {
   await page.route("**/*.mjs", source);
   await page.exposeFunction("ask", ask);
   await page.goto(job.origin);
-  await page.evaluate(async (job) => {
+  return page.evaluate(async (job) => {
     const { scenarios } = await import(`/${job.file ?? "scenarios.mjs"}`);
-    await scenarios[job.scenario]({ Stomp: globalThis.StompJs, ...job, ask: globalThis.ask });
+    return scenarios[job.scenario]({ Stomp: globalThis.StompJs, ...job, ask: globalThis.ask });
   }, job);
 }
 

@@ -7,7 +7,8 @@ more life gives out all that is left, and what was sent, receipted and seen is c
     books      what was sent, what was promised, what came: complaints at once where that contradicts
     audit      what can be said only at the end: lost messages, half transactions
     wire       a small STOMP client
-    load       producers and consumers
+    logs       the same of topics with logs: their numbers, and what readers got
+    load       producers, consumers, readers
     plan       what a round is like: all of it follows from its seed, but for the timing
     points     where a gateway kills itself: patches, so that the product needs no hook for it
     server     the process: points first, then `gateway serve`

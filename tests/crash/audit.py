@@ -21,8 +21,7 @@ def audit(books: Books) -> None:
 
 def _look_at(books: Books, letter: Letter) -> None:
     here, dead = letter.seen == books.life, letter.dead
-    # What came in a later life than that of its SEND was in the store.
-    exists = letter.unit.state is State.SURE or (letter.unit.state is State.SENT and letter.seen > letter.unit.life)
+    exists = letter.is_certain
     if here and dead:
         books.complain("doubled", f"{letter} is a dead letter, and in its queue, too")
     elif letter.settling is None:

@@ -23,9 +23,12 @@ from zlib import crc32
 from .wire import Frame
 
 NEVER_SEEN = -1
-KINDS = ("lost", "doubled", "unmarked", "marked", "ghost", "half", "order", "id", "body", "error")
+KINDS = (
+    "lost", "missed", "doubled", "unmarked", "marked", "ghost", "half", "order", "id", "number", "gap", "body", "error"
+)  # fmt: skip
 """Of complaints.  `half`: only a part of a transaction; `ghost`: what should not exist; `marked`: as redelivered, and
-nobody ever consumed its queue."""
+nobody ever consumed its queue; `missed`: a reader of a topic did not get it, though it was there, or nobody told him
+that it is gone; `number`: two messages of a topic have it; `gap`: it was told, and nothing is gone."""
 
 
 class State(Enum):
@@ -50,12 +53,12 @@ class Complaint(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Letter:
-    """A message in one queue.
+    """A message in one queue, or in the log of one topic.
 
     Attributes:
         number: increases with its producer.
         unit: what brought it.
-        kept: it outlives the process, and nobody consumes it in mode auto.
+        kept: it outlives the process, and goes only when it is settled, by somebody who says so.
         seen: the last life in which it was delivered.
         settling: the unit that settles it, as far as anybody knows.
         rejecting: by NACK with requeue:false: it becomes a dead letter.
@@ -82,6 +85,11 @@ class Letter:
 
     def __str__(self) -> str:
         return f"{self.queue} {self.producer} {self.number} ({self.id or 'never seen'})"
+
+    @property
+    def is_certain(self) -> bool:
+        """It was there: somebody was told, or it came in a later life than that of its SEND."""
+        return self.unit.state is State.SURE or (self.unit.state is State.SENT and self.seen > self.unit.life)
 
     @property
     def line(self) -> tuple[str, str, int]:
@@ -192,15 +200,11 @@ class Books:
         Args:
             subscription: stands for it, for as long as it lasts.
         """
-        headers = frame.headers
-        self.counts["deliveries"] += 1
-        letter = self.letters.get((headers["destination"], headers.get("producer", ""), int(headers.get("number", 0))))
+        letter = self.find(frame)
         if letter is None:
-            self.complain("ghost", f"nobody sent {headers}")
             return None
-        self._check_identity(letter, headers["message-id"], frame.body)
-        self._check_promises(letter)
-        marked = headers.get("redelivered") == "true"
+        self._check_settled(letter)
+        marked = frame.headers.get("redelivered") == "true"
         if letter.seen != NEVER_SEEN and not marked:
             self.complain("unmarked", f"{letter} was delivered in life {letter.seen}, and is not marked")
         if marked and letter.queue not in self.consumed:
@@ -209,6 +213,21 @@ class Books:
         if letter.seen not in (NEVER_SEEN, self.life):
             self.counts["came back"] += 1
         letter.seen = self.life
+        return letter
+
+    def find(self, frame: Frame) -> Letter | None:
+        """What came, if it may come; None: nobody sent it."""
+        headers = frame.headers
+        self.counts["deliveries"] += 1
+        letter = self.letters.get((headers["destination"], headers.get("producer", ""), int(headers.get("number", 0))))
+        if letter is None:
+            self.complain("ghost", f"nobody sent {headers}")
+            return None
+        self._check_identity(letter, headers["message-id"], frame.body)
+        if letter.unit.state in (State.OPEN, State.NEVER):
+            self.complain("ghost", f"{letter} came, and its transaction is {letter.unit.state.value}")
+        elif letter.unit.life != self.life and not letter.durable:
+            self.complain("ghost", f"{letter} is not durable, and was sent in life {letter.unit.life}")
         return letter
 
     def _check_identity(self, letter: Letter, name: str, body: bytes) -> None:
@@ -221,12 +240,8 @@ class Books:
         if crc32(body) != letter.check:
             self.complain("body", f"{letter} has another body, of {len(body)} octets")
 
-    def _check_promises(self, letter: Letter) -> None:
-        unit, settling = letter.unit, letter.settling
-        if unit.state in (State.OPEN, State.NEVER):
-            self.complain("ghost", f"{letter} came, and its transaction is {unit.state.value}")
-        elif unit.life != self.life and not letter.durable:
-            self.complain("ghost", f"{letter} is not durable, and was sent in life {unit.life}")
+    def _check_settled(self, letter: Letter) -> None:
+        settling = letter.settling
         if letter.done or letter.dead:
             self.complain("doubled", f"{letter} came, and was settled in life {letter.touched}, with a receipt")
         elif settling is not None and settling.life == self.life and not settling.loose:

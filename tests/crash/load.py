@@ -12,7 +12,7 @@ from zlib import crc32
 
 from .books import Books, Letter, Unit
 from .client import Client
-from .plan import QUEUES, Queue
+from .plan import PLACES, Queue, Topic
 from .wire import Gone
 
 _USUAL_PRIORITY = 4
@@ -32,19 +32,19 @@ class Sender:
         self._books = books
         self._random = random
 
-    def letters(self, unit: Unit, queues: Sequence[Queue]) -> tuple[dict[str, str], bytes]:
-        """Headers and body of a SEND to those queues; its letters are in the books."""
+    def letters(self, unit: Unit, places: Sequence[Queue | Topic]) -> tuple[dict[str, str], bytes]:
+        """Headers and body of a SEND to those places; its letters are in the books."""
         random = self._random
         body = random.randbytes(int(random.choices(list(_SIZES), weights=list(_SIZES.values()))[0] * random.random()))
         persistent = random.random() < 0.7
-        priority = random.randrange(10) if all(queue.priorities for queue in queues) else _USUAL_PRIORITY
+        priority = random.randrange(10) if all(place.priorities for place in places) else _USUAL_PRIORITY
         number = self._books.number(self.name)
-        for queue in queues:
-            durable = persistent if queue.durable is None else queue.durable
-            kept = durable and queue.mode != "auto"
+        for place in places:
+            durable = persistent if place.durable is None else place.durable
+            kept = durable and place.keeps
             check = crc32(body)
-            self._books.add(Letter(queue.name, self.name, number, priority, durable, kept, check, unit))
-        headers = {"destination": ",".join(queue.name for queue in queues), "producer": self.name}
+            self._books.add(Letter(place.name, self.name, number, priority, durable, kept, check, unit))
+        headers = {"destination": ",".join(place.name for place in places), "producer": self.name}
         headers |= {"number": str(number), "priority": str(priority)}
         if persistent:
             headers["persistent"] = "true"
@@ -59,9 +59,9 @@ class Sender:
             frames.append(client.ask("SEND", headers, body))
         return frames
 
-    def somewhere(self) -> list[Queue]:
-        """A queue, or sometimes two."""
-        return self._random.sample(QUEUES, 2 if self._random.random() < 0.1 else 1)
+    def somewhere(self) -> list[Queue | Topic]:
+        """A queue or topic, or sometimes two."""
+        return self._random.sample(PLACES, 2 if self._random.random() < 0.1 else 1)
 
 
 class Worker:

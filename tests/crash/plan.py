@@ -1,6 +1,7 @@
 """What a round is like.  All of it follows from the seed; only the timing of the processes does not.
 
-Queues differ in what makes their messages durable, how they are acknowledged, and by how many.
+Queues differ in what makes their messages durable, how they are acknowledged, and by how many.  Topics have logs, in
+the store or in memory.
 """
 
 from __future__ import annotations
@@ -21,8 +22,19 @@ match = ["/queue/orders", "/queue/urgent", "/queue/deep", "/queue/auto", "/queue
 durable = true
 
 [[policy]]
-match = "/queue/memory"
+match = ["/queue/memory", "/topic/memory"]
 durable = false
+
+[[policy]]
+match = ["/topic/all", "/topic/short", "/topic/memory"]
+log_age = 86400
+log_octets = "1GiB"
+max_attempts = 0
+backoff = 0.02
+
+[[policy]]
+match = "/topic/short"
+log_messages = 40
 """
 
 
@@ -43,6 +55,33 @@ class Queue:
     consumers: int
     priorities: bool = False
 
+    @property
+    def keeps(self) -> bool:
+        """What is durable goes only when somebody has acknowledged it."""
+        return self.mode != "auto"
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic with a log.
+
+    Attributes:
+        durable: the log is in the store.
+        most: messages that it keeps; 0: all.
+        consumers: at most so many at a time: one who keeps the number, and two who keep nothing but a name.
+    """
+
+    name: str
+    durable: bool
+    most: int = 0
+    consumers: int = 3
+    priorities: bool = False
+
+    @property
+    def keeps(self) -> bool:
+        """What is durable never goes."""
+        return not self.most
+
 
 QUEUES = (
     Queue("/queue/orders", True, "client-individual", 1),
@@ -53,6 +92,8 @@ QUEUES = (
     Queue("/queue/auto", True, "auto", 1),
     Queue("/queue/memory", False, "client", 1),
 )
+TOPICS = (Topic("/topic/all", True), Topic("/topic/short", True, most=40), Topic("/topic/memory", False))
+PLACES = (*QUEUES, *TOPICS)
 
 # Ways a life ends, with their weights.
 _ENDS = {"moment": 6, "point": 10, "torn": 3, "start": 1, "stop": 1}
@@ -73,7 +114,7 @@ class Life:
             of, and then the end of the write-ahead log is damaged.  `start`: killed while it starts.  `stop`: SIGTERM.
         seconds: after which it is killed, if it has not done so itself.
         log_pages: see `process.gateway`.
-        consumers: of each queue.
+        consumers: of each queue and topic.
     """
 
     end: str
@@ -115,7 +156,7 @@ def _life(random: Random) -> Life:
         point, log_pages = f"committed:{random.randint(3, _USUAL)}", 0
     else:
         seconds = random.uniform(0.02, 0.45 if end == "start" else 0.7)
-    consumers = {queue.name: random.randint(0, queue.consumers) for queue in QUEUES}
+    consumers = {place.name: random.randint(0, place.consumers) for place in PLACES}
     if random.random() < 0.7:
         consumers["/queue/deep"] = 0
     return Life(end, point, seconds, log_pages, consumers)

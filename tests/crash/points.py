@@ -3,7 +3,7 @@
     write             a batch was taken, and nothing of it is written
     statement         any statement of SQL, also at the start
     commit            all of a batch is written but COMMIT
-    committed         it is on the disk, and nobody knows
+    committed         it is on the disk, and nobody knows; a batch that changes nothing there does not count
     written           the same, back on the loop
     confirmed         receipts are in outboxes, and not sent
     flushed           some turn has ended, and outboxes were written
@@ -23,6 +23,9 @@ A lie breaks one promise, to see that the test notices:
     forgetful         no ACK reaches the store
     unmarked          nothing is stored of deliveries
     renamed           message-ids are others in each life
+    renumbered        the log of a topic goes on, after a kill, with numbers that clients may have seen
+    hasty             a name to resume by counts as read what was given, not what was acknowledged
+    silent            nobody is told of a gap
 """
 
 from __future__ import annotations
@@ -39,19 +42,20 @@ from pathlib import Path
 from typing import Any
 
 from gateway.broker.batch import Batch
+from gateway.broker.cursors import KIND as CURSOR
+from gateway.broker.cursors import Cursors
+from gateway.broker.log import KIND as LOG
+from gateway.broker.log import Log
+from gateway.broker.log_reader import LogReader
 from gateway.broker.storage import Storage
 from gateway.stores.sqlite import SQLiteStore
 from gateway.transports.hub import Hub
 
-LIES = ("early-receipts", "half-commits", "forgetful", "unmarked", "renamed")
+LIES = ("early-receipts", "half-commits", "forgetful", "unmarked", "renamed", "renumbered", "hasty", "silent")
 
 # Where a call of a method is such a point: before it, or behind it.
 _BEFORE = {"write": (SQLiteStore, "write"), "written": (Storage, "written")}
-_BEHIND = {
-    "recovery": (SQLiteStore, "load"),
-    "committed": (SQLiteStore, "write"),
-    "confirmed": (Storage, "written"),
-}
+_BEHIND = {"recovery": (SQLiteStore, "load"), "confirmed": (Storage, "written")}
 _STATEMENTS = {"statement": "", "commit": "COMMIT"}
 _WRITES = {
     "log": ("-wal", "before"),
@@ -61,7 +65,7 @@ _WRITES = {
     "file-torn": ("", "half"),
     "file-written": ("", "behind"),
 }
-POINTS = (*_BEFORE, *_BEHIND, *_STATEMENTS, "flushed", *_WRITES)
+POINTS = (*_BEFORE, *_BEHIND, *_STATEMENTS, "committed", "flushed", *_WRITES)
 
 
 class _Countdown:
@@ -95,6 +99,8 @@ def set_point(name: str, count: int, store: Path) -> None:
         _patch(*_BEFORE[name], before=countdown.come_by)
     elif name in _BEHIND:
         _patch(*_BEHIND[name], behind=countdown.come_by)
+    elif name == "committed":
+        _patch_commits(Path(f"{store}-wal"), countdown)
     elif name == "flushed":
         _patch_flush(countdown)
     elif name in _STATEMENTS:
@@ -117,6 +123,22 @@ def _patch(
         return result
 
     _replace(owner, name, patched)
+
+
+def _patch_commits(log: Path, countdown: _Countdown) -> None:
+    """Those that wrote to the log: where facts are what they were, SQLite writes nothing.
+
+    Whoever damages the last commit in the log must know that it is the one that nobody was told of.
+    """
+    original = SQLiteStore.write
+
+    def write(self: SQLiteStore, batch: Batch) -> None:
+        before = log.stat().st_mtime_ns
+        original(self, batch)
+        if log.stat().st_mtime_ns != before:
+            countdown.come_by()
+
+    _replace(SQLiteStore, "write", write)
 
 
 def _patch_flush(countdown: _Countdown) -> None:
@@ -220,6 +242,15 @@ def tell(lie: str) -> None:
         _replace(SQLiteStore, "write", lambda self, batch: original(self, _without_facts(batch)))
     elif lie == "renamed":
         _replace(SQLiteStore, "token", property(lambda self: f"life{os.getpid()}", lambda self, value: None))
+    elif lie == "renumbered":
+        recovered = Log.recovered
+        _replace(Log, "recovered", lambda self, *, clean: recovered(self, clean=True))
+    elif lie == "hasty":
+        _replace(Cursors, "_position", lambda self, cursor: self._broker.router.number)
+    elif lie == "silent":
+        give, go_live = LogReader._give, LogReader._go_live
+        _replace(LogReader, "_give", lambda self, entry: (self._gaps.clear(), give(self, entry)))
+        _replace(LogReader, "_go_live", lambda self: (self._gaps.clear(), go_live(self)))
     else:
         raise ValueError(lie)
 
@@ -229,8 +260,12 @@ def _half(batch: Batch) -> Batch:
 
 
 def _without_facts(batch: Batch) -> Batch:
-    rows = {number: row._replace(facts=None) for number, row in batch.rows.items()}
-    places = {number: place._replace(facts="{}") for number, place in batch.places.items()}
+    """Nothing is known of deliveries; logs have facts of another kind."""
+    rows = {row.row: row if "extra" in (row.facts or "") else row._replace(facts=None) for row in batch.rows.values()}
+    places = {
+        place.number: place if place.kind in (LOG, CURSOR) else place._replace(facts="{}")
+        for place in batch.places.values()
+    }
     return replace(batch, rows=rows, places=places, facts={})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -16,9 +17,11 @@ from .books import Books, Complaint
 from .consumers import Consumer
 from .drain import look_into, take_all
 from .load import Worker
-from .plan import POLICIES, QUEUES, Life, Plan
+from .logs import Logs
+from .plan import POLICIES, QUEUES, TOPICS, Life, Plan, Topic
 from .process import Process, gateway, wait_until_it_listens
 from .producers import Producer
+from .readers import Reader
 from .torn import tear
 
 # Seconds in which clients must have noticed that the gateway is dead.
@@ -74,14 +77,27 @@ class Round:
         self._lie = lie
         self._random = Random(plan.seed)
         self._books = Books(queue.name for queue in QUEUES if queue.consumers == 1)
+        self._logs = Logs(self._books)
         self._outcome = Outcome(plan.seed, counts=self._books.counts, complaints=self._books.complaints)
         self._store = folder / "store.db"
         names = [f"p{number}" for number in range(plan.producers)]
         self._producers = [Producer(name, self._books, self._random) for name in names]
-        self._consumers = {
+        self._consumers: dict[str, Sequence[Worker]] = {
             queue.name: [Consumer(f"c{index}.{queue.name}", self._books, self._random, queue) for index in range(3)]
             for queue in QUEUES
         }
+        self._consumers |= {topic.name: self._readers(topic) for topic in TOPICS}
+
+    def _readers(self, topic: Topic) -> list[Reader]:
+        """Of that topic, in any order, for not all of them are always there."""
+        logs, random = self._logs, self._random
+        readers = [
+            Reader(f"r0.{topic.name}", logs, random, topic, random.choice(["auto", "client"]), named=False),
+            Reader(f"r1.{topic.name}", logs, random, topic, "client", named=True),
+            Reader(f"r2.{topic.name}", logs, random, topic, "client-individual", named=True),
+        ]
+        random.shuffle(readers)
+        return readers
 
     async def run(self) -> Outcome:
         """All of it, in bounded time."""
@@ -103,7 +119,8 @@ class Round:
                 self._outcome.damage[torn.partition(" ")[0] or "none"] += 1
         await self._drain()
         audit(self._books)
-        look_into(self._store, self._books)
+        self._logs.audit()
+        look_into(self._store, self._logs)
 
     # lives
 
@@ -162,6 +179,6 @@ class Round:
             if not await wait_until_it_listens(process):
                 self._books.complain("lost", f"the gateway does not start any more:\n{process.text}")
                 return
-            await take_all(process.port, self._books)
+            await take_all(process.port, self._logs)
             await process.stop()
             self._note_end(process)

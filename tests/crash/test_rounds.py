@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .__main__ import run_rounds, summary
-from .plan import QUEUES, Life, Plan
+from .plan import PLACES, Life, Plan
 from .points import POINTS, set_point
 from .round import Round
 
@@ -25,22 +25,25 @@ async def test_what_was_promised_holds() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("lie", "point", "kind"),
+    ("lie", "point", "lives", "kind"),
     [
-        ("early-receipts", "write:15", "lost"),
-        ("half-commits", "committed:15", "half"),  # between the halves
-        ("forgetful", "write:15", "doubled"),
-        ("unmarked", "write:15", "unmarked"),
-        ("renamed", "write:15", "id"),
+        ("early-receipts", "write:15", 1, "lost"),
+        ("half-commits", "committed:15", 1, "half"),  # between the halves
+        ("forgetful", "write:15", 1, "doubled"),
+        ("unmarked", "write:15", 1, "unmarked"),
+        ("renamed", "write:15", 1, "id"),
+        ("renumbered", "write:15", 2, "number"),
+        ("hasty", "write:15", 1, "missed"),
+        ("silent", "write:15", 1, "missed"),
     ],
 )
-async def test_a_lie_is_found(lie: str, point: str, kind: str, tmp_path: Path) -> None:
+async def test_a_lie_is_found(lie: str, point: str, lives: int, kind: str, tmp_path: Path) -> None:
     # Where nobody consumes, all of a transaction is there at the end, or should be.
-    consumers = {} if kind == "half" else {queue.name: queue.consumers for queue in QUEUES}
+    consumers = {} if kind == "half" else {place.name: place.consumers for place in PLACES}
     life = Life("point", point, 10.0, 0, consumers)
-    outcome = await Round(Plan(1, 12, [life]), tmp_path, lie=lie).run()
+    outcome = await Round(Plan(1, 12, [life] * lives), tmp_path, lie=lie).run()
     assert kind in {complaint.kind for complaint in outcome.complaints}, str(outcome)
-    assert outcome.ends[point.partition(":")[0]] == 1, "the process did not come by that point"
+    assert outcome.ends[point.partition(":")[0]] == lives, "the process did not come by that point"
 
 
 def test_a_point_has_a_name() -> None:

@@ -1,0 +1,244 @@
+"""Replay, as users of RabbitMQ's streams, ActiveMQ, Apollo and of our own `resume` write their programs, in stomp.py.
+
+The gateway has a store, and is killed where a test says so.  That something does not come is shown by a later message
+that does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from stomp.utils import Frame
+
+from tests.clients.worker import CONNECTIONS, PATIENCE, Worker, work
+from tests.gateway_process import GatewayProcess
+
+VERSIONS = list(CONNECTIONS)
+
+POLICIES = """
+[[policy]]
+match = "/topic/#"
+log_messages = 1000
+
+[[policy]]
+match = "/topic/short"
+log_messages = 3
+
+[[policy]]
+match = "/topic/memory"
+durable = false
+
+[[policy]]
+match = "/topic/live"
+log_messages = 0
+"""
+STREAM = {"prefetch-count": "10"}  # which RabbitMQ wants from who reads a stream
+RESUME = {"resume": "desk", "from-seq": "0"}
+"""One name, and another topic in each test: so it begins anew."""
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway whose topics have logs."""
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / "gateway.toml").write_text(POLICIES)
+    gateway = GatewayProcess(folder, {"store": "sqlite:store.db"})
+    gateway.start()
+    yield gateway
+    gateway.stop()
+
+
+def send(gateway: GatewayProcess, topic: str, *bodies: str) -> None:
+    """A publisher, that comes and goes; what it sends is stored."""
+    with work("1.1", gateway.tcp_port) as publisher:
+        for body in bodies:
+            publisher.send(topic, body)
+
+
+def kill(gateway: GatewayProcess) -> None:
+    gateway.kill()
+    gateway.start()
+
+
+def read(worker: Worker, count: int) -> list[Frame]:
+    return [worker.message() for _ in range(count)]
+
+
+def bodies(frames: list[Frame]) -> list[str]:
+    return [bytes(frame.body).decode() for frame in frames]
+
+
+def numbers(frames: list[Frame], header: str = "seq") -> list[int]:
+    return [int(frame.headers[header]) for frame in frames]
+
+
+@pytest.fixture
+def topic(name: str) -> str:
+    """With a log."""
+    return f"/topic/{name}"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("offset", "first"),
+    [("first", 0), ("last", 3), ("next", 4), ("offset={}", 2), ("timestamp={past}", 0), ("timestamp={future}", 4)],
+)
+def test_streams_of_rabbitmq(version: str, offset: str, first: int, gateway: GatewayProcess, topic: str) -> None:
+    past, future = int(time.time()), int(time.time()) + 3600
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(topic)
+        send(gateway, topic, "0", "1", "2", "3")
+        there = numbers(read(worker, 4))
+    offset = offset.format(there[2], past=past, future=future)
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(topic, ack="client", headers={**STREAM, "x-stream-offset": offset})
+        send(gateway, topic, "4")
+        frames = read(worker, 5 - first)
+        assert bodies(frames) == list("01234")[first:]
+        assert numbers(frames, "x-stream-offset") == list(range(there[0], there[0] + 5))[first:]
+        worker.confirmed(worker.ack, frames[-1])
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+def test_retroactive_consumers_of_activemq(has_log: bool, gateway: GatewayProcess, topic: str) -> None:
+    topic = topic if has_log else "/topic/live"
+    send(gateway, topic, "0", "1")
+    with work("1.1", gateway.tcp_port) as worker:
+        worker.subscribe(topic, headers={"activemq.retroactive": "true"})
+        send(gateway, topic, "2")
+        assert worker.bodies(3 if has_log else 1) == (["0", "1", "2"] if has_log else ["2"])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_apollo(version: str, gateway: GatewayProcess, topic: str) -> None:
+    named = {"include-seq": "position"}
+    send(gateway, topic, "0", "1")
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(topic, headers={"from-seq": "0", **named})
+        first, second = numbers(read(worker, 2), "position")
+        assert second == first + 1
+    send(gateway, topic, "2")
+    with work(version, gateway.tcp_port) as worker, work(version, gateway.tcp_port) as live:
+        worker.subscribe(topic, headers={"from-seq": str(second + 1), **named})
+        live.subscribe(topic, headers={"from-seq": "-1", **named})
+        send(gateway, topic, "3")
+        assert numbers(read(worker, 2), "position") == [second + 1, second + 2]
+        assert numbers(read(live, 1), "position") == [second + 2]
+
+
+def resume(gateway: GatewayProcess, topic: str, version: str, expected: list[str], *, done: int) -> None:
+    """A program that comes back under its name, gets these, acknowledges so many of them, and leaves."""
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(topic, ack="client", headers=RESUME)
+        frames = read(worker, len(expected))
+        assert bodies(frames) == expected
+        if done:
+            worker.confirmed(worker.ack, frames[done - 1])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_resume(version: str, gateway: GatewayProcess, topic: str) -> None:
+    send(gateway, topic, "0", "1", "2")
+    resume(gateway, topic, version, ["0", "1", "2"], done=2)
+    send(gateway, topic, "3")
+    resume(gateway, topic, version, ["2", "3"], done=0)
+    resume(gateway, topic, version, ["2", "3"], done=2)
+    send(gateway, topic, "4")
+    resume(gateway, topic, version, ["4"], done=1)
+
+
+def test_resume_over_a_pattern(gateway: GatewayProcess, topic: str) -> None:
+    pattern = f"{topic}.*"
+    send(gateway, f"{topic}.a", "0")
+    send(gateway, f"{topic}.b", "1")
+    resume(gateway, pattern, "1.2", ["0", "1"], done=1)
+    send(gateway, f"{topic}.a", "2")
+    resume(gateway, pattern, "1.2", ["1", "2"], done=2)
+
+
+def test_whoever_comes_last_under_a_name_has_it(gateway: GatewayProcess, topic: str) -> None:
+    send(gateway, topic, "0", "1", "2")
+    with work("1.2", gateway.tcp_port) as ghost, work("1.2", gateway.tcp_port) as worker:
+        ghost.subscribe(topic, ack="client", headers=RESUME)
+        ghosts = read(ghost, 3)
+        ghost.confirmed(ghost.ack, ghosts[0])
+        worker.subscribe(topic, ack="client", headers=RESUME)
+        frames = read(worker, 2)
+        assert bodies(frames) == ["1", "2"]
+        worker.confirmed(worker.ack, frames[0])
+        ghost.confirmed(ghost.ack, ghosts[2])
+    resume(gateway, topic, "1.2", ["2"], done=1)
+
+
+@pytest.mark.slow
+class TestAKill:
+    @pytest.mark.parametrize("version", VERSIONS)
+    def test_who_keeps_the_number(self, version: str, gateway: GatewayProcess, topic: str) -> None:
+        with work(version, gateway.tcp_port) as worker:
+            worker.subscribe(topic, headers={"from-seq": "0"})
+            send(gateway, topic, "0", "1")
+            first, _ = numbers(read(worker, 2))
+        kill(gateway)
+        with work(version, gateway.tcp_port) as worker:
+            worker.subscribe(topic, headers={"from-seq": str(first + 1)})
+            send(gateway, topic, "2")
+            frames = read(worker, 2)
+            assert bodies(frames) == ["1", "2"]
+            assert numbers(frames)[0] == first + 1 < numbers(frames)[1]
+            assert not any("gap" in frame.headers for frame in frames)
+
+    def test_who_keeps_nothing(self, gateway: GatewayProcess, topic: str) -> None:
+        send(gateway, topic, "0", "1", "2")
+        resume(gateway, topic, "1.2", ["0", "1", "2"], done=2)
+        send(gateway, topic, "3")  # where the reader is was to be written before that
+        kill(gateway)
+        resume(gateway, topic, "1.2", ["2", "3"], done=2)
+
+    def test_a_log_in_memory(self, gateway: GatewayProcess) -> None:
+        topic = "/topic/memory"
+        with work("1.2", gateway.tcp_port) as worker:
+            worker.subscribe(topic, headers={"from-seq": "0"})
+            send(gateway, topic, "0", "1")
+            _, last = numbers(read(worker, 2))
+        kill(gateway)
+        with work("1.2", gateway.tcp_port) as worker:
+            worker.subscribe(topic, headers={"from-seq": str(last + 1)})
+            send(gateway, topic, "2")
+            notice, frame = read(worker, 2)
+            assert (notice.headers["gap"], notice.body) == ("true", b"")
+            assert "seq" not in notice.headers
+            assert int(notice.headers["first-seq"]) == int(frame.headers["seq"]) > last
+            assert frame.body == b"2"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_gap(version: str, gateway: GatewayProcess) -> None:
+    topic = "/topic/short"
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(topic)
+        send(gateway, topic, *"01234")
+        there = numbers(read(worker, 5))
+    with work(version, gateway.tcp_port) as worker:
+        worker.subscribe(topic, headers={"from-seq": str(there[1])})
+        frames = read(worker, 3)
+        assert bodies(frames) == ["2", "3", "4"]
+        assert [frame.headers.get("gap") for frame in frames] == ["true", None, None]
+        assert frames[0].headers["first-seq"] == frames[0].headers["seq"] == str(there[2])
+
+
+@pytest.mark.parametrize(
+    ("destination", "headers", "message"),
+    [
+        ("/topic/live", {"from-seq": "0"}, "the topic keeps no log"),
+        ("/queue/replay", {"x-stream-offset": "first"}, "replay is for topics"),
+        ("/topic/replay", {"resume": "desk"}, "resume needs acknowledgements"),
+    ],
+)
+def test_refused(destination: str, headers: dict[str, str], message: str, gateway: GatewayProcess) -> None:
+    worker = Worker("1.2", gateway.tcp_port)
+    worker.connection.connect(wait=True)
+    worker.connection.subscribe(destination, id="1", headers=headers)
+    assert worker.errors.get(timeout=PATIENCE).headers["message"] == message
+    worker.losses.get(timeout=PATIENCE)

@@ -1,0 +1,250 @@
+"""The books of topics with logs: every kind of complaint, and none without a reason."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import pytest
+
+from .books import Books, Letter, State
+from .logs import Logs, Reading
+from .plan import TOPICS, Topic
+from .wire import Frame
+
+_ALL, _SHORT, _MEMORY = TOPICS
+_BODY = b"body"
+
+
+class Scene:
+    """A log, and a gateway of which every word is invented."""
+
+    def __init__(self) -> None:
+        self.books = Books()
+        self.logs = Logs(self.books)
+
+    def send(self, topic: Topic = _ALL, *, state: State = State.SURE) -> Letter:
+        """A message is sent."""
+        unit, number = self.books.begin(), self.books.number("p")
+        letter = Letter(topic.name, "p", number, 4, topic.durable, topic.durable and topic.keeps, crc32(_BODY), unit)
+        self.books.add(letter)
+        unit.state = state
+        return letter
+
+    def subscribe(self, reading: Reading) -> None:
+        """A SUBSCRIBE, with a receipt."""
+        unit = self.books.begin()
+        reading.begin(unit)
+        unit.state = State.SURE
+
+    def come(self, reading: Reading, letter: Letter, number: int = 0, *, gap: int = 0, **headers: str) -> int:
+        """It comes, with that number; 0: its own.  A gap is told before that one; 0: none is."""
+        if gap:
+            headers |= {"gap": "true", "first-seq": str(gap)}
+        headers = {"destination": letter.queue, "producer": "p", "number": str(letter.number), **headers}
+        headers |= {"message-id": f"id-{letter.number}", "seq": str(number or letter.number)}
+        return reading.take(Frame("MESSAGE", headers, _BODY))
+
+    def read(self, topic: Topic, *letters: Letter, name: str = "") -> Reading:
+        """Somebody gets these, and nothing else."""
+        reading = self.logs.reading(topic, name)
+        self.subscribe(reading)
+        for letter in letters:
+            self.come(reading, letter)
+        return reading
+
+    def kinds(self) -> list[str]:
+        """Of the complaints, at the end."""
+        self.logs.audit()
+        return [complaint.kind for complaint in self.books.complaints]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+@pytest.fixture(params=["", "name"])
+def name(request: pytest.FixtureRequest) -> str:
+    """Who keeps the number, and who keeps nothing."""
+    return str(request.param)
+
+
+def test_all_came(scene: Scene, name: str) -> None:
+    first, second, third = scene.send(), scene.send(), scene.send()
+    reading = scene.read(_ALL, first, second, name=name)
+    reading.parts[0].done = {1, 2}
+    scene.subscribe(reading)
+    scene.come(reading, third)
+    assert scene.kinds() == []
+    assert reading.next == 4
+
+
+def test_the_first_was_missed(scene: Scene, name: str) -> None:
+    first, second = scene.send(), scene.send()
+    scene.read(_ALL, first)
+    scene.read(_ALL, second, name=name)
+    assert scene.kinds() == ["missed"]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_one_in_between_was_missed(topic: Topic, scene: Scene, name: str) -> None:
+    letters = [scene.send(topic) for _ in range(3)]
+    scene.read(topic, *letters)
+    scene.read(topic, letters[0], letters[2], name=name)
+    assert scene.kinds() == ["missed"]
+
+
+def test_one_was_missed_between_two_parts(scene: Scene, name: str) -> None:
+    letters = [scene.send(_MEMORY) for _ in range(3)]
+    scene.read(_MEMORY, *letters)
+    reading = scene.read(_MEMORY, letters[0], name=name)
+    reading.parts[0].done = {1}
+    scene.subscribe(reading)
+    scene.come(reading, letters[2])
+    assert scene.kinds() == ["missed"]
+
+
+def test_what_was_not_acknowledged_was_missed(scene: Scene) -> None:
+    letters = [scene.send() for _ in range(3)]
+    reading = scene.read(_ALL, *letters, name="name")
+    reading.parts[0].done = {2}
+    scene.subscribe(reading)
+    scene.come(reading, letters[2])
+    assert scene.kinds() == ["missed"]
+
+
+def test_what_came_live_and_was_not_stored_is_not_missed(scene: Scene, name: str) -> None:
+    letters = [scene.send(), scene.send(state=State.SENT), scene.send()]
+    scene.read(_ALL, *letters)
+    scene.books.end_of_life()
+    scene.read(_ALL, letters[0], letters[2], name=name)
+    assert scene.kinds() == []
+
+
+def test_a_gap_was_told(scene: Scene, name: str) -> None:
+    letters = [scene.send(_SHORT) for _ in range(4)]
+    scene.read(_SHORT, *letters)
+    reading = scene.read(_SHORT, letters[0], name=name)
+    reading.parts[0].done = {1}
+    scene.subscribe(reading)
+    scene.come(reading, letters[2], gap=3)
+    assert scene.kinds() == []
+
+
+def test_a_gap_was_told_by_an_empty_message(scene: Scene, name: str) -> None:
+    letters = [scene.send(_MEMORY) for _ in range(4)]
+    scene.read(_MEMORY, *letters)
+    reading = scene.read(_MEMORY, letters[0], name=name)
+    reading.parts[0].done = {1}
+    scene.subscribe(reading)
+    assert reading.take(Frame("MESSAGE", {"destination": _MEMORY.name, "gap": "true", "first-seq": "3"}, b"")) == -3
+    assert reading.next == 3
+    scene.come(reading, letters[2])
+    assert scene.kinds() == []
+
+
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_gap_is_told_until_it_is_acknowledged(acknowledged: bool, scene: Scene) -> None:
+    letters = [scene.send(_SHORT) for _ in range(4)]
+    scene.read(_SHORT, *letters)
+    reading = scene.read(_SHORT, letters[0], name="name")
+    reading.parts[0].done = {1}
+    scene.subscribe(reading)
+    scene.come(reading, letters[2], gap=3)
+    if acknowledged:
+        reading.parts[1].done = {3}
+    scene.subscribe(reading)
+    scene.come(reading, letters[3] if acknowledged else letters[2])
+    assert scene.kinds() == ([] if acknowledged else ["missed"])
+
+
+def test_a_gap_that_is_none(scene: Scene, name: str) -> None:
+    first, second = scene.send(), scene.send()
+    scene.read(_ALL, first, second)
+    scene.books.end_of_life()
+    reading = scene.logs.reading(_ALL, name)
+    scene.subscribe(reading)
+    scene.come(reading, first)
+    scene.come(reading, second, gap=2)
+    assert scene.kinds() == ["gap"]
+
+
+def test_acknowledged_and_here_again(scene: Scene) -> None:
+    first, second = scene.send(), scene.send()
+    reading = scene.read(_ALL, first, second, name="name")
+    reading.parts[0].done = {1, 2}
+    reading.left()
+    scene.subscribe(reading)
+    scene.come(reading, second)
+    assert scene.kinds() == ["doubled"]
+
+
+@pytest.mark.parametrize("why", ["returned", "a hole", "a kill", "a gap"])
+def test_acknowledged_and_here_again_for_a_reason(why: str, scene: Scene) -> None:
+    first, second = scene.send(), scene.send()
+    reading = scene.read(_ALL, first, second, name="name")
+    if why == "a gap":
+        reading.take(Frame("MESSAGE", {"destination": _ALL.name, "gap": "true", "first-seq": "1"}, b""))
+    reading.parts[0].returned = why == "returned"
+    reading.parts[0].done = {2} if why == "a hole" else {1, 2}
+    reading.left()
+    if why == "a kill":
+        scene.books.end_of_life()
+    scene.subscribe(reading)
+    scene.come(reading, first)
+    scene.come(reading, second)
+    assert scene.kinds() == []
+
+
+def test_a_number_of_two(scene: Scene) -> None:
+    first, second = scene.send(), scene.send()
+    scene.read(_ALL, first)
+    scene.come(scene.read(_ALL), second, 1)
+    assert scene.kinds() == ["number"]
+
+
+def test_two_numbers_of_one(scene: Scene) -> None:
+    letter = scene.send()
+    scene.read(_ALL, letter)
+    scene.come(scene.read(_ALL), letter, 2)
+    assert "number" in scene.kinds()
+
+
+def test_no_number(scene: Scene) -> None:
+    scene.read(_ALL).take(Frame("MESSAGE", {"destination": _ALL.name}, b""))
+    assert scene.kinds() == ["number"]
+
+
+def test_order_in_a_part(scene: Scene) -> None:
+    first, second = scene.send(), scene.send()
+    reading = scene.read(_ALL, second, first)
+    assert scene.kinds() == ["order"]
+    scene.come(reading, first, redelivered="true")
+    assert scene.kinds() == ["order"]
+
+
+def test_order_of_numbers(scene: Scene) -> None:
+    first, second = scene.send(), scene.send()
+    reading = scene.read(_ALL)
+    scene.come(reading, second, 1)
+    scene.come(reading, first, 2)
+    assert scene.kinds() == ["order"]
+
+
+def test_nobody_sent_it(scene: Scene) -> None:
+    reading = scene.read(_ALL)
+    reading.take(Frame("MESSAGE", {"destination": _ALL.name, "seq": "1", "message-id": "id"}, b""))
+    assert scene.kinds() == ["ghost"]
+
+
+def test_too_few_are_left(scene: Scene) -> None:
+    first, second = scene.send(_SHORT), scene.send(_SHORT)
+    scene.read(_SHORT, first, second)
+    scene.books.end_of_life()
+    scene.read(_SHORT, second)
+    assert scene.kinds() == ["lost"]
+
+
+def test_too_many_are_left(scene: Scene) -> None:
+    scene.read(_SHORT, *[scene.send(_SHORT) for _ in range(_SHORT.most + 1)])
+    assert scene.kinds() == ["doubled"]
