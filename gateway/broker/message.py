@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 OVERHEAD = 300
 
 LOWEST_PRIORITY = 9
-_PLAIN_RANK = LOWEST_PRIORITY - PLAIN.priority
+PLAIN_RANK = LOWEST_PRIORITY - PLAIN.priority
 
 
 class History:
@@ -93,7 +93,7 @@ class Message:
         self.head = head
         self.body = body
         self.properties = properties
-        self.rank = _PLAIN_RANK if properties is PLAIN else LOWEST_PRIORITY - properties.priority
+        self.rank = PLAIN_RANK if properties is PLAIN else LOWEST_PRIORITY - properties.priority
         self.expires = 0.0
         self.attempts = 0
         self.waits = False

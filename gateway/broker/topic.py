@@ -17,7 +17,7 @@ from gateway.codec import VERSIONS, encoder
 
 from .fate import forgotten
 from .limits import limits_of_subscriber
-from .message import Message, Wire
+from .message import PLAIN_RANK, Message, Wire
 from .policy import Policy, SlowConsumer
 from .queue import Queue
 from .subscription import Subscription
@@ -114,7 +114,7 @@ class Topic:
             self.last = message.number
             for subscription, queue in self._queued.items():
                 if wants(subscription, message, sender):
-                    queue.accept(message.copy(wire))
+                    queue.accept(_in_line(message.copy(wire)))
         if self.durables:
             wire = wire or Wire(message)
             for durable in list(self.durables.values()):
@@ -130,7 +130,7 @@ class Topic:
         """Give one subscriber a message that others do not get now."""
         queue, notes = subscription.queue, subscription.notes
         if queue is not None:
-            queue.accept(message.copy(Wire(message), place=self._broker.next_number()))
+            queue.accept(_in_line(message.copy(Wire(message), place=self._broker.next_number())))
         else:
             self._broker.counters.delivered += 1
             subscription.show(message, b"" if notes is None else notes.of(message))
@@ -214,3 +214,10 @@ def wants(subscription: Subscription, message: Message, sender: str) -> bool:
     if options.no_local and sender == subscription.session.id:
         return False
     return options.selector is None or options.selector(message.head.headers)
+
+
+def _in_line(message: Message) -> Message:
+    """A message of a log comes in its order, whatever its priority: clients go by the last number that they saw."""
+    if isinstance(message.head.derived, int):
+        message.rank = PLAIN_RANK
+    return message

@@ -600,6 +600,15 @@ class TestMail:
         assert not len(scene.broker.directory.logs)
         assert not scene.broker.directory.hidden
 
+    def test_also_where_more_is_forgotten_than_was_in_it(self, stage: Stage) -> None:
+        scene = stage(self.RULES)
+        client = scene.connect()
+        client.subscribe("/user/queue/in")
+        scene.connect().publish(f"/user/{client.session.user}/queue/in", b"7")
+        scene.broker.directory.logs.forgotten = 10**18
+        client.drop()
+        assert not len(scene.broker.directory.logs)
+
     def test_of_who_has_none_cannot_be_resumed(self, stage: Stage) -> None:
         client = stage(self.RULES).connect()
         client.subscribe("/user/queue/in", **ME)

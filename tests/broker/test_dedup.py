@@ -247,3 +247,15 @@ def test_one_that_is_still_delayed_is_known(scene: Scene, version: Version) -> N
     client.publish("a", b"2", **{"dedup-id": "x"})
     scene.wait(1.1)
     assert client.bodies() == [b"1"]
+
+
+def test_of_what_is_not_durable_nothing_is_stored() -> None:
+    scene = Scene({"/queue/b": {"durable": False}}, stored=True)
+    client = scene.connect()
+    for name in ("/queue/a", "/queue/b"):
+        client.publish(name, b"m", persistent="true", **{"dedup-id": "1"})
+    scene.commit()
+    assert len(scene.store.seen) == 1
+    for name in ("/queue/a", "/queue/b"):
+        client.subscribe(name, id=name)
+    scene.finish()

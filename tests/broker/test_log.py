@@ -292,6 +292,25 @@ class TestMemory:
         assert kept(scene, "/topic/b") == list(range(30))
 
 
+class TestOrder:
+    @pytest.mark.parametrize("name", [T, "/topic/*"])
+    @BOTH
+    def test_whatever_the_priority(self, stage: Stage, stored: bool, name: str) -> None:
+        scene = stage(LOG, stored=stored)
+        client, late, sender = scene.connect(), scene.connect(), scene.connect()
+        client.subscribe(name, ack="client", **{"prefetch-count": "1"})
+        for number in range(5):
+            sender.publish(T, b"%d" % number, priority=str(number))
+        write(scene)
+        late.subscribe(name, ack="client", **FIRST, **{"prefetch-count": "1"})
+        for each in (client, late):
+            found = [*got(each)]
+            while len(found) < 5:
+                each.ack(found[-1])
+                found += got(each)
+            assert [int(message.body) for message in found] == [0, 1, 2, 3, 4]
+
+
 class TestTime:
     @BOTH
     def test_what_the_policy_lets_expire_is_not_replayed(self, stage: Stage, stored: bool) -> None:

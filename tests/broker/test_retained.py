@@ -423,3 +423,17 @@ class TestMany:
             producer.publish(names[-1], b"new", retain="set")
         client.resume()
         assert self.shown(client).count("new") == 2
+
+
+def test_who_leaves_a_durable_subscription_gets_no_more_of_them(scene: Scene) -> None:
+    sender, client = scene.connect(), scene.connect()
+    for name in "abc":
+        sender.publish(f"/topic/{name}", b"m", retain="set")
+    client.stalled = True
+    client.session.outbound.window = 1
+    client.subscribe("/topic/*", durable="true")
+    client.unsubscribe()
+    client.resume()
+    assert len(client.bodies()) == 1
+    client.subscribe("/topic/*", durable="true")
+    client.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
