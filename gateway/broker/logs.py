@@ -93,7 +93,9 @@ class Logs:
             return
         heads = self._in_store if log.is_stored else self._in_memory
         if len(heads) > 2 * len(self._logs) + _SLACK:
-            heads[:] = [entry for entry in heads if len(entry[1])]
+            for _, each in heads:
+                each.is_listed = len(each) > 0
+            heads[:] = [entry for entry in heads if entry[1].is_listed]
             heapq.heapify(heads)
         log.is_listed = True
         heapq.heappush(heads, (number, log))

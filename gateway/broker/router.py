@@ -162,11 +162,9 @@ class Router:
         """Whether a message would have to be stored now."""
         if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)):
             return False
-        if names.is_topic(name) and self._directory.keeps_log(name):
-            return self.outlives(name, properties)
-        if not self.is_durable(name, properties):
+        if not self.outlives(name, properties):
             return False
-        if not names.is_topic(name) or properties.retain is not None:
+        if not names.is_topic(name) or properties.retain is not None or self._directory.keeps_log(name):
             return True
         topic = self._directory.find(name)
         topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]

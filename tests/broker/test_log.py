@@ -344,6 +344,21 @@ class TestForgetting:
         logs.make_room()
         assert not logs._in_memory
 
+    def test_one_that_was_struck_from_it_comes_into_it_again(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(logs_module, "_SLACK", -10)  # with each log that begins, those that are empty are struck
+        scene = stage({"/topic/#": {"log_messages": 100, "log_age": 10.0}})
+        live(scene, "/topic/a")
+        fill(scene, 1, "/topic/a")
+        scene.wait(12.0)
+        fill(scene, 1, "/topic/b", start=1)
+        fill(scene, 5, "/topic/a", start=2)
+        logs = scene.broker.directory.logs
+        logs.most_octets = 0
+        logs.make_room()
+        assert logs.octets == logs.messages == 0
+
     def test_what_was_forgotten_is_known_to_the_next_process(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
