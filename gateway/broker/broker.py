@@ -27,6 +27,7 @@ from .policy import Policies
 from .ports import ANONYMOUS, Application, Carrier
 from .queue import Queue
 from .quotas import Quotas
+from .records import Records
 from .router import Router
 from .session import Session
 from .storage import Storage
@@ -48,6 +49,7 @@ class Broker:
         destinations: canonical name -> queue or topic; the directory's.
         agenda: what is to be done later.
         storage: what is to be stored; None: nothing outlives the process.
+        records: told of what happens; None: nobody records.
         dirty: outboxes with something to flush.  Always the same object.
         strained: outboxes over their high mark that the reader at work just filled; it empties the set.
         stored_octets: what kept messages cost.
@@ -88,6 +90,7 @@ class Broker:
         self.counters = Counters()
         self.agenda = Agenda(clock, epoch, wake, busy)
         self.storage: Storage | None = None
+        self.records: Records | None = None
         policies = policies or Policies()
         self.directory = Directory(self, policies)
         self.router = Router(self, self.directory, policies)
@@ -145,6 +148,8 @@ class Broker:
         )
         self.sessions[session.id] = session
         self.counters.sessions += 1
+        if self.records is not None:
+            self.records.connected(session)
         return session
 
     def forget_session(self, session: Session) -> None:

@@ -60,7 +60,7 @@ def rejected(queue: Queue, message: Message, serial: int, *, requeue: bool, reas
         return False
     if policy.on_nack is OnNack.DROP:
         history.failures += 1
-        drop(queue, message)
+        drop(queue, message, "rejected")
         return False
     if failed(queue, message):
         return False
@@ -118,14 +118,17 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
     broker = queue.broker
     target = queue.policy.target_of(queue.name)
     if not target or target == queue.name or broker.dead_letters_under_way >= _LONGEST_CHAIN:
-        drop(queue, message)
+        drop(queue, message, why)
         return
     durable = message.row > 0
     queue.let_go(message)
     broker.counters.dead_lettered += 1
     broker.dead_letters_under_way += 1
     try:
-        head = Head.of("SEND", _headers(queue, message, why, target))
+        headers = _headers(queue, message, why, target)
+        if broker.records is not None:
+            broker.records.dead_lettered(queue.name, message, why, headers)
+        head = Head.of("SEND", headers)
         head.derived = _DEAD_LETTER
         old = message.properties
         properties = Properties(
@@ -158,10 +161,17 @@ def _headers(queue: Queue, message: Message, why: str, target: str) -> dict[str,
     return headers
 
 
-def drop(queue: Queue, message: Message) -> None:
-    """A kept message is thrown away."""
+def drop(queue: Queue, message: Message, why: str) -> None:
+    """A kept message is thrown away.
+
+    Args:
+        why: for the records.
+    """
     queue.let_go(message)
-    queue.broker.counters.dropped += 1
+    broker = queue.broker
+    broker.counters.dropped += 1
+    if broker.records is not None:
+        broker.records.dropped(queue.name, message, why)
 
 
 # messages by key: expiry, age
@@ -259,6 +269,8 @@ def forgotten(queue: Queue) -> None:
 def expired(queue: Queue, message: Message) -> None:
     """A kept message has expired."""
     queue.broker.counters.expired += 1
+    if queue.broker.records is not None:
+        queue.broker.records.expired(queue.name, message)
     if queue.policy.dead_letter_expired:
         dead_letter(queue, message, "expired")
     else:

@@ -64,12 +64,12 @@ def _block(queue: Queue, message: Message) -> None:
 def _drop_newest(queue: Queue, message: Message) -> None:
     if queue.limits.exceeded(queue):
         queue.withdraw(message)
-        drop(queue, message)
+        drop(queue, message, "queue-full")
 
 
 def _drop_oldest(queue: Queue, message: Message) -> None:
     for oldest in _too_many(queue):
-        drop(queue, oldest)
+        drop(queue, oldest, "queue-full")
 
 
 def _dead_letter_oldest(queue: Queue, message: Message) -> None:
@@ -155,6 +155,8 @@ def conflate(queue: Queue, message: Message) -> bool:
     older, newer = (other, message) if other.number < message.number else (message, other)
     queue.let_go(older)
     queue.broker.counters.conflated += 1
+    if queue.broker.records is not None:
+        queue.broker.records.dropped(queue.name, older, "conflated")
     if older is message:
         return False
     if older.rank == newer.rank:

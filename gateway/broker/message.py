@@ -67,6 +67,7 @@ class Message:
         history: None as long as nothing failed.
         wire: its octets, where others have it, too.
         row: of the store, which holds it; negative: only as long as the process lives; 0: it has none.
+        at: when it was accepted, in nanoseconds of the recorder; 0: it is not known.
     """
 
     # Two runs of the server never issue the same message-id (MSG-02), and none holds `:` or `\`, which some clients
@@ -74,6 +75,7 @@ class Message:
     run: ClassVar[bytes] = secrets.token_hex(4).encode()
 
     __slots__ = (
+        "at",
         "attempts",
         "body",
         "expires",
@@ -98,6 +100,7 @@ class Message:
         self.attempts = 0
         self.waits = False
         self.row = 0
+        self.at = 0
         self.history: History | None = None
         self.wire: Wire | None = None
 
@@ -130,6 +133,7 @@ class Message:
         copy.place = place or self.number
         copy.expires = self.expires
         copy.wire = wire
+        copy.at = self.at
         return copy
 
 
@@ -157,9 +161,10 @@ class Delivery:
     Attributes:
         size: what keeping the message costs.
         transaction: the open transaction that holds its ACK or NACK, if one does.
+        at: when it went out, in nanoseconds of the recorder; 0: it is not known.
     """
 
-    __slots__ = ("handle", "message", "size", "subscription", "transaction")
+    __slots__ = ("at", "handle", "message", "size", "subscription", "transaction")
 
     def __init__(self, message: Message, subscription: Subscription, handle: str) -> None:
         self.message = message
@@ -167,3 +172,4 @@ class Delivery:
         self.handle = handle
         self.size = message.size
         self.transaction: Transaction | None = None
+        self.at = 0

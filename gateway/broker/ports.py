@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from gateway.codec import ProtocolError
@@ -102,5 +102,188 @@ class Carrier(Protocol):
         """End the connection from outside its own reader: an operator, a shutdown, a full outbox.
 
         Returns at once and changes nothing in the broker yet, for it is called from within its loops.
+        """
+        ...
+
+
+class Recorder(Protocol):
+    """Takes what happens, in the terms of the journal's schema: one method for each event.
+
+    * `now` is what `clock` said last: the calls come in the order of the times.  One look at the clock may serve
+      several calls, like those of one message to many subscribers, or of a cumulative ACK.
+    * `names` is what `names_of_session` or `names_of_subscription` made, once, of what does not change.
+    * `number` is that of the message in its run; `message_id` is made of it.
+    * Times between two events are in microseconds, and negative where they are not known.
+
+    Nothing here waits and nothing raises.
+
+    Attributes:
+        clock: nanoseconds, monotonic.
+        is_behind: publishers are to be held back, until it says that there is relief.
+    """
+
+    clock: Callable[[], int]
+    is_behind: bool
+
+    def names_of_session(
+        self, transport: str | None, peer: str | None, principal: str | None = None, session: str | None = None
+    ) -> bytes:
+        """What the rows of a session have in common; before CONNECTED, some of it is not known."""
+        ...
+
+    def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
+        """What the rows of a subscription have in common.
+
+        Args:
+            session: the names of its session.
+            destination: the server's name for it.
+        """
+        ...
+
+    # messages
+
+    def accepted(
+        self,
+        now: int,
+        names: bytes,
+        destination: str,
+        number: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        transaction: str | None = None,
+    ) -> None:
+        """The broker took a message of a client; of a transaction, at its COMMIT.
+
+        Args:
+            names: of the session.
+            headers: of the SEND.  They do not change any more.
+        """
+        ...
+
+    def delivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
+        """A message went to a subscription for the first time.
+
+        Args:
+            names: of the subscription, as in the next three.
+            size: octets of the body.
+            delivery_count: 1.
+            queue_us: since it was accepted.
+        """
+        ...
+
+    def redelivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
+        """The same once more, in place of `delivered`."""
+        ...
+
+    def acked(
+        self, now: int, names: bytes, number: int, delivery_count: int, ack_us: int, transaction: str | None = None
+    ) -> None:
+        """A delivery was settled by ACK; of a transaction, at its COMMIT.
+
+        Args:
+            ack_us: since it was delivered.
+        """
+        ...
+
+    def nacked(
+        self,
+        now: int,
+        names: bytes,
+        number: int,
+        delivery_count: int,
+        ack_us: int,
+        reason: str | None = None,
+        transaction: str | None = None,
+    ) -> None:
+        """A delivery was settled by NACK."""
+        ...
+
+    def expired(self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int) -> None:
+        """The time of a message was over.  If it becomes a dead letter, that is told, too."""
+        ...
+
+    def dead_lettered(
+        self,
+        now: int,
+        destination: str,
+        number: int,
+        size: int,
+        delivery_count: int,
+        queue_us: int,
+        reason: str,
+        headers: Mapping[str, str],
+    ) -> None:
+        """A message became a dead letter.
+
+        Args:
+            destination: where it was.
+            number: that it had there.
+            reason: `dlq-reason`.
+            headers: of the dead letter.
+        """
+        ...
+
+    def dropped(
+        self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int, reason: str
+    ) -> None:
+        """A message was thrown away."""
+        ...
+
+    # sessions
+
+    def tx_begun(self, now: int, names: bytes, transaction: str) -> None:
+        """BEGIN."""
+        ...
+
+    def tx_committed(self, now: int, names: bytes, transaction: str) -> None:
+        """COMMIT; in front of the rows of what it held."""
+        ...
+
+    def tx_aborted(self, now: int, names: bytes, transaction: str, reason: str | None = None) -> None:
+        """ABORT, or the session ended before."""
+        ...
+
+    def subscribed(self, now: int, names: bytes) -> None:
+        """SUBSCRIBE."""
+        ...
+
+    def unsubscribed(self, now: int, names: bytes, reason: str | None = None) -> None:
+        """UNSUBSCRIBE, or the session ended."""
+        ...
+
+    def connected(self, now: int, names: bytes) -> None:
+        """A session began."""
+        ...
+
+    def disconnected(self, now: int, names: bytes, reason: str | None = None) -> None:
+        """It ended."""
+        ...
+
+    def error(self, now: int, names: bytes, reason: str) -> None:
+        """A client got an ERROR, perhaps instead of CONNECTED."""
+        ...
+
+    def heartbeat_missed(self, now: int, names: bytes) -> None:
+        """A client was silent for longer than agreed."""
+        ...
+
+    # gauges
+
+    def gauge_subscription(self, now: int, names: bytes, pending: int, oldest_us: int) -> None:
+        """A subscription with deliveries that are not acknowledged.
+
+        Args:
+            pending: how many.
+            oldest_us: since the oldest was delivered.
+        """
+        ...
+
+    def gauge_destination(self, now: int, destination: str, pending: int, depth: int, oldest_us: int) -> None:
+        """A destination that holds messages.
+
+        Args:
+            pending: deliveries that are not acknowledged.
+            depth: messages that wait.
+            oldest_us: since the oldest of these came.
         """
         ...

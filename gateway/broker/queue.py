@@ -373,6 +373,8 @@ class Queue:
         """Deliveries, all of one subscription, are settled for good."""
         subscription = returns.settle(deliveries)
         broker = self.broker
+        if broker.records is not None:
+            broker.records.acknowledged(subscription, deliveries)
         for delivery in deliveries:
             broker.counters.acknowledged += 1
             broker.release(delivery.size)
@@ -388,8 +390,7 @@ class Queue:
         """Throw away what waits."""
         for message in self.waiting_messages():
             self.remove(message)
-            self.let_go(message)
-            self.broker.counters.dropped += 1
+            fate.drop(self, message, "purged")
         if self.shelf is not None:
             self.shelf.purge()
         for group in list(self.consumers.groups or ()):

@@ -29,6 +29,8 @@ def reject(queue: Queue, deliveries: Iterable[Delivery], *, requeue: bool = True
         reason: the client's.
     """
     subscription = settle(deliveries)
+    if queue.broker.records is not None:
+        queue.broker.records.rejected(subscription, deliveries, reason)
     again = []
     for delivery in deliveries:
         queue.broker.counters.rejected += 1

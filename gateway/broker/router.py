@@ -93,13 +93,18 @@ class Router:
             if is_known and not broker.careful and not self._directory.keeps_log(destination):
                 self.number += 1
                 broker.counters.published += 1
-                self._fan_out(None, destination, Message(self.number, head, body, properties), sender.id)
+                message = Message(self.number, head, body, properties)
+                if broker.records is not None:
+                    broker.records.accepted(message, destination, sender.id)
+                self._fan_out(None, destination, message, sender.id)
             else:
                 self.send(self.prepare(head, body, destination, properties, sender))
             return
         self.number += 1
         broker.counters.published += 1
         message = Message(self.number, head, body, properties)
+        if broker.records is not None:
+            broker.records.accepted(message, destination, sender.id)
         if isinstance(target, Queue):
             target.accept(message)
             return
@@ -250,6 +255,8 @@ class Router:
             message = Message(self.next_number(), head, sending.body, sending.properties)
             message.expires = sending.expires
             self._broker.counters.published += 1
+            if self._broker.records is not None:
+                self._broker.records.accepted(message, name, sending.sender)
             self._route(name, message, sending.sender)
 
     # the way to a destination
@@ -258,6 +265,8 @@ class Router:
         properties = message.properties
         if message.expires and names.is_topic(name) and message.expires <= self._clock():
             self._broker.counters.expired += 1
+            if self._broker.records is not None:
+                self._broker.records.expired(name, message)
             return
         target = self._directory.find(name)
         if target is None and names.is_topic(name) and self._directory.keeps_log(name):
@@ -293,7 +302,10 @@ class Router:
     def deposit(self, name: str, head: Head, body: bytes, properties: Properties) -> None:
         """A message of the broker's own, a dead letter: it must find room."""
         full = self._broker.full.copy()
-        self._route(name, Message(self.next_number(), head, body, properties), "")
+        message = Message(self.next_number(), head, body, properties)
+        if self._broker.records is not None:
+            self._broker.records.came(message)
+        self._route(name, message, "")
         self._broker.full.intersection_update(full)  # whoever is at work did not publish there
 
     # SUBSCRIBE

@@ -59,6 +59,7 @@ class Session:
         ended: the client sent DISCONNECT; whatever follows it is ignored (DSC-02).
         failed: its ERROR is in the outbox.
         batch: the last batch of the store in which it changed anything.
+        names: what its rows in the records have in common.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class Session:
         "frames_in",
         "id",
         "login",
+        "names",
         "outbound",
         "outstanding",
         "peer",
@@ -118,6 +120,7 @@ class Session:
         self.ended = False
         self.failed = False
         self.batch = 0
+        self.names = b""
         self._keys = 0
         self._allowance = Allowance()
         self.acknowledging: dict[str, Subscription] = {}
@@ -165,6 +168,8 @@ class Session:
         """Put the ERROR frame into the outbox (ERR-01 to ERR-03).  The connection must end behind it."""
         self.broker.counters.errors += 1
         self.failed = True
+        if self.broker.records is not None:
+            self.broker.records.failed(self, error)
         # Nothing goes out behind the ERROR (ERR-05).  Who is sent away by an operator did not fail.
         self.depart(lost=not isinstance(error, SessionEnded))
         self.outbound.append(error_frame(error, frame, self.version))
@@ -181,7 +186,15 @@ class Session:
         for _, message in unsent:
             self.broker.keep(message.size)
         self.depart(unsent, lost=not self.ended)
+        if self.broker.records is not None:
+            self.broker.records.disconnected(self, self._why_it_ended())
         self.broker.forget_session(self)
+
+    def _why_it_ended(self) -> str | None:
+        """For the records; None: the client said goodbye."""
+        if self.failed:
+            return "error"
+        return None if self.ended else "connection lost"
 
     def depart(self, unsent: Iterable[tuple[Queue, Message]] = (), *, lost: bool = False) -> None:
         """Leave the broker: abort transactions, end subscriptions, give back what was not settled.
@@ -195,8 +208,8 @@ class Session:
         returned: dict[Queue, list[Message]] = {}
         for queue, message in unsent:
             returned.setdefault(queue, []).append(message)
-        for transaction in self.transactions.values():
-            self._abort(transaction, returned)
+        for name, transaction in self.transactions.items():
+            self._abort(name, transaction, returned, why="session ended")
         self.transactions.clear()
         for subscription in self.subscriptions.values():
             self._leave(subscription, returned, lost=lost)
@@ -296,6 +309,8 @@ class Session:
         self.broker.subscriptions += 1
         self._allowance.use(options, names)
         self.subscriptions[name] = subscription
+        if subscription.records is not None:
+            subscription.records.subscribed(subscription)
         if subscription.ledger is not None:
             self.acknowledging[subscription.key] = subscription
 
@@ -335,6 +350,8 @@ class Session:
     def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]], *, lost: bool = False) -> None:
         """End a subscription; what its queue must take back goes into `returned`."""
         self.broker.subscriptions -= 1
+        if subscription.records is not None:
+            subscription.records.unsubscribed(subscription)
         self._allowance.give_back(subscription.options, len(subscription.destination) + len(subscription.id or ""))
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)
@@ -384,28 +401,41 @@ class Session:
 
     def _on_begin(self, frame: Frame) -> None:
         self.transactions.begin(frame)
+        if self.broker.records is not None:
+            self.broker.records.begun(self, frame.headers["transaction"])
 
     def _on_commit(self, frame: Frame) -> None:
         transaction = self.transactions.of(frame)
         router = self.broker.router
         router.check(transaction.sends)
-        del self.transactions[frame.headers["transaction"]]
+        name = frame.headers["transaction"]
+        del self.transactions[name]
         transaction.let_go()
         self.broker.release(transaction.octets)
+        records = self.broker.records
+        if records is not None:
+            records.committed(self, name)
         for sending in transaction.sends:
             router.send(sending)
         for settlement in transaction.settlements:
             _carry_out(settlement)
+        if records is not None:
+            records.transaction = None
 
     def _on_abort(self, frame: Frame) -> None:
         transaction = self.transactions.of(frame)
-        del self.transactions[frame.headers["transaction"]]
+        name = frame.headers["transaction"]
+        del self.transactions[name]
         returned: dict[Queue, list[Message]] = {}
-        self._abort(transaction, returned)
+        self._abort(name, transaction, returned)
         _take_back(returned)
 
-    def _abort(self, transaction: Transaction, returned: dict[Queue, list[Message]]) -> None:
+    def _abort(
+        self, name: str, transaction: Transaction, returned: dict[Queue, list[Message]], why: str | None = None
+    ) -> None:
         """Undo a transaction; what it held for subscriptions that are gone goes into `returned`."""
+        if self.broker.records is not None:
+            self.broker.records.aborted(self, name, why)
         self.broker.release(transaction.octets)
         for delivery in transaction.let_go():
             subscription = delivery.subscription

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .notes import Notes
     from .outbound import Feeder
     from .queue import Queue
+    from .records import Records
     from .session import Session
     from .topic import Topic
 
@@ -67,6 +68,8 @@ class Subscription:
         reader: gives it what its topic retained, or has in its log; None: there is nothing more.
         notes: header lines that it alone gets; None: there are none.
         cursor: the name under which it reads a log; None: it has none.
+        records: told of each delivery; None: nobody records.
+        names: what its rows have in common.
         stands_by: another consumer of the queue is the exclusive one.
         ended: it left its queue; `queue` still tells where a transaction's deliveries go back to.
     """
@@ -86,6 +89,7 @@ class Subscription:
         "ledger",
         "listed",
         "mode",
+        "names",
         "notes",
         "options",
         "outbound",
@@ -94,6 +98,7 @@ class Subscription:
         "prefix",
         "queue",
         "reader",
+        "records",
         "serial",
         "session",
         "stands_by",
@@ -129,6 +134,8 @@ class Subscription:
         self.reader: Feeder | None = None
         self.notes: Notes | None = None
         self.cursor: Cursor | None = None
+        self.records: Records | None = session.broker.records
+        self.names = b""
         self.interest: Interest | None = None
         self.groups: dict[Group, None] | None = None
         self.parked: Lane | None = None
@@ -191,6 +198,8 @@ class Subscription:
             outbound.unsent.append((self.queue, message, outbound.gone + outbound.size))
             if message.row:
                 outbound.rows += 1
+        if self.records is not None:
+            self.records.delivered(self, message, next(reversed(self.ledger.values())) if self.ledger else None)
 
     def show(self, message: Message, lines: bytes = b"") -> None:
         """Put a message into the outbox that nobody has to acknowledge, and that no queue takes back.
@@ -200,6 +209,8 @@ class Subscription:
         """
         shared = encoder.message(message.head, message.id, message.body, self.version)
         self.outbound.append(self.prefix + lines, shared)
+        if self.records is not None:
+            self.records.delivered(self, message)
 
     def _enter(self, message: Message, ledger: dict[str, Delivery]) -> bytes:
         """Enter a delivery into the ledger; returns the header line that tells its handle, where a line does."""

@@ -100,6 +100,8 @@ class Topic:
                 outbound.size += len(prefix) + size
                 if outbound.size > outbound.high:
                     broker.strain(outbound)
+            if broker.records is not None:
+                broker.records.fanned_out(group, message)
         if self._choosy:
             wire = wire or Wire(message)
             for subscription in self._choosy:
@@ -109,6 +111,8 @@ class Topic:
                     if notes is not None:
                         prefix += notes.of(message)
                     subscription.outbound.append(prefix, wire[subscription.version.index])
+                    if broker.records is not None:
+                        broker.records.delivered(subscription, message)
         if self._queued:
             wire = wire or Wire(message)
             self.last = message.number

@@ -1,0 +1,67 @@
+"""Gauges for the recorder: every few seconds, who has unacknowledged messages and since when, and where messages wait.
+
+All sessions and destinations are looked at in turns, so that very many of them stop nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from .message import Message
+from .queue import Queue
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .records import Records
+    from .session import Session
+    from .subscription import Subscription
+
+# Seconds between two looks, and how many sessions and destinations are looked at in one turn.
+_PAUSE = 10.0
+_PER_TURN = 500
+# Places of a lane that are looked at for the message that has waited longest.
+_LOOKS = 100
+
+
+class Gauges:
+    """Looks again and again."""
+
+    def __init__(self, broker: Broker, records: Records) -> None:
+        self._broker = broker
+        self._records = records
+        self._sessions: Iterator[Session] = iter(())
+        self._queues: Iterator[Queue] = iter(())
+
+    def begin(self) -> None:
+        """Look, and again later."""
+        broker = self._broker
+        self._sessions = iter(list(broker.sessions.values()))
+        every = chain(broker.destinations.values(), broker.directory.hidden.values())
+        self._queues = iter([target for target in every if isinstance(target, Queue)])
+        broker.agenda.at(broker.agenda.clock() + _PAUSE, self.begin)
+        self._look()
+
+    def _look(self) -> None:
+        looks = _PER_TURN
+        for session in islice(self._sessions, looks):
+            looks -= 1
+            for subscription in session.acknowledging.values():
+                self._of_subscription(subscription)
+        for queue in islice(self._queues, looks):
+            looks -= 1
+            self._of_queue(queue)
+        if looks < _PER_TURN:
+            self._broker.agenda.later(self._look)
+
+    def _of_subscription(self, subscription: Subscription) -> None:
+        if subscription.ledger:
+            oldest = next(iter(subscription.ledger.values()))
+            self._records.pending(subscription, len(subscription.ledger), oldest)
+
+    def _of_queue(self, queue: Queue) -> None:
+        unacknowledged = sum([len(each.ledger) for each in queue.subscriptions if each.ledger])
+        if queue.waiting or unacknowledged:
+            first: Message | None = next((each for each in islice(queue.lanes[0], _LOOKS) if each.waits), None)
+            self._records.waiting(queue.name, unacknowledged, queue.waiting, first)
