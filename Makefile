@@ -48,10 +48,11 @@ crash: .venv/dev
 conformance: .venv/dev
 	$(BIN)/python -m pytest -q tests/conformance --conformance-table $(ARGS)
 
-# make docs         docs/settings.md and docs/headers.md out of the code
+# make docs         docs/settings.md, docs/headers.md and docs/journal.md out of the code
 docs: .venv/runtime
 	$(BIN)/python -m gateway.settings_reference > docs/settings.md
 	$(BIN)/python -m gateway.dictionary_reference > docs/headers.md
+	$(BIN)/python -m gateway.journal.reference > docs/journal.md
 
 # make static       the demo page's STOMP client into static/vendor
 static:

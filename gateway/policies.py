@@ -38,6 +38,7 @@ from gateway.broker.errors import NotAllowed
 from gateway.broker.policy import DEFAULT, OnNack, SlowConsumer, WhenFull
 from gateway.broker.words import WILDCARDS, split
 from gateway.settings_file import SettingsFile, statements
+from gateway.settings_kinds import bodies
 
 TEN_YEARS = 315_360_000
 """In seconds.  Longer is a mistake of units, most likely."""
@@ -142,6 +143,14 @@ def _read_switch(value: object) -> bool:
     return value
 
 
+def _read_bodies(value: object) -> str:
+    text = str(value) if _is_whole(value) else value
+    if not isinstance(text, str):
+        raise ValueError
+    bodies(text)
+    return text
+
+
 def _read_header_name(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[^\s:\x00-\x1f\x7f]*", value):
         raise ValueError
@@ -182,6 +191,7 @@ RULES: Mapping[str, Rule] = {
     "log_messages": _whole("a whole number between 0 and 100,000,000", 0, 100_000_000),
     "log_octets": Rule('0, or at least 1,024 (octets; "64KiB" and the like are read, too)', _read_octets),
     "log_age": _SECONDS,
+    "journal_bodies": Rule('"all", "none", or octets from the start of a body, like "4KiB"', _read_bodies),
 }
 
 

@@ -36,6 +36,8 @@ from gateway.broker.topic import Topic
 from gateway.broker.words import Pattern
 from gateway.codec import Limits, ProtocolError
 from gateway.handlers import DEAD_LETTERS, OF_SENDS, HandlersError, Runner, load
+from gateway.journal import Journal, JournalError
+from gateway.recording import close_journal, open_journal
 from gateway.settings import Address, Settings, unusable, wrong
 from gateway.stores import SQLiteStore, StoreDamaged, open_store
 from gateway.stores.preflight import unkept
@@ -74,15 +76,22 @@ class Gateway:
         broker: the core.
         holds: the publishers that are held.
         committer: writes to the store; None: there is none.
+        journal: of what happens; None: nothing is recorded.
         addresses: kind of listener -> where it listens, with real ports.
     """
 
     def __init__(
-        self, settings: Settings, hub: Hub, addresses: dict[str, list[str]], functions: Runner | None = None
+        self,
+        settings: Settings,
+        hub: Hub,
+        addresses: dict[str, list[str]],
+        functions: Runner | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.broker: Broker = hub.broker
         self.holds = hub.holds
         self.committer = hub.committer
+        self.journal = journal
         self.addresses = addresses
         self._settings = settings
         self._hub = hub
@@ -142,11 +151,13 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     To stop it, leave the block: a cancellation around it reaches the connections, too, and cuts them without a word.
 
     Raises:
-        StartError: an address cannot be opened, or the functions cannot be loaded.
+        StartError: an address cannot be opened, the functions cannot be loaded, or store or journal cannot be used.
     """
     store = await open_the_store(settings)
-    hub = Hub(authenticator, quotas_of(settings), options_of(settings), policies=policies_of(settings), store=store)
+    policies = policies_of(settings)
+    hub = Hub(authenticator, quotas_of(settings), options_of(settings), policies=policies, store=store)
     opened: dict[str, Listening] = {}
+    journal: Journal | None = None
     written = False
     try:
         if store is not None:
@@ -156,6 +167,7 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
         elif unkept_policies := unkept(_tables(settings)):
             log.warning(unkept_policies)
         functions = runner_of(settings, hub)
+        journal = await _open_the_journal(settings, hub, policies)
         opened["tcp"] = await open_all("tcp", settings.tcp)
         opened["websocket"] = await open_all("websocket", settings.websocket)
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
@@ -164,7 +176,7 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
                 nursery.start_soon(hub.run)
                 if functions is not None:
                     nursery.start_soon(functions.run)
-                gateway = Gateway(settings, hub, addresses, functions)
+                gateway = Gateway(settings, hub, addresses, functions, journal)
                 kinds = [(partial(serve_tcp, hub), opened["tcp"]), (partial(serve_websocket, hub), opened["websocket"])]
                 nursery.start_soon(gateway._listen, kinds, nursery)
                 log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
@@ -176,6 +188,9 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
                         written = await gateway.store_all()
                     nursery.cancel_scope.cancel()
     finally:
+        if journal is not None:
+            with trio.CancelScope(shield=True):
+                await close_journal(journal, hub.broker)
         if store is not None:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(partial(store.close, clean=written))
@@ -222,6 +237,13 @@ async def open_the_store(settings: Settings) -> SQLiteStore | None:
         return await trio.to_thread.run_sync(open_store, settings.store)
     except StoreError as error:
         raise StartError(unusable("store", error)) from None
+
+
+async def _open_the_journal(settings: Settings, hub: Hub, policies: Policies) -> Journal | None:
+    try:
+        return await open_journal(settings, hub, policies)
+    except JournalError as error:
+        raise StartError(unusable("journal", error)) from None
 
 
 def recover_from(store: SQLiteStore, broker: Broker) -> int:

@@ -9,29 +9,27 @@ A wrong value ends the start with one sentence (`SettingsError`, made in `gatewa
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from gateway import mistakes, octets, policies, settings_file
+from gateway import mistakes, policies, settings_file
 
 # Whoever reads settings needs these, too.
 from gateway.address import Address as Address
+from gateway.journal import Sync
 from gateway.mistakes import unusable as unusable
 from gateway.mistakes import wrong as wrong
 from gateway.settings_file import SettingsError as SettingsError
 from gateway.settings_file import config_file as config_file
+from gateway.settings_kinds import Addresses, Attribute, Bodies, Octets, Origins, Place, Store, Token, UrlPath
 
 KIB = 1024
 MIB = 1024 * KIB
 
-Addresses = Annotated[list[str], NoDecode]
-Octets = Annotated[int, BeforeValidator(lambda value: octets.parse(value) if isinstance(value, str) else value)]
-
 _LISTENERS = ("tcp", "websocket", "http")
+_PLACES = ("users_file", "journal", "archive", "tables")
 
 
 class Settings(BaseSettings):
@@ -48,29 +46,29 @@ class Settings(BaseSettings):
         ["127.0.0.1:15674"],
         description="Addresses of the STOMP over WebSocket listener. 15674 is the port RabbitMQ's users dial.",
     )
-    websocket_path: str = Field("/ws", description="Path of the WebSocket endpoint, as RabbitMQ has it.")
+    websocket_path: UrlPath = Field("/ws", description="Path of the WebSocket endpoint, as RabbitMQ has it.")
     http: Addresses = Field(
         ["127.0.0.1:8000"],
         description="Addresses of health, metrics, admin API and demo page under `gateway serve` and `make run`. Under "
         "hypercorn its own `--bind` decides; `gateway check-config --hypercorn` prints it.",
     )
-    allowed_origins: Addresses = Field(
+    allowed_origins: Origins = Field(
         [],
         description="Origins of web pages (scheme://host[:port], comma-separated, or *) that may open a WebSocket "
         "besides those served from the gateway's own host name. Empty: same host only.",
     )
-    users_file: Path | None = Field(
+    users_file: Place = Field(
         None,
         description="File of users written by `gateway passwd`. Needed as soon as a listener is not on loopback. "
         "A relative path in gateway.toml counts from the folder of that file, one in the variable from the working "
         "directory.",
     )
-    store: str = Field(
+    store: Store = Field(
         "memory",
         description="Where durable messages are kept: `memory`, which ends with the process, or `sqlite:PATH`. A "
         "relative path counts as that of users_file does.",
     )
-    admin_token: str = Field(
+    admin_token: Token = Field(
         "",
         repr=False,
         description="Bearer token of the admin API and metrics. Empty: they answer to loopback peers only.",
@@ -256,10 +254,60 @@ class Settings(BaseSettings):
         "messages of others away; false: the frame gets an ERROR instead.",
     )
 
-    handlers: str = Field(
+    handlers: Attribute = Field(
         "",
         description="Python functions that handle what clients send to `/app/`, as `module:attribute`, looked for last "
         "in the working directory. Empty: there are none. See [handlers](handlers.md).",
+    )
+
+    journal: Place = Field(
+        None,
+        description="Folder of the journal: what happened to which message and session, a folder in it for each "
+        "gateway. None: nothing is recorded. A relative path counts as that of users_file does. See "
+        "[journal](journal.md).",
+    )
+    journal_id: str = Field(
+        "gateway",
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$",
+        description="Name of this gateway in the journal; each gateway that writes into the same folder needs its own.",
+    )
+    journal_sync: Sync = Field(
+        Sync.NONE,
+        description="When what is written is on the disk, too: `none` (the operating system decides), `interval` (once "
+        "a second), `flush` (at once; 20 times a second). Written it is 50 ms after it happened, and survives the end "
+        "of the process; this is for power cuts.",
+    )
+    journal_queue: Octets = Field(
+        64 * MIB,
+        ge=64 * KIB,
+        le=1024 * MIB,
+        description="Octets that may wait for the disk.",
+    )
+    journal_when_full: str = Field(
+        "drop",
+        pattern="^(drop|block)$",
+        description="What happens when more waits: `drop` leaves rows out, and a row tells how many; `block` holds "
+        "publishers back from 3/4 of it on.",
+    )
+    journal_bodies: Bodies = Field(
+        "all",
+        description="How much of each message's body the journal keeps: `all`, `none`, or octets from its start; the "
+        "key of the same name in a policy says it for single destinations.",
+    )
+    journal_gauges: float = Field(
+        10.0,
+        ge=0,
+        le=3600,
+        description="Seconds between two looks at who has unacknowledged messages, and where messages wait (0: never).",
+    )
+    archive: Place = Field(
+        None,
+        description="Folder of the archive, for `gateway archive` and `gateway pipeline`; the gateway itself does not "
+        "touch it. See [archive](archive.md).",
+    )
+    tables: Place = Field(
+        None,
+        description="Folder of what the jobs of `gateway pipeline` find. See [pipeline](pipeline.md).",
     )
 
     log_format: str = Field(
@@ -275,62 +323,6 @@ class Settings(BaseSettings):
         description="Limits, redelivery, dead letters and the like for destinations by pattern, as `[[policy]]` tables "
         "at the end of the file; no variable. See [policies](policies.md).",
     )
-
-    @field_validator(*_LISTENERS, "allowed_origins", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return settings_file.listed(value)
-
-    @field_validator(*_LISTENERS)
-    @classmethod
-    def _are_addresses(cls, value: list[str]) -> list[str]:
-        for text in value:
-            Address.parse(text)
-        return value
-
-    @field_validator("websocket_path")
-    @classmethod
-    def _is_path(cls, value: str) -> str:
-        if not value.startswith("/"):
-            raise ValueError("a path starts with /")
-        if set(value) & set("?# "):
-            raise ValueError("a path has no query, no fragment and no space")
-        return value
-
-    @field_validator("allowed_origins")
-    @classmethod
-    def _are_origins(cls, value: list[str]) -> list[str]:
-        for text in value:
-            if text != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", text):
-                raise ValueError(f"{text!r} is not an origin; write scheme://host or scheme://host:port, or *")
-        return value
-
-    @field_validator("users_file", mode="before")
-    @classmethod
-    def _is_set(cls, value: object) -> object:
-        """An empty variable is how a shell unsets one; it would name the working directory."""
-        return value or None
-
-    @field_validator("store")
-    @classmethod
-    def _is_a_store(cls, value: str) -> str:
-        if not re.fullmatch(r"memory|sqlite:.+", value):
-            raise ValueError(f"{value!r} is no store; write memory, or sqlite:PATH with the path of a file")
-        return value
-
-    @field_validator("admin_token")
-    @classmethod
-    def _fits_a_header(cls, value: str) -> str:
-        if not re.fullmatch(r"[!-~]*", value):
-            raise ValueError("a token is printable ASCII without spaces, or no client could send it")
-        return value
-
-    @field_validator("handlers")
-    @classmethod
-    def _names_an_attribute(cls, value: str) -> str:
-        if value and not re.fullmatch(r"\w+(\.\w+)*:\w+", value):
-            raise ValueError(f"{value!r} is no attribute of a module; write module:attribute, like prices.app:handlers")
-        return value
 
     @field_validator("policy", mode="before")
     @classmethod
@@ -384,7 +376,7 @@ def load(**arguments: Any) -> Settings:
     file = settings_file.read()
     sources = mistakes.Sources(file, arguments)
     mistakes.refuse_unknown(Settings.model_fields, file)
-    values = file.rooted(["users_file"], _LISTENERS)
+    values = file.rooted(_PLACES, _LISTENERS)
     try:
         settings = Settings(**{name: values[name] for name in values if sources.is_in_file(name)}, **arguments)
     except ValidationError as error:

@@ -3,6 +3,7 @@
     codec  <-  broker  <-  transports  <-  runtime  <-  app, cli
                  ^ ports                     ^
                  +-- auth, handlers          +-- admin, observe
+                 '-- journal <- archive <- pipeline, in processes of their own
 
 Every import of the package `gateway` is an arrow between two of its units (a folder, or a module of the top level),
 wherever in a file it stands and also where it is only for the type checker: who names a thing knows of it.  An arrow
@@ -29,17 +30,22 @@ ARROWS = {
     "address": set(),
     "octets": set(),
     "settings_file": set(),
-    "policies": {"broker", "octets", "settings_file"},
+    "settings_kinds": {"address", "octets", "settings_file", "journal"},
+    "policies": {"broker", "octets", "settings_file", "settings_kinds"},
     "mistakes": {"policies", "settings_file"},
-    "settings": {"address", "octets", "policies", "settings_file", "mistakes"},
+    "settings": {"address", "journal", "policies", "settings_file", "settings_kinds", "mistakes"},
     "settings_reference": {"settings", "mistakes"},
     "dictionary_reference": {"broker"},
     "handlers": {"codec", "broker"},
     "stores": {"broker"},
     "journal": set(),
-    "runtime": {"codec", "broker", "transports", "handlers", "stores", "settings"},
+    "recording": {"broker", "journal", "transports", "settings", "settings_kinds"},
+    # What reads the journal, in processes of its own.
+    "archive": {"journal", "mistakes", "octets", "settings"},
+    "pipeline": {"archive", "broker", "codec", "journal", "octets", "settings"},
+    "runtime": {"codec", "broker", "transports", "handlers", "stores", "journal", "recording", "settings"},
     "auth": {"broker", "settings"},
-    "observe": {"broker", "transports"},
+    "observe": {"broker", "journal", "transports"},
     "admin": {"broker", "runtime", "observe", "settings"},
     # The ASGI face, and what it is made of: the thread below an asyncio worker, the rules of a worker process.
     "bridge": set(),
@@ -47,7 +53,18 @@ ARROWS = {
     "app": {"bridge", "worker", "runtime", "settings", "admin", "observe", "auth"},
     # The command line.  `serve` stands where hypercorn stands, and is the one that imports the app as hypercorn does.
     "serve": {"app", "bridge", "worker", "runtime", "transports", "settings", "observe"},
-    "cli": {"serve", "runtime", "transports", "settings", "settings_reference", "auth", "handlers", "stores"},
+    "cli": {
+        "serve",
+        "runtime",
+        "transports",
+        "settings",
+        "settings_reference",
+        "auth",
+        "handlers",
+        "stores",
+        "archive",
+        "pipeline",
+    },
     "__main__": {"cli"},
 }
 SOURCES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
@@ -119,6 +136,18 @@ def test_only_the_standard_library(unit: str) -> None:
         if name.split(".")[0] not in {*sys.stdlib_module_names, "gateway"}
     ]
     assert not shown(foreign)
+
+
+@pytest.mark.parametrize("module", ["pyspark", "pyarrow", "pandas", "numpy", "pyspark_stomp"])
+def test_only_the_pipeline_knows_spark(module: str) -> None:
+    users = {unit_of(path) for path in SOURCES for _, name in imports(path) if name.split(".")[0] == module}
+    assert users <= {"archive", "pipeline"}
+
+
+@pytest.mark.parametrize("module", ["trio", "starlette", "hypercorn"])
+def test_the_pipeline_knows_no_server(module: str) -> None:
+    users = {unit_of(path) for path in SOURCES for _, name in imports(path) if name.split(".")[0] == module}
+    assert not users & {"archive", "pipeline", "journal"}
 
 
 @pytest.mark.parametrize("unit", ["codec", "broker"])

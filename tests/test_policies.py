@@ -61,6 +61,7 @@ EVERY_KEY_OF_QUEUES = {
     "auto_delete": (True, True),
     "idle_timeout": (0.5, 0.5),
     "durable": (True, True),
+    "journal_bodies": (4096, "4096"),
 }
 EVERY_KEY_OF_TOPICS = {
     "slow_consumer": ("conflate", SlowConsumer.CONFLATE),
@@ -70,6 +71,7 @@ EVERY_KEY_OF_TOPICS = {
     "log_messages": (100_000_000, 100_000_000),
     "log_octets": ("64KiB", 65_536),
     "log_age": (86_400, 86_400.0),
+    "journal_bodies": ("none", "none"),
 }
 
 

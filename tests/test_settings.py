@@ -256,7 +256,7 @@ class TestOctets:
 
     NAMES = (
         *("max_body", "max_header_line", "max_connect_header_line", "max_transaction_octets"),
-        *("max_unacknowledged_octets", "max_outbound", "memory_limit"),
+        *("max_unacknowledged_octets", "max_outbound", "memory_limit", "journal_queue"),
     )
 
     def test_these_are_all(self) -> None:

@@ -47,7 +47,7 @@ class Api:
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
-        self._metrics = Metrics(gateway.broker, gateway.holds, gateway.committer)
+        self._metrics = Metrics(gateway.broker, gateway.holds, gateway.committer, gateway.journal)
 
     def routes(self) -> list[Route]:
         """Every route of this module."""
@@ -76,7 +76,10 @@ class Api:
         """Clients may be sent here, or the reason why not."""
         reason = self._gateway.not_ready()
         if reason is None:
-            return JSONResponse({"status": "ready"})
+            journal = self._gateway.journal
+            # A journal that cannot be written sends nobody away: clients are served all the same.
+            failing = {"journal": journal.failure} if journal is not None and journal.failure else {}
+            return JSONResponse({"status": "ready", **failing})
         return JSONResponse({"status": "not ready", "error": reason}, 503)
 
     async def config(self, request: Request) -> Response:

@@ -18,19 +18,23 @@ if TYPE_CHECKING:
     from .session import Session
     from .subscription import Subscription
 
-# Seconds between two looks, and how many sessions and destinations are looked at in one turn.
-_PAUSE = 10.0
+# Sessions and destinations that are looked at in one turn.
 _PER_TURN = 500
 # Places of a lane that are looked at for the message that has waited longest.
 _LOOKS = 100
 
 
 class Gauges:
-    """Looks again and again."""
+    """Looks again and again.
 
-    def __init__(self, broker: Broker, records: Records) -> None:
+    Args:
+        pause: seconds between two looks.
+    """
+
+    def __init__(self, broker: Broker, records: Records, pause: float) -> None:
         self._broker = broker
         self._records = records
+        self._pause = pause
         self._sessions: Iterator[Session] = iter(())
         self._queues: Iterator[Queue] = iter(())
 
@@ -40,7 +44,7 @@ class Gauges:
         self._sessions = iter(list(broker.sessions.values()))
         every = chain(broker.destinations.values(), broker.directory.hidden.values())
         self._queues = iter([target for target in every if isinstance(target, Queue)])
-        broker.agenda.at(broker.agenda.clock() + _PAUSE, self.begin)
+        broker.agenda.at(broker.agenda.clock() + self._pause, self.begin)
         self._look()
 
     def _look(self) -> None:

@@ -74,6 +74,7 @@ class Policy:
         log_octets: octets that they may cost; 0: no limit where the messages have one, else 16 MiB.
         log_age: seconds after which they go; 0: no limit but the other two.  A topic has a log where one of these three
             is more than 0.
+        journal_bodies: how much of a body the journal keeps, in its words; None: as the journal has it.
     """
 
     max_messages: int = 0
@@ -96,6 +97,7 @@ class Policy:
     log_messages: int = 0
     log_octets: int = 0
     log_age: float = 0.0
+    journal_bodies: str | None = None
 
     @property
     def keeps_log(self) -> bool:

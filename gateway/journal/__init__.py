@@ -1,14 +1,13 @@
 """The journal: what happens in the broker, row by row, in files that other programs read.
 
-It uses the standard library alone.  `schema` says what the rows are, `port` how the broker tells of them, `Journal`
-writes them, `Segment` reads them.
+It uses the standard library alone.  `schema` says what the rows are, `gateway.broker.ports.Recorder` how the broker
+tells of them; `Journal` writes them, `Segment` reads them.
 """
 
-from .port import Recorder
 from .reader import Segment
 from .record import RecordError, Row
 from .rows import ALL, NONE
 from .segments import JournalError, Sync, found
 from .writer import Journal
 
-__all__ = ["ALL", "NONE", "Journal", "JournalError", "RecordError", "Recorder", "Row", "Segment", "Sync", "found"]
+__all__ = ["ALL", "NONE", "Journal", "JournalError", "RecordError", "Row", "Segment", "Sync", "found"]

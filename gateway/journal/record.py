@@ -30,6 +30,7 @@ of an event go to the end of its payload: who does not know them skips them, and
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,10 +44,11 @@ _FRAME = struct.Struct("<II")
 _FACTS = struct.Struct("<BQqqI")
 _ROW = "<IBIq"
 _LENGTH = struct.Struct("<I")
-_NULL = 0xFFFFFFFF
-NULL = _LENGTH.pack(_NULL)
+NO_LENGTH = 0xFFFFFFFF
+"""What stands in front of a null."""
+NULL = _LENGTH.pack(NO_LENGTH)
 
-_NUMBERS = {
+NUMBERS = {
     "message_id": "Q",
     "size": "i",
     "delivery_count": "i",
@@ -57,6 +59,7 @@ _NUMBERS = {
     "oldest_us": "q",
     "dropped_rows": "q",
 }
+"""The columns that are numbers, and how `struct` writes each."""
 _NAMES = frozenset(("transport", "peer", "principal", "session", "subscription", "ack_mode", "destination"))
 
 # In a text of a header block.
@@ -100,21 +103,27 @@ class Layout:
     """How the rows of one event look.
 
     Attributes:
+        numbers, names, payload: its columns, in the order of a row.
         pack: length, code, names_length, time and the numbers to octets.
         rest: what `length` counts beside names and payload.
     """
 
-    __slots__ = ("_columns", "_has_message", "_names", "_nothing", "_payload", "_row", "code", "event", "pack", "rest")
+    __slots__ = ("_columns", "_has_message", "_nothing", "_read", "_row", "code", "event") + (
+        "names",
+        "numbers",
+        "pack",
+        "payload",
+        "rest",
+    )
 
     def __init__(self, event: schema.Event) -> None:
         self.event = event.name
         self.code = event.code
-        numbers = [name for name in event.columns if name in _NUMBERS]
-        names = [name for name in event.columns if name in _NAMES]
-        payload = [name for name in event.columns if name not in _NUMBERS and name not in _NAMES]
-        self._row = struct.Struct(_ROW + "".join([_NUMBERS[name] for name in numbers]))
-        self._names = len(names)
-        self._payload = [_READERS[schema.COLUMNS[schema.INDEX[name]].type] for name in payload]
+        self.numbers = numbers = [name for name in event.columns if name in NUMBERS]
+        self.names = names = [name for name in event.columns if name in _NAMES]
+        self.payload = payload = [name for name in event.columns if name not in NUMBERS and name not in _NAMES]
+        self._row = struct.Struct(_ROW + "".join([NUMBERS[name] for name in numbers]))
+        self._read = [_READERS[schema.COLUMNS[schema.INDEX[name]].type] for name in payload]
         self._nothing = (None,) * len(payload)
         self._has_message = "message_id" in numbers
         self.pack = self._row.pack
@@ -140,7 +149,7 @@ class Layout:
         if min(numbers) < 0:
             numbers = tuple([None if number < 0 else number for number in numbers])
         names = context.known.get(octets) or context.names(octets)
-        if len(names) != self._names:
+        if len(names) != len(self.names):
             raise ValueError("names")
         payload = self._nothing if place == end else self._read_payload(body, place, end)
         row: Row = self._columns(
@@ -150,7 +159,7 @@ class Layout:
 
     def _read_payload(self, body: bytes, place: int, end: int) -> tuple[object, ...]:
         payload: list[object] = []
-        for read in self._payload:
+        for read in self._read:
             if place == end:
                 payload.append(None)
                 continue
@@ -165,15 +174,25 @@ def _read(body: bytes, place: int) -> tuple[bytes | None, int]:
     """Octets with a length in front, and the place behind them."""
     (length,) = _LENGTH.unpack_from(body, place)
     place += _LENGTH.size
-    return (None, place) if length == _NULL else (body[place : place + length], place + length)
+    return (None, place) if length == NO_LENGTH else (body[place : place + length], place + length)
+
+
+def texts_in(octets: bytes) -> list[str]:
+    """The texts of header blocks: name, value, name, value.
+
+    Raises:
+        ValueError: that is not UTF-8.
+    """
+    texts = octets.decode().split("\0")
+    texts.pop()  # behind the last NUL is one more, which is none
+    if b"\x01" in octets:
+        texts = [text.replace(_NUL, "\0").replace(_ESCAPE, "\x01") for text in texts]
+    return texts
 
 
 def _read_headers(octets: bytes) -> dict[str, str]:
-    texts = octets.decode().split("\0")
-    if b"\x01" in octets:
-        texts = [text.replace(_NUL, "\0").replace(_ESCAPE, "\x01") for text in texts]
-    each = iter(texts)
-    return dict(zip(each, each, strict=False))  # behind the last NUL is one more text, which is none
+    each = iter(texts_in(octets))
+    return dict(zip(each, each, strict=False))
 
 
 _READERS: Mapping[str, Callable[[bytes], object]] = {
@@ -262,6 +281,49 @@ def size_of(body: bytes) -> int:
     return _FRAME.size + len(body)
 
 
+@contextlib.contextmanager
+def making_sense(body: bytes) -> Iterator[None]:
+    """What goes wrong with the body of a record in here is one error.
+
+    Raises:
+        RecordError: it has another version, or is not what this version has.
+    """
+    if body[0] != schema.VERSION:
+        raise RecordError(f"the record has version {body[0]}, and this gateway reads {schema.VERSION} only")
+    try:
+        yield
+    except (ValueError, struct.error) as error:
+        raise RecordError(f"the record is whole, but its rows are not as version {body[0]} has them") from error
+
+
+def start_of(body: bytes) -> tuple[Facts, int, int, int]:
+    """What stands in front of the rows: facts, the first seq, how many rows there are, and where they begin.
+
+    Raises:
+        ValueError, struct.error: it is not what it should be.
+    """
+    _, first_seq, epoch, offset, count = _FACTS.unpack_from(body)
+    gateway, place = _read(body, _FACTS.size)
+    run, place = _read(body, place)
+    return Facts((gateway or b"").decode(), (run or b"").decode(), epoch, offset), first_seq, count, place
+
+
+def names_in(octets: bytes) -> Names:
+    """The names of a row.
+
+    Raises:
+        ValueError, struct.error: they are not what they should be.
+    """
+    found: list[str | None] = []
+    place = 0
+    while place < len(octets):
+        text, place = _read(octets, place)
+        found.append(None if text is None else text.decode())
+    if place > len(octets):
+        raise ValueError("names")
+    return tuple(found)
+
+
 class Decoder:
     """Bodies of records to rows.
 
@@ -279,25 +341,19 @@ class Decoder:
         Raises:
             RecordError: it has another version, or is not what this version has.
         """
-        if body[0] != schema.VERSION:
-            raise RecordError(f"the record has version {body[0]}, and this gateway reads {schema.VERSION} only")
-        try:
+        with making_sense(body):
             return self._rows(body)
-        except (ValueError, struct.error) as error:
-            raise RecordError(f"the record is whole, but its rows are not as version {body[0]} has them") from error
 
     def _rows(self, body: bytes) -> list[Row]:
-        _, first_seq, epoch, offset, count = _FACTS.unpack_from(body)
-        gateway, place = _read(body, _FACTS.size)
-        run, place = _read(body, place)
-        context = _Context((gateway or b"").decode(), (run or b"").decode(), epoch, offset, self._known, self._names)
+        facts, first_seq, count, place = start_of(body)
+        context = _Context(facts, self._known, self._names)
         rows: list[Row] = []
         for seq in range(first_seq, first_seq + count):
             (length,) = _LENGTH.unpack_from(body, place)
             end = place + _LENGTH.size + length
             if end > len(body) or not length:
                 raise ValueError("length")
-            layout = _BY_CODE.get(body[place + _LENGTH.size])
+            layout = BY_CODE.get(body[place + _LENGTH.size])
             if layout is None:
                 self.unknown += 1
             else:
@@ -309,16 +365,9 @@ class Decoder:
         return rows
 
     def _names(self, octets: bytes) -> Names:
-        found: list[str | None] = []
-        place = 0
-        while place < len(octets):
-            text, place = _read(octets, place)
-            found.append(None if text is None else text.decode())
-        if place > len(octets):
-            raise ValueError("names")
         if len(self._known) >= _MOST_NAMES:
             self._known.clear()
-        self._known[octets] = names = tuple(found)
+        self._known[octets] = names = names_in(octets)
         return names
 
 
@@ -332,17 +381,12 @@ class _Context:
 
     __slots__ = ("epoch", "gateway", "known", "names", "offset", "run", "seq")
 
-    def __init__(
-        self, gateway: str, run: str, epoch: int, offset: int, known: dict[bytes, Names], names: _ReadNames
-    ) -> None:
-        self.gateway = gateway
-        self.run = run
-        self.epoch = epoch
-        self.offset = offset
+    def __init__(self, facts: Facts, known: dict[bytes, Names], names: _ReadNames) -> None:
+        self.gateway, self.run, self.epoch, self.offset = facts
         self.known = known
         self.names = names
         self.seq = 0
 
 
 LAYOUTS: Mapping[str, Layout] = {event.name: Layout(event) for event in schema.EVENTS}
-_BY_CODE: Mapping[int, Layout] = {layout.code: layout for layout in LAYOUTS.values()}
+BY_CODE: Mapping[int, Layout] = {layout.code: layout for layout in LAYOUTS.values()}

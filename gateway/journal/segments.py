@@ -94,7 +94,9 @@ def lock(folder: Path, now: int) -> tuple[int, int]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(descriptor)
-        raise JournalError(f"another gateway writes the journal in {folder}: give each one an id of its own") from error
+        raise JournalError(
+            f"another gateway writes the journal in {folder}: give each one a journal_id of its own"
+        ) from error
     except OSError as error:
         os.close(descriptor)
         raise JournalError(f"the journal cannot be in {folder}, which cannot be locked: {reason_of(error)}") from error

@@ -30,6 +30,7 @@ import gateway
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
     from gateway.broker.storage import Storage
+    from gateway.journal import Journal
     from gateway.transports.committer import Committer
 
 COUNTERS = (
@@ -70,13 +71,18 @@ class Metrics:
     Args:
         held: the publishers that are held now.
         committer: writes to the store; None: there is none, and no metrics of one.
+        journal: of what happens; None likewise.
     """
 
-    def __init__(self, broker: Broker, held: Sized, committer: Committer | None = None) -> None:
+    def __init__(
+        self, broker: Broker, held: Sized, committer: Committer | None = None, journal: Journal | None = None
+    ) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(BrokerCollector(broker, held))
         if broker.storage is not None and committer is not None:
             self._registry.register(StoreCollector(broker.storage, committer))
+        if journal is not None:
+            self._registry.register(JournalCollector(journal))
         ProcessCollector(registry=self._registry)  # memory, CPU seconds, open descriptors
 
     def render(self, accept: str) -> tuple[bytes, str]:
@@ -194,4 +200,32 @@ class StoreCollector(Collector):
             "gateway_store_damaged_messages",
             "Messages that were left out, because the store cannot give them back.",
             value=committer.damaged,
+        )
+
+
+class JournalCollector(Collector):
+    """Reads what the journal was told, and what it has written."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric of the journal."""
+        journal = self._journal
+        yield GaugeMetricFamily(
+            "gateway_journal_failed", "1 while the journal cannot be written; else 0.", value=bool(journal.failure)
+        )
+        yield GaugeMetricFamily(
+            "gateway_journal_pending_bytes", "What waits to be written to the journal.", value=journal.queued
+        )
+        yield CounterMetricFamily(
+            "gateway_journal_rows_written", "Rows written to the journal.", value=journal.worker.rows
+        )
+        yield CounterMetricFamily(
+            "gateway_journal_written_bytes", "Octets written to the journal.", value=journal.worker.octets
+        )
+        yield CounterMetricFamily(
+            "gateway_journal_rows_dropped",
+            "Rows left out of the journal because too much waited to be written.",
+            value=journal.rows_dropped,
         )

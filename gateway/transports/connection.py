@@ -15,7 +15,7 @@ logs it and closes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, suppress
 from time import perf_counter
 
@@ -226,6 +226,7 @@ class Connection:
         try:
             while True:
                 mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
+                published = counters.published
                 for frame in decoder.frames():
                     session.handle(frame)
                     frame = None  # an error of the decoder's is not this frame's
@@ -236,10 +237,11 @@ class Connection:
                         or broker.full
                         or perf_counter() - began > _LONGEST_TURN
                     ):
-                        await hub.settle(self, kept=broker.kept != kept, stored=hub.stored != stored)
+                        await self._end_turn(kept, stored, published)
                         await trio.lowlevel.checkpoint()
                         mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
-                await hub.settle(self, kept=broker.kept != kept, stored=hub.stored != stored)
+                        published = counters.published
+                await self._end_turn(kept, stored, published)
                 octets = await link.receive(_READ)
                 if octets is None:
                     return
@@ -257,6 +259,20 @@ class Connection:
             log.exception("session broke", session=session.id, command=frame and frame.command)
             self._fail(_our_fault(), frame)
 
+    def _end_turn(self, kept: int, stored: int, published: int) -> Awaitable[None]:
+        """Flush, and wait as long as what this turn caused makes it wait.
+
+        Args:
+            kept, stored, published: what had been counted when it began.
+        """
+        hub, broker = self._hub, self._hub.broker
+        return hub.settle(
+            self,
+            kept=broker.kept != kept,
+            stored=hub.stored != stored,
+            published=broker.counters.published != published,
+        )
+
     # errors and the end
 
     def _refuse(self, error: ProtocolError, frame: Frame | None) -> None:
@@ -268,6 +284,9 @@ class Connection:
             # Not the detail: it may quote the passcode.
             login = {"login": frame.headers.get("login")} if frame and isinstance(error, LoginRefused) else {}
             log.info("connection refused", peer=self._link.peer, reason=str(error), **login)
+        if hub.broker.records is not None:
+            login_name = frame.headers.get("login") if frame else None
+            hub.broker.records.refused(self._link.transport, self._link.peer, login_name, error)
         self._failure = error
         self._farewell_frame = self._link.pack([error_frame(error, frame), b""], 0)
 

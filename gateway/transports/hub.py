@@ -136,7 +136,7 @@ class Hub:
         broker = self.broker
         facts = Facts(broker.agenda.clock, broker.agenda.epoch)
         storage = broker.storage = Storage(
-            facts, busy=self._on_storage, on_relief=self._on_storage_relief, on_state=broker.look_at_store
+            facts, busy=self._on_storage, on_relief=self.relieve, on_state=broker.look_at_store
         )
         return storage
 
@@ -144,7 +144,8 @@ class Hub:
         assert self.committer is not None  # there is a store
         self.committer.ask()
 
-    def _on_storage_relief(self) -> None:
+    def relieve(self) -> None:
+        """Publishers who are held for store, journal or memory look whether they still have to be."""
         self._relief.unpark_all()
 
     def enter(self, connection: Connection) -> None:
@@ -246,12 +247,12 @@ class Hub:
         storage = self.broker.storage
         return 0 if storage is None else storage.entered
 
-    async def settle(self, connection: Publisher, *, kept: bool, stored: bool = False) -> None:
+    async def settle(self, connection: Publisher, *, kept: bool, stored: bool = False, published: bool = False) -> None:
         """End a turn: flush, and hold the connection whose turn it was back as long as it must be.
 
         Short memory holds back only those whose messages were `kept`; topics keep nothing, and who subscribes or
         acknowledges makes room.  In the same way a disk that does not keep up, or is nearly full, holds back only those
-        whose messages are to be `stored`.
+        whose messages are to be `stored`; and a journal, those who `published` anything.
         """
         broker = self.broker
         strained, full = broker.take_strained(), broker.take_full()
@@ -264,6 +265,9 @@ class Hub:
             await self._wait_for_relief(connection, MEMORY_SHORT, lambda: broker.pressed)
         if stored and not connection.must_read:
             await self._wait_for_disk(connection)
+        records = broker.records
+        if published and records is not None and records.is_behind and not connection.must_read:
+            await self._wait_for_relief(connection, "journal slow", lambda: records.is_behind)
 
     async def flush(self) -> None:
         """Write what lies in outboxes, as far as their sockets take it."""

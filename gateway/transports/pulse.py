@@ -106,7 +106,10 @@ class Pulse:
         return min(due, now + _LONGEST_LOOK)
 
     def _give_up(self, session: Session, silent: float) -> None:
-        self._hub.broker.counters.heartbeat_timeouts += 1
+        broker = self._hub.broker
+        broker.counters.heartbeat_timeouts += 1
+        if broker.records is not None:
+            broker.records.silent(session)
         session.end(
             HeartbeatMissing(
                 "heart-beat missing", f"no octet for {silent:.1f} s, allowed are {self._receive_within:.1f} s"

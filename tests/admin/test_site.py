@@ -41,6 +41,7 @@ class OpenGateway:
     )
     reason: str | None = None
     committer: Committer | None = None
+    journal: Any = None
 
     def __post_init__(self) -> None:
         self.holds = Holds(Wheel(), self.broker.counters)

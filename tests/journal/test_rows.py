@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.journal import ALL, NONE, Recorder, schema
+from gateway.broker.ports import Recorder
+from gateway.journal import ALL, NONE, schema
 from tests.journal.desk import GATEWAY, START, Clock, as_dict, opened, rows_of
 
 TEXTS = st.text(max_size=12)

@@ -1,0 +1,67 @@
+"""The reference page of the journal, in Markdown.
+
+    python -m gateway.journal.reference > docs/journal.md
+
+The tables come from `schema`; a test compares the committed page with it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from . import schema
+
+HEAD = """\
+# Journal
+
+Written by `make docs` from `gateway/journal/reference.py` and `schema.py`; change it there.
+
+With the setting `journal = "journal"` the gateway writes down what happens: each message that it takes, each delivery,
+ACK and NACK with the time it took, what expires, dies or is dropped, sessions, subscriptions, transactions, errors, and
+every ten seconds who has unacknowledged messages and where messages wait. [`gateway archive`](archive.md) makes Parquet
+of it, and [`gateway pipeline`](pipeline.md) makes tables and a report of that. Off, which is the default, it costs
+nothing.
+
+    journal/gateway/1795271857627686-0000000001.open     is being written
+    journal/gateway/1795271857627686-0000000001.seg      is complete: 64 MiB, or ten seconds old
+
+Nothing deletes segments but the archive, which has then what was in them. Without it the folder grows: some 300 octets
+for a message of 100 octets that is delivered and acknowledged.
+
+## What it promises
+
+* The rows of 50 ms are written at once, by a thread of their own; the gateway waits for no disk. What was written
+  survives the end of the process. What survives a power cut is up to `journal_sync`.
+* A file that was cut off in the middle of a row is cut behind the last whole one at the next start.
+* Where the disk does not keep up, or is full, rows wait in memory, up to `journal_queue`. Beyond it they are dropped,
+  and a row `journal_dropped` says how many (`journal_when_full = "drop"`), or publishers are held back before it comes
+  to that (`"block"`; they are not held for a disk that takes nothing at all). The gateway serves its clients all the
+  same: the log says so, `/readyz` has the reason under `journal`, and `gateway_journal_failed` is 1.
+* `passcode` is in no row. Bodies are, unless `journal_bodies` says less, for all or, in a [policy](policies.md), for
+  some destinations. All other headers of a SEND are in the journal, too: who may read it may read those.
+* A message that was refused has no row, nor has one of a transaction that was not committed. A dead letter is
+  `dead_lettered` where it was, and is not `accepted` where it goes. A copy for somebody who browses is `delivered`.
+
+| setting | meaning |
+|---|---|
+| [`journal`, `journal_id`](settings.md) | the folder, and this gateway's own name in it |
+| `journal_sync`, `journal_queue`, `journal_when_full` | what happens with the disk |
+| `journal_bodies` | how much of each body is kept; also a key of policies |
+| `journal_gauges` | how often it is looked who waits |
+
+## The rows
+
+A row is unique by `gateway`, `epoch` and `seq`. Times between two events are measured by the gateway, in microseconds,
+and hold also where clocks are changed. Version 1 only grows: columns and events may come, none goes or changes its
+meaning.
+
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + schema.documentation()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
