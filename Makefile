@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help run test test-spark check coverage bench crash conformance docs static wheel clean
+.PHONY: help run test pipeline check coverage bench bench-pipeline crash conformance docs static wheel clean
 
 help:
 	@sed -n 's/^# \(make [a-z-]* .*\)/\1/p' Makefile
@@ -22,9 +22,9 @@ test: .venv/dev
 	@tests/install-tools tests
 	$(BIN)/python -m pytest $(ARGS)
 
-# make test-spark   the tests of pyspark_stomp, which need Java 17 and Spark
-test-spark: .venv/spark
-	$(BIN)/python -m pytest -o addopts="--strict-markers --strict-config -ra" tests/pyspark_stomp $(ARGS)
+# make pipeline     install what `gateway pipeline` needs: Spark, Arrow, a Java; and stomp.py, for the examples
+pipeline: .venv/pipeline
+	@$(BIN)/gateway pipeline doctor
 
 # make check        ruff and mypy
 check: .venv/dev
@@ -39,6 +39,10 @@ coverage: .venv/dev
 # make bench        microseconds of server CPU per message
 bench: .venv/dev
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# make bench-pipeline  rows per second from journal to report, and what the journal costs the gateway; ARGS=--quick
+bench-pipeline: .venv/dev
+	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 # make crash        200 rounds of kill -9, and what was promised compared; ARGS="--seed N --rounds 1" repeats one
 crash: .venv/dev
@@ -78,10 +82,10 @@ clean:
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-.venv/dev: pyproject.toml .venv/runtime
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+.venv/pipeline: pyproject.toml .venv/runtime
+	$(BIN)/python -m pip install --quiet --editable '.[pipeline,java]' stomp.py
 	@touch $@
 
-.venv/spark: pyproject.toml .venv/dev
-	$(BIN)/python -m pip install --quiet --editable '.[pipeline]'
+.venv/dev: pyproject.toml .venv/runtime
+	$(BIN)/python -m pip install --quiet --editable '.[pipeline,java]' --group dev
 	@touch $@

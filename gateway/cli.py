@@ -1,4 +1,4 @@
-"""The command line: `gateway serve`, `gateway check-config`, `gateway passwd`, `gateway store`.
+"""The command line: `gateway serve`, `check-config`, `passwd`, `store`, and, made elsewhere, `archive` and `pipeline`.
 
 Each command imports what it needs and no more: `gateway passwd` loads no event loop.  An error is one sentence on
 standard error and status 1, never a traceback; statuses of `serve` stand in `gateway/serve.py`.  What `gateway store`
@@ -7,12 +7,13 @@ finds wrong is a sentence each, on standard error, too: standard output is the e
 
 from __future__ import annotations
 
+import importlib
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
@@ -22,7 +23,26 @@ if TYPE_CHECKING:
     from gateway.settings import Settings
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """The commands of this file, and those that are imported when somebody asks for them."""
+
+    elsewhere: ClassVar = {
+        "archive": ("gateway.archive.command", "archive"),
+        "pipeline": ("gateway.pipeline.command", "pipeline"),
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self.elsewhere])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.elsewhere:
+            return super().get_command(ctx, cmd_name)
+        module, name = self.elsewhere[cmd_name]
+        found: click.Command = getattr(importlib.import_module(module), name)
+        return found
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(gateway.__version__, prog_name="gateway", message="%(prog)s %(version)s")
 def main() -> None:
     """A STOMP broker: browsers over WebSocket and workers over TCP meet in one core."""

@@ -7,9 +7,11 @@
     GET    /api/v1/sessions                ?limit=&offset=                       (guarded)
     DELETE /api/v1/sessions/{id}           ends a session: 204, or 404           (guarded)
     GET    /api/v1/destinations            ?limit=&offset=                       (guarded)
+    GET    /api/v1/pipeline                what the jobs say: names and dates    (guarded)
+    GET    /api/v1/pipeline/{job}          the last snapshot of one              (guarded)
 
-Answers are JSON; an error is `{"error": "one sentence"}`.  Endpoints are `async` though none of them waits: Starlette
-would run others in worker threads, and the broker is for its own thread only.
+Answers are JSON; an error is `{"error": "one sentence"}`.  Endpoints are `async` though few of them wait: Starlette
+would run others in worker threads, and the broker is for its own thread only.  Files are read in such a thread.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
+import trio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin import access
+from gateway.admin import access, snapshots
 from gateway.observe.metrics import Metrics
 from gateway.settings import Address
 
@@ -59,6 +62,8 @@ class Api:
             Route("/api/v1/sessions", self._guarded(self.sessions)),
             Route("/api/v1/sessions/{id}", self._guarded(self.end_session), methods=["DELETE"]),
             Route("/api/v1/destinations", self._guarded(self.destinations)),
+            Route("/api/v1/pipeline", self._guarded(self.jobs)),
+            Route("/api/v1/pipeline/{job}", self._guarded(self.job)),
         ]
 
     def _guarded(self, endpoint: Endpoint) -> Endpoint:
@@ -120,6 +125,19 @@ class Api:
         if not ended:
             return error(404, "there is no such session")
         return Response(status_code=204)
+
+    async def jobs(self, request: Request) -> Response:
+        """The jobs of `gateway pipeline run` that left a snapshot, and when each did, in seconds since the epoch."""
+        dates = await trio.to_thread.run_sync(snapshots.dates, self._settings.tables)
+        return JSONResponse({"jobs": dates})
+
+    async def job(self, request: Request) -> Response:
+        """The snapshot of one."""
+        name = request.path_params["job"]
+        content = await trio.to_thread.run_sync(snapshots.read, self._settings.tables, name)
+        if content is None:
+            return error(404, "there is no such snapshot" if self._settings.tables else "the setting tables names none")
+        return Response(content, media_type="application/json")
 
 
 def error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

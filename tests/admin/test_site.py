@@ -77,6 +77,13 @@ class NoStore:
         raise AssertionError(rows)
 
 
+@dataclass
+class JournalOfTest:
+    """What health sees of a journal."""
+
+    failure: str = ""
+
+
 class Ended:
     """The connection below a session; remembers what ended it."""
 
@@ -119,6 +126,13 @@ def connect(opened: OpenGateway, login: str, transport: str = "tcp") -> tuple[st
 
 
 class TestHealth:
+    async def test_a_journal_that_fails_sends_nobody_away(self, app: ASGIApp, opened: OpenGateway) -> None:
+        opened.journal = JournalOfTest()
+        assert (await request(app, "/readyz")).json == {"status": "ready"}
+        opened.journal.failure = "the disk is full"
+        answer = await request(app, "/readyz")
+        assert (answer.status, answer.json) == (200, {"status": "ready", "journal": "the disk is full"})
+
     async def test_alive(self, app: ASGIApp) -> None:
         answer = await request(app, "/healthz")
         assert (answer.status, answer.json) == (200, {"status": "alive"})
@@ -275,11 +289,50 @@ class TestEndSession:
         assert carrier.error is None
 
 
+class TestPipeline:
+    @pytest.fixture
+    def tables(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "tables" / "_console"
+        folder.mkdir(parents=True)
+        (folder / "metrics.json").write_text('{"at": "now"}')
+        (folder / "_sessions.json").write_text("half of one")
+        (folder.parent / "secret.json").write_text("{}")
+        return folder.parent
+
+    async def test_a_snapshot(self, opened: OpenGateway, static: Path, tables: Path) -> None:
+        app = site_of(opened, static, load(tables=tables))
+        answer = await request(app, "/api/v1/pipeline")
+        assert answer.json == {"jobs": {"metrics": (tables / "_console" / "metrics.json").stat().st_mtime}}
+        answer = await request(app, "/api/v1/pipeline/metrics")
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        assert answer.json == {"at": "now"}
+
+    @pytest.mark.parametrize(
+        "name", ["sessions", "_sessions", "..%2Fsecret", "../secret", "metrics.json", "%00", "a" * 70]
+    )
+    async def test_no_other_file(self, opened: OpenGateway, static: Path, tables: Path, name: str) -> None:
+        answer = await request(site_of(opened, static, load(tables=tables)), f"/api/v1/pipeline/{name}")
+        assert answer.status == 404
+
+    async def test_one_that_is_too_large(self, opened: OpenGateway, static: Path, tables: Path) -> None:
+        (tables / "_console" / "metrics.json").write_bytes(b" " * (4 * 1024 * 1024 + 1))
+        answer = await request(site_of(opened, static, load(tables=tables)), "/api/v1/pipeline/metrics")
+        assert (answer.status, answer.error) == (404, "there is no such snapshot")
+
+    async def test_no_jobs(self, app: ASGIApp, opened: OpenGateway, static: Path, tmp_path: Path) -> None:
+        assert (await request(app, "/api/v1/pipeline")).json == {"jobs": {}}
+        assert (await request(app, "/api/v1/pipeline/metrics")).error == "the setting tables names none"
+        empty = site_of(opened, static, load(tables=tmp_path / "nothing"))
+        assert (await request(empty, "/api/v1/pipeline")).json == {"jobs": {}}
+
+
 class TestGuard:
     GUARDED = (
         ("GET", "/metrics"),
         ("GET", "/api/v1/sessions"),
         ("GET", "/api/v1/destinations"),
+        ("GET", "/api/v1/pipeline"),
+        ("GET", "/api/v1/pipeline/metrics"),
         ("DELETE", "/api/v1/sessions/nobody"),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import trio
@@ -19,6 +20,7 @@ from gateway.broker.ports import StoreError
 from gateway.broker.storage import Storage
 from gateway.broker.words import Pattern
 from gateway.codec import V12, Head
+from gateway.journal import Journal
 from gateway.observe.metrics import COUNTERS, Metrics
 from gateway.transports.committer import Committer
 from tests.transports.peers import until
@@ -183,3 +185,20 @@ async def test_of_a_store() -> None:
 def test_without_a_store_there_are_none_of_it() -> None:
     found = samples(Metrics(Broker(), ()))
     assert not [name for name in found if name.startswith("gateway_store_") or name == "gateway_messages_in_backlog"]
+
+
+def test_of_a_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "g", run="r")
+    metrics = Metrics(Broker(), (), None, journal)
+    journal.connected(journal.clock(), journal.names_of_session("tcp", "peer"))
+    assert samples(metrics)["gateway_journal_pending_bytes"] > 0
+    journal.start()
+    journal.close()
+    journal.failure = "no space left on device"
+    journal.rows_dropped = 7
+    found = samples(metrics)
+    assert found["gateway_journal_failed"] == 1
+    assert found["gateway_journal_pending_bytes"] == 0
+    assert found["gateway_journal_rows_written_total"] == 1
+    assert found["gateway_journal_written_bytes_total"] > 0
+    assert found["gateway_journal_rows_dropped_total"] == 7
