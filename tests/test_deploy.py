@@ -1,4 +1,4 @@
-"""deploy/stomp-gateway.service and the section of docs/operations.md that installs it: what they name is there.
+"""The units in deploy/, and the section of docs/operations.md that installs it: what they name is there.
 
 Whether systemd understands the unit is for `systemd-analyze verify` to say, by hand: not every machine has it.  What
 the gateway does when it is started and stopped like that is in tests/app.
@@ -12,6 +12,7 @@ import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import click
 import pytest
 
 from gateway.cli import main
@@ -26,9 +27,9 @@ INSTALL = PAGE[PAGE.index("\n## Install for production") : PAGE.index("\n## TLS"
 """The section alone."""
 
 
-def unit() -> dict[str, str]:
+def unit(path: Path = UNIT) -> dict[str, str]:
     """The unit's keys, each of which it has once."""
-    lines = [line for line in UNIT.read_text().splitlines() if line and line[0] not in "#["]
+    lines = [line for line in path.read_text().splitlines() if line and line[0] not in "#["]
     keys = dict(line.split("=", 1) for line in lines)
     assert len(keys) == len(lines), "a key stands there twice"
     return keys
@@ -84,3 +85,24 @@ def test_there_is_time_to_drain() -> None:
     assert unit()["KillMode"] == "mixed"
     longest = Settings.model_fields["drain_timeout"].default + _LONGEST_WRITE + SHUTDOWN_MARGIN
     assert int(unit()["TimeoutStopSec"]) > longest
+
+
+class TestArchive:
+    UNIT = ROOT / "deploy" / "stomp-gateway-archive.service"
+
+    def test_the_command_is_there(self) -> None:
+        path, *arguments = unit(self.UNIT)["ExecStart"].split()
+        assert path == unit()["ExecStart"].split()[0]
+        assert [each in main.list_commands(click.Context(main)) for each in arguments] == [True]
+
+    def test_it_is_the_same_service(self) -> None:
+        """As for the files: it reads what the gateway writes."""
+        same = ("User", "Environment", "WorkingDirectory", "StateDirectory", "StateDirectoryMode", "ProtectSystem")
+        assert {key: unit(self.UNIT)[key] for key in same} == {key: unit()[key] for key in same}
+
+    def test_the_page_installs_it(self) -> None:
+        assert f"    install -m 644 deploy/{self.UNIT.name} /etc/systemd/system/\n" in INSTALL
+        assert f"systemctl enable --now {self.UNIT.stem}\n" in INSTALL
+        for name in ("journal", "archive", "tables"):
+            assert f'    {name} = "/var/lib/{unit()["StateDirectory"]}/{name}"\n' in INSTALL
+            assert name in Settings.model_fields

@@ -1,0 +1,138 @@
+"""From clients to a report: 200,000 messages through a real gateway, and each figure is what the clients counted.
+
+examples/shop.py is the load, with stomp.py, in processes of its own; it prints what its clients counted.  Then come the
+commands that a user gives, as processes: `gateway pipeline run all --once`, which archives the journal first, and
+`gateway pipeline report`.  Chromium opens the report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.journal import found
+from gateway.pipeline import tables
+from gateway.pipeline.jobs import JOBS
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parent.parent.parent
+MESSAGES = 200_000
+DEAD = "/queue/dlq.shop.orders"
+Counts = Counter[tuple[str, str]]
+
+
+def ended(*arguments: str, cwd: Path, seconds: float) -> str:
+    """What a program prints that ends well; both its outputs where it does not."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("GATEWAY_", "STOMP_"))}
+    environment["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=seconds
+    )
+    assert done.returncode == 0, f"{arguments}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@dataclass
+class Shop:
+    """A load that is over.
+
+    Attributes:
+        folder: the gateway's, with journal, archive and tables.
+        counted: (destination, event) -> what the clients counted.
+        progress: a line of JSON for each batch of each job.
+    """
+
+    folder: Path
+    counted: Counts
+    progress: list[dict[str, Any]]
+
+    def table(self, job: str) -> list[dict[str, Any]]:
+        """What a table says."""
+        rows: list[dict[str, Any]] = tables.of(self.folder / "tables", JOBS[job]).read().to_pylist()
+        return rows
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """The load, archived, and read by all jobs."""
+    folder = tmp_path_factory.mktemp("shop")
+    told = ended(
+        *(str(ROOT / "examples" / "shop.py"), str(folder), "--messages", str(MESSAGES), "--rate", "8000"),
+        cwd=folder,
+        seconds=240,
+    )
+    counted = Counter(
+        {(name, event): count for name, events in json.loads(told).items() for event, count in events.items()}
+    )
+    lines = ended(
+        *("-m", "gateway", "pipeline", "run", "all", "--once", "--json", "--journal", "journal"),
+        cwd=folder,
+        seconds=240,
+    )
+    return Shop(folder, +counted, [json.loads(line) for line in lines.splitlines()])
+
+
+def test_the_load_has_all_that_can_go_wrong(shop: Shop) -> None:
+    """Or the other tests would show nothing."""
+    events: Counter[str] = Counter()
+    for (_, event), count in shop.counted.items():
+        events[event] += count
+    assert events["accepted"] == MESSAGES + 3  # and three that nobody acknowledges
+    for event, least in (("nacked", 10_000), ("redelivered", 10_000), ("dead_lettered", 2_000), ("expired", 1_000)):
+        assert events[event] >= least, event
+
+
+def test_metrics_are_what_the_clients_counted(shop: Shop) -> None:
+    found_rows: Counts = Counter()
+    for row in shop.table("metrics"):
+        found_rows[row["destination"], row["event"]] += row["count"]
+        if row["event"] == "accepted":
+            found_rows[row["destination"], "octets"] += row["octets"]
+    # What a session that ends gives back nobody counts but the gateway.
+    assert dict(+found_rows) == dict(shop.counted)
+
+
+def test_each_delivery_has_its_time(shop: Shop) -> None:
+    rows = shop.table("metrics")
+    timed = {"delivered", "redelivered", "acked", "nacked"}
+    assert {row["event"] for row in rows if row["bucket"] is not None} == timed
+    assert all(row["bucket"] is not None for row in rows if row["event"] in timed)
+
+
+def test_dead_letters(shop: Shop) -> None:
+    letters = shop.table("deadletters")
+    assert len(letters) == shop.counted[DEAD, "delivered"] == shop.counted["/queue/shop.orders", "dead_lettered"]
+    assert len({letter["message_id"] for letter in letters}) == len(letters)
+    assert {(letter["destination"], letter["delivery_count"]) for letter in letters} == {("/queue/shop.orders", 3)}
+
+
+def test_sessions(shop: Shop) -> None:
+    sessions = shop.table("sessions")
+    assert {session["principal"] for session in sessions} == {"shop"}
+    assert all(session["disconnected_at"] is not None for session in sessions)
+    assert sum(session["accepted"] for session in sessions) == MESSAGES + 3
+    assert sum(session["acked"] for session in sessions) == sum(
+        count for (_, event), count in shop.counted.items() if event == "acked"
+    )
+
+
+def test_nothing_is_left_behind(shop: Shop) -> None:
+    """The segments are in the archive, and nowhere else."""
+    assert not found(shop.folder / "journal" / "gateway")
+    files = [path for path in (shop.folder / "archive").rglob("*") if path.is_file() and path.suffix != ".parquet"]
+    assert all(path.name.endswith("lock") for path in files), files
+
+
+def test_again_there_is_nothing_to_do(shop: Shop) -> None:
+    before = {job: shop.table(job) for job in JOBS}
+    ended("-m", "gateway", "pipeline", "run", "all", "--once", "--journal", "journal", cwd=shop.folder, seconds=240)
+    assert {job: shop.table(job) for job in JOBS} == before
