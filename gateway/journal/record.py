@@ -108,12 +108,9 @@ class Layout:
         rest: what `length` counts beside names and payload.
     """
 
-    __slots__ = ("_columns", "_has_message", "_nothing", "_read", "_row", "code", "event") + (
-        "names",
-        "numbers",
-        "pack",
-        "payload",
-        "rest",
+    __slots__ = (
+        *("_columns", "_has_message", "_nothing", "_read", "_row"),
+        *("code", "event", "names", "numbers", "pack", "payload", "rest"),
     )
 
     def __init__(self, event: schema.Event) -> None:

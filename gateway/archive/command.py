@@ -1,0 +1,231 @@
+"""`gateway archive`: the archiver as a process of its own.
+
+A pass archives what is due and deletes what is too old; then it sleeps.  SIGTERM and Ctrl-C end it after the file in
+work; a second one ends it at once, which harms nothing.  Progress is a line for each file on standard error, or an
+object of JSON on standard output; sentences about what is wrong are on standard error.
+
+Exit status: 0 done, 1 something failed, 2 usage, 3 pyarrow is missing.  That is imported when the options are read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway import octets
+
+from .errors import ArchiveError
+
+if TYPE_CHECKING:
+    from .archiver import Archiver
+    from .way import Written
+
+NEEDED = "pip install 'stomp-gateway[pipeline]'"
+_EXPIRE_EVERY = 60.0
+"""Seconds between two looks for what is too old."""
+
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*(ms|[smhd]?)")
+_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SHORTEST = 0.1
+
+
+def _duration(text: str) -> float:
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"{text[:80]!r} is no duration; write one like 60s, 5m, 48h or 90d")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _interval(text: str) -> float:
+    seconds = _duration(text)
+    if seconds < _SHORTEST:
+        raise click.BadParameter(f"{text[:80]!r} is too short; it must be {_SHORTEST:g}s or longer")
+    return seconds
+
+
+def _octets(text: str) -> int:
+    try:
+        return octets.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command()
+@click.option("--journal", metavar="DIR", help="Folder of the journal; else the setting `journal`.")
+@click.option("--archive", "target", metavar="DIR", help="Folder of the archive; else the setting `archive`.")
+@click.option("--once", is_flag=True, help="Archive all segments that are complete, however young, and end.")
+@click.option(
+    "--interval", type=_interval, default="2s", metavar="DURATION", show_default=True, help="Between two looks."
+)
+@click.option(
+    "--roll",
+    type=_duration,
+    default="60s",
+    metavar="DURATION",
+    show_default=True,
+    help="How long a row waits at most for others, to be in one file with them.",
+)
+@click.option(
+    "--max-bytes",
+    type=_octets,
+    default="64MiB",
+    metavar="OCTETS",
+    show_default=True,
+    help="Segments of so many octets together become a file without waiting.",
+)
+@click.option(
+    "--raw-retention",
+    type=_duration,
+    default="48h",
+    metavar="DURATION",
+    show_default=True,
+    help="How long a raw file stays that `gateway pipeline compact` has put into the history.",
+)
+@click.option(
+    "--history-retention", type=_duration, metavar="DURATION", help="How long an hour of history stays; else for ever."
+)
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each file, on standard output.")
+def archive(
+    journal: str | None,
+    target: str | None,
+    once: bool,
+    interval: float,
+    roll: float,
+    max_bytes: int,
+    raw_retention: float,
+    history_retention: float | None,
+    as_json: bool,
+) -> None:
+    """Bring the journal into the archive, as Parquet files, until SIGTERM or Ctrl-C.
+
+    Each row is in the archive once, wherever this is killed.  Exit status: 0 done, 1 something failed, 2 usage, 3
+    pyarrow is missing.
+    """
+    source, place = Path(_place("journal", journal)), Path(_place("archive", target))
+    if not source.is_dir():
+        raise click.UsageError(f"--journal {source} is no folder; a gateway with the setting `journal` makes it")
+    if place.exists() and not place.is_dir():
+        raise click.UsageError(f"--archive {place} is no folder")
+    try:
+        from .archiver import Archiver
+    except ImportError as error:
+        click.echo(f"Error: {error.name} cannot be imported: {NEEDED}", err=True)
+        sys.exit(3)
+
+    def tell(what: Written) -> None:
+        if as_json:
+            click.echo(json.dumps(what.json(), separators=(",", ":")))
+        else:
+            click.echo(str(what), err=True)
+
+    expire = _Expiry(place, raw_retention, history_retention)
+    try:
+        with (
+            _stopping() as stop,
+            Archiver(source, place, roll=roll, max_bytes=max_bytes, tell=tell, warn=_warn, stopping=stop.is_set) as one,
+        ):
+            good = _work(one, expire, stop, once=once, interval=interval)
+    except ArchiveError as error:
+        raise click.ClickException(str(error)) from None
+    if once and not good:
+        sys.exit(1)
+
+
+def _work(archiver: Archiver, expire: _Expiry, stop: threading.Event, *, once: bool, interval: float) -> bool:
+    """Pass after pass; returns whether nothing failed in the last one."""
+    while True:
+        good = archiver.step(everything=once)
+        if not stop.is_set():
+            good = expire(once) and good
+        if once or stop.wait(interval):
+            return good
+
+
+class _Expiry:
+    """Deletes what is too old, now and then.  Called, it says whether nothing failed.
+
+    Args:
+        raw, history: seconds after which files go; None: never.
+    """
+
+    def __init__(self, archive: Path, raw: float, history: float | None) -> None:
+        self._archive = archive
+        self._raw = raw
+        self._history = history
+        self._next = 0.0
+        self._said = ""
+
+    def __call__(self, at_once: bool) -> bool:
+        from .retention import expire_history, expire_raw
+
+        now = time.time()
+        if now < self._next and not at_once:
+            return True
+        self._next = now + _EXPIRE_EVERY
+        try:
+            expire_raw(self._archive, self._raw, now)
+            if self._history is not None:
+                expire_history(self._archive, self._history, now)
+        except (OSError, ArchiveError) as error:
+            sentence = f"what is too old cannot be deleted: {error}"
+            if sentence != self._said:
+                _warn(sentence)
+            self._said = sentence
+            return False
+        self._said = ""
+        return True
+
+
+def _warn(sentence: str) -> None:
+    click.echo(sentence, err=True)
+
+
+def _place(name: str, option: str | None) -> str:
+    """A folder: what the option says, or else the setting."""
+    if option:
+        return option
+    from gateway.settings import SettingsError, load
+
+    try:
+        told: Path | None = getattr(load(), name)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+    if told is None:
+        raise click.UsageError(
+            f"where is the {name}? Give --{name}, or set {name} in gateway.toml or GATEWAY_{name.upper()}"
+        )
+    return str(told)
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """An event that the first SIGTERM or Ctrl-C sets; the second one does what it usually does."""
+    event = threading.Event()
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+
+    def restore() -> None:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        restore()
+        event.set()
+
+    handler: Callable[[int, FrameType | None], None] = stop
+    for each in before:
+        signal.signal(each, handler)
+    try:
+        yield event
+    finally:
+        restore()

@@ -1,0 +1,201 @@
+"""Raw files of hours that are over become history: few files, sorted, that reports and replay read.
+
+    clean     what no manifest lists goes: a killed compaction left it
+    sort      the raw files that the manifest does not list, in bounded memory (`sorting`)
+    write     files of about 128 MiB under hidden names, on the disk
+    reveal    they get their names; nobody reads them, for no manifest lists them
+    commit    the new manifest replaces the old one: it lists the old files and the new ones, and all raw files
+
+A kill before the last step changes nothing for a reader, and the next compaction begins anew.  Raw files that come
+later, because an archiver was late, are a generation of their own: the hour gets one more file.
+
+Raw files are not deleted here: streams watch them (`retention`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.journal.segments import reason_of
+
+from . import history, layout
+from .errors import ArchiveError
+from .history import MANIFEST, Manifest
+from .locks import lock
+from .parts import Part
+from .schema import aligned
+from .sorting import ordered
+from .storing import make_folder
+
+FILE_OCTETS = 128 * 1024 * 1024
+SETTLED = timedelta(minutes=15)
+"""After the end of an hour, until its rows have been archived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Raw files that are history now.
+
+    Attributes:
+        hour: when it began.
+        raw: how many files there were, and `files`, how many they have become.
+        rows, octets: in the new files.
+        seconds: it took.
+    """
+
+    hour: datetime
+    raw: int
+    files: int
+    rows: int
+    octets: int
+    seconds: float
+
+    def __str__(self) -> str:
+        """One line for people."""
+        rate = self.rows / max(self.seconds, 1e-3)
+        return (
+            f"{self.hour:%Y-%m-%d %H:00}: {self.raw:,} raw files into {self.files:,}, {self.rows:,} rows, "
+            f"{self.octets:,} octets, {rate:,.0f} rows/s"
+        )
+
+
+def compact(
+    archive: Path,
+    before: datetime | None = None,
+    *,
+    tell: Callable[[Compacted], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
+    stopping: Callable[[], bool] = lambda: False,
+    at: Callable[[str], None] = lambda _: None,
+) -> bool:
+    """Compact the hours that ended before a moment, the oldest first.
+
+    Args:
+        before: with a time zone; None: 15 minutes ago.
+        tell: called with each hour.
+        warn: called with a sentence for each hour that cannot be compacted; the others are.
+        stopping: whether to end before the next hour.
+        at: for tests; called after each step that a kill may follow.
+
+    Returns:
+        whether nothing failed.
+
+    Raises:
+        ArchiveError: another compaction is at work.
+        OSError: the archive cannot be read.
+    """
+    before = before or datetime.now(UTC) - SETTLED
+    held = lock_of(archive)
+    good = True
+    try:
+        for hour, raw in layout.hours(archive / layout.RAW):
+            if stopping():
+                break
+            if layout.start_of(hour + 1) > before:
+                continue
+            try:
+                compacted = _Hour(archive, hour, raw, at).compact()
+            except (OSError, ArchiveError, ValueError, pa.ArrowException) as error:
+                reason = reason_of(error) if isinstance(error, OSError) else str(error)
+                warn(f"{raw} cannot be compacted: {reason}")
+                good = False
+                continue
+            if compacted is not None:
+                tell(compacted)
+    finally:
+        os.close(held)
+    return good
+
+
+def lock_of(archive: Path) -> int:
+    """The lock that whoever changes the history has.
+
+    Raises:
+        ArchiveError: another process has it.
+    """
+    return lock(archive / layout.LOCKS / "compaction", f"another compaction of {archive} is at work")
+
+
+class _Hour:
+    """One hour.
+
+    Args:
+        raw: its folder of raw files.
+    """
+
+    def __init__(self, archive: Path, hour: int, raw: Path, at: Callable[[str], None]) -> None:
+        self._hour = hour
+        self._raw = raw
+        self._folder = archive / layout.HISTORY / layout.folder_of(hour)
+        self._at = at
+        self._parts: list[Part] = []
+
+    def compact(self) -> Compacted | None:
+        """Do it; None: there is nothing to do.
+
+        Raises:
+            OSError, ArchiveError, ValueError, pa.ArrowException: it cannot be done, and nothing has changed.
+        """
+        begun = time.monotonic()
+        manifest = history.read(self._folder)
+        names = [name for name in layout.visible(self._raw) if name not in manifest.raw]
+        self._clean(manifest)
+        if not names:
+            return None
+        make_folder(self._folder)
+        try:
+            self._write(names, manifest)
+            for part in self._parts:
+                part.reveal()
+                self._at("file visible")
+            self._commit(names, manifest)
+        except BaseException:
+            for part in self._parts:
+                part.discard()
+            raise
+        rows, octets = sum([part.rows for part in self._parts]), sum([part.path.stat().st_size for part in self._parts])
+        taken = time.monotonic() - begun
+        return Compacted(layout.start_of(self._hour), len(names), len(self._parts), rows, octets, taken)
+
+    def _clean(self, manifest: Manifest) -> None:
+        """What is in the folder and nobody reads goes."""
+        if self._folder.is_dir():
+            for path in self._folder.iterdir():
+                if path.name != MANIFEST and path.name not in manifest.history:
+                    path.unlink(missing_ok=True)
+
+    def _write(self, names: list[str], manifest: Manifest) -> None:
+        generation = max([int(name[:4]) for name in manifest.history], default=0) + 1
+        for table in ordered(self._rows(names), self._folder, self._at):
+            if not self._parts or self._parts[-1].octets >= FILE_OCTETS:
+                if self._parts:
+                    self._parts[-1].finish()
+                name = f"{generation:04d}-{len(self._parts) + 1:04d}{layout.ENDING}"
+                self._parts.append(Part(self._folder / name))
+            self._parts[-1].add(table)
+        if self._parts:
+            self._parts[-1].finish()
+        self._at("files written")
+
+    def _rows(self, names: list[str]) -> Iterator[pa.Table]:
+        for name in names:
+            with pq.ParquetFile(self._raw / name) as file:
+                for group in range(file.num_row_groups):
+                    yield aligned(file.read_row_group(group))
+
+    def _commit(self, names: list[str], manifest: Manifest) -> None:
+        new = Manifest(
+            manifest.raw | set(names),
+            (*manifest.history, *[part.path.name for part in self._parts]),
+            manifest.rows + sum([part.rows for part in self._parts]),
+        )
+        history.write(self._folder, new)
+        self._at("manifest written")

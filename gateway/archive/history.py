@@ -1,0 +1,120 @@
+"""Which files hold the rows of an hour: what makes that no reader sees a row twice, or misses one.
+
+The manifest of an hour says which raw files its history holds, and which history files there are:
+
+    ARCHIVE/history/date=/hour=/_manifest.json    {"version": 1, "raw": [names], "history": [names], "rows": n}
+
+The rows of an hour are those of the history files that the manifest lists, and of the raw files that it does not list.
+Nothing else counts.  The manifest is replaced by a rename, so whoever reads it sees the old state or the new one; a
+history file that no manifest lists is what a killed compaction left.  A raw file is deleted only when a manifest lists
+it.  So a reader looks into `raw` first and then at the manifest: what has gone from `raw` before is listed in it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from . import layout
+from .errors import ArchiveError
+from .storing import store
+
+MANIFEST = "_manifest.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What the history of an hour is.
+
+    Attributes:
+        raw: names of the raw files whose rows it holds.
+        history: names of its files.
+        rows: in them.
+    """
+
+    raw: frozenset[str] = frozenset()
+    history: tuple[str, ...] = ()
+    rows: int = 0
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest in the folder of an hour; an empty one, if there is none.
+
+    Raises:
+        ArchiveError: it makes no sense.
+        OSError: it cannot be read.
+    """
+    path = folder / MANIFEST
+    try:
+        octets = path.read_bytes()
+    except FileNotFoundError:
+        return Manifest()
+    try:
+        found = json.loads(octets)
+        if found["version"] == _VERSION:
+            return Manifest(frozenset(map(str, found["raw"])), tuple(map(str, found["history"])), int(found["rows"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ArchiveError(f"{path} makes no sense: what it says about the hour is lost ({error!r})") from error
+    raise ArchiveError(f"{path} has version {found['version']!r}, and this program reads {_VERSION} only")
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest of an hour.
+
+    Raises:
+        OSError: the old one is still in force, or the new one is and may not outlive a power cut.
+    """
+    content = {
+        "version": _VERSION,
+        "raw": sorted(manifest.raw),
+        "history": list(manifest.history),
+        "rows": manifest.rows,
+    }
+    store(folder / MANIFEST, json.dumps(content, indent=1).encode())
+
+
+def files(archive: Path, since: datetime | None = None, until: datetime | None = None) -> list[Path]:
+    """The files that hold the rows from `since` on and before `until`, and others of the same hours.
+
+    Each row of these hours is in one of them, and in one alone.
+
+    Args:
+        since, until: with a time zone; None: there is no bound.
+
+    Raises:
+        ArchiveError: a manifest makes no sense.
+        OSError: the archive cannot be read.
+        ValueError: a moment has no time zone.
+    """
+    first = None if since is None else layout.hour_at(since)
+    last = None if until is None else layout.hour_at(until)
+    found: list[Path] = []
+    for hour in _hours(archive):
+        if (first is not None and hour < first) or (last is not None and hour > last):
+            continue
+        if until is None or layout.start_of(hour) < until:
+            found += files_of(archive, hour)
+    return found
+
+
+def files_of(archive: Path, hour: int) -> list[Path]:
+    """The files that hold the rows of an hour.
+
+    Raises:
+        ArchiveError: its manifest makes no sense.
+        OSError: the archive cannot be read.
+    """
+    raw = archive / layout.RAW / layout.folder_of(hour)
+    folder = archive / layout.HISTORY / layout.folder_of(hour)
+    names = layout.visible(raw)
+    manifest = read(folder)  # after that: see above
+    return [folder / name for name in manifest.history] + [raw / name for name in names if name not in manifest.raw]
+
+
+def _hours(archive: Path) -> list[int]:
+    # As with the files: what is in `raw` no more is in `history` already.
+    raw = [hour for hour, _ in layout.hours(archive / layout.RAW)]
+    return sorted({*raw, *[hour for hour, _ in layout.hours(archive / layout.HISTORY)]})

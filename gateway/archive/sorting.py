@@ -1,0 +1,182 @@
+"""The rows of an hour in one order, in bounded memory: runs that are sorted in memory, spilled, and merged.
+
+    rows  ->  gathered up to a run  ->  sorted  ->  _spill file  --.
+                                                                    >-- merged  ->  tables, in order
+    rows  ->  gathered up to a run  ->  sorted  ->  _spill file  --'
+
+A merge holds one chunk of each run.  The smallest of their last rows is the bound: whatever is not behind it, of all
+chunks, is next, and is sorted once more.  No run has anything before the bound behind its chunk.  So each step works on
+whole columns, and no row is looked at alone.
+
+When there is only one run it is not spilled.  When there are very many, some of them are merged into one, first.
+
+The order is destination, ts, seq: whoever reads one destination reads few row groups, and sees its rows as they came.
+Rows without a destination come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .schema import SCHEMA
+
+_MIB = 1024 * 1024
+RUN = 96 * _MIB
+"""Octets of a run; to sort it takes the same once more."""
+CHUNK = _MIB
+"""Octets that a merge holds of each run."""
+FAN = 128
+"""Runs that are merged at once: their chunks are about as much as a run."""
+
+SPILL = "_spill"
+
+_Key = tuple[str, int, int]
+
+
+def ordered(tables: Iterable[pa.Table], folder: Path, at: Callable[[str], None]) -> Iterator[pa.Table]:
+    """The same rows, sorted.
+
+    Args:
+        folder: for files whose names begin with `SPILL`; they go at the end, or stay there if this is killed.
+        at: called after each step that a kill may follow.
+
+    Raises:
+        OSError: a file cannot be written or read.
+    """
+    spills: list[Path] = []
+
+    def spill(sorted_tables: Iterable[pa.Table]) -> Path:
+        path = folder / f"{SPILL}-{len(spills):06d}.arrow"
+        spills.append(path)
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, SCHEMA, options=_OPTIONS) as stream:
+            for table in sorted_tables:
+                for chunk in _chunks(table):
+                    stream.write_table(chunk)
+        at("run spilled")
+        return path
+
+    try:
+        gathered = _gathered(tables)
+        first = next(gathered, None)
+        second = next(gathered, None)
+        if first is None:
+            return
+        if second is None:
+            yield from _chunks(_sorted(first))
+            return
+        runs = [spill([_sorted(first)]), spill([_sorted(second)])]
+        del first, second
+        runs += [spill([_sorted(table)]) for table in gathered]
+        while len(runs) > FAN:
+            runs = [*runs[FAN:], spill(_merged(runs[:FAN]))]
+        yield from _merged(runs)
+    finally:
+        for path in spills:
+            path.unlink(missing_ok=True)
+        at("runs removed")
+
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Tables together, as many as a run may have."""
+    gathered: list[pa.Table] = []
+    octets = 0
+    for table in tables:
+        if gathered and octets + table.nbytes > RUN:
+            yield pa.concat_tables(gathered)
+            gathered, octets = [], 0
+        gathered.append(table)
+        octets += table.nbytes
+    if gathered:
+        yield pa.concat_tables(gathered)
+
+
+def _chunks(table: pa.Table) -> Iterator[pa.Table]:
+    rows = max(1, len(table) * CHUNK // max(1, table.nbytes))
+    for start in range(0, len(table), rows):
+        yield table.slice(start, rows)
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    table = table.combine_chunks()
+    keys = pa.table({"destination": _destinations(table), "ts": table["ts"], "seq": table["seq"]})
+    return table.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names]))
+
+
+def _destinations(table: pa.Table) -> Any:
+    """What to compare: no destination is as one without a name."""
+    return pc.fill_null(table["destination"], "")
+
+
+def _merged(paths: list[Path]) -> Iterator[pa.Table]:
+    """The rows of runs, sorted."""
+    runs = [_Run(path) for path in paths]
+    try:
+        while True:
+            runs = [run for run in runs if run.has_rows()]
+            if not runs:
+                return
+            bound = min([run.last for run in runs])
+            yield _sorted(pa.concat_tables([run.take(bound) for run in runs]))
+    finally:
+        for run in runs:
+            run.close()
+
+
+class _Run:
+    """A run that is read.
+
+    Attributes:
+        last: the key of the last row of its chunk.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = pa.OSFile(str(path), "rb")
+        self._stream = pa.ipc.open_stream(self._file)
+        self._chunk: pa.Table = SCHEMA.empty_table()
+        self.last: _Key = ("", 0, 0)
+
+    def has_rows(self) -> bool:
+        """Whether there are any; then there are some in its chunk."""
+        if not len(self._chunk):
+            try:
+                self._chunk = pa.Table.from_batches([self._stream.read_next_batch()])
+            except StopIteration:
+                self.close()
+                return False
+            self.last = self._key(len(self._chunk) - 1)
+        return True
+
+    def take(self, bound: _Key) -> pa.Table:
+        """The rows that are not behind a key."""
+        count = len(self._chunk)
+        if self.last > bound:
+            count = 0 if self._key(0) > bound else self._count(bound)
+        taken = self._chunk.slice(0, count)
+        self._chunk = self._chunk.slice(count)
+        return taken
+
+    def close(self) -> None:
+        """It is not read any more."""
+        self._file.close()
+
+    def _key(self, row: int) -> _Key:
+        table = self._chunk
+        return table["destination"][row].as_py() or "", table["ts"][row].value, table["seq"][row].as_py()
+
+    def _count(self, bound: _Key) -> int:
+        low, high = 0, len(self._chunk)
+        while low < high:
+            middle = (low + high) // 2
+            if self._key(middle) > bound:
+                high = middle
+            else:
+                low = middle + 1
+        return low

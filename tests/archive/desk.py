@@ -1,0 +1,125 @@
+"""Journals to archive, and what is in an archive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.archive import history, layout
+from gateway.journal import Journal, Segment, found, schema
+from tests.journal.desk import START, Clock
+
+NAMES = [each.name for each in schema.COLUMNS]
+BEGIN = START / 1e6
+"""Seconds since 1970, when a journal begins: 2023-11-14 22:13:20."""
+
+Row = tuple[object, ...]
+
+
+class Writer:
+    """A gateway that writes a journal.  Each row is a moment later than the one before.
+
+    Args:
+        apart: seconds between two rows.
+    """
+
+    def __init__(self, folder: Path, gateway: str = "g1", *, apart: float = 0.001, clock: Clock | None = None) -> None:
+        self.folder = folder / gateway
+        self.clock = clock or Clock()
+        self.apart = apart
+        self.number = 0
+        self._journal = Journal(folder, gateway, run="r", clock=self.clock, wall=self.clock.wall)
+        self._session = self._journal.names_of_session("tcp", "127.0.0.1:1", "me", "s-1")
+
+    @property
+    def epoch(self) -> int:
+        """Of this start."""
+        return self._journal.epoch
+
+    def rows(self, count: int, body: bytes = b"body") -> None:
+        """Some messages, on three destinations, and what becomes of them."""
+        for _ in range(count):
+            self.number += 1
+            destination = f"/queue/{'abc'[self.number % 3]}"
+            kind = self.number % 4
+            now = self.clock()
+            names = self._journal.names_of_subscription(self._session, "0", "client", destination)
+            if kind == 0:
+                self._journal.connected(now, self._session)
+            elif kind == 1:
+                self._journal.delivered(now, names, self.number, len(body), 1, 5)
+            else:
+                headers = {"destination": destination, "number": str(self.number)}
+                self._journal.accepted(now, self._session, destination, self.number, headers, body)
+            self.clock.go(self.apart)
+
+    def roll(self) -> Path:
+        """The rows so far are a segment, a tenth of a second later."""
+        self.clock.go(0.1)
+        self._journal.worker.step()
+        self._journal.segments.complete()
+        return found(self.folder)[-1]
+
+    def segments(self, *counts: int) -> None:
+        """Segments of so many rows each."""
+        for count in counts:
+            self.rows(count)
+            self.roll()
+
+    def close(self) -> None:
+        """It ends; what was not rolled is a segment."""
+        self._journal.close()
+
+
+def journal_rows(folder: Path) -> list[Row]:
+    """All rows in the segments of all gateways."""
+    paths = [path for own in sorted(folder.iterdir()) for path in found(own)]
+    return [row for path in paths for row in Segment(path)]
+
+
+def rows_of(paths: Iterable[Path]) -> list[Row]:
+    """The rows of Parquet files, like those of a journal."""
+    rows: list[Row] = []
+    for path in paths:
+        # A file object: a path with `date=` in it would add columns.
+        with path.open("rb") as file:
+            table = pq.read_table(file)
+        columns = [table[name].cast(pa.int64()) if name == "ts" else table[name] for name in NAMES]
+        lists: list[list[Any]] = [column.to_pylist(maps_as_pydicts="strict") for column in columns]
+        rows += zip(*lists, strict=True)
+    return rows
+
+
+def archive_rows(archive: Path, since: datetime | None = None, until: datetime | None = None) -> list[Row]:
+    """What a reader sees."""
+    return rows_of(history.files(archive, since, until))
+
+
+def by_seq(rows: Iterable[Row]) -> list[Row]:
+    """Sorted by what makes a row unique."""
+    return sorted(rows, key=lambda row: row[:3])
+
+
+def raw_files(archive: Path) -> list[str]:
+    """The raw files, by hour and name."""
+    root = archive / layout.RAW
+    return [f"{folder.relative_to(root)}/{name}" for _, folder in layout.hours(root) for name in layout.visible(folder)]
+
+
+def hidden_files(archive: Path) -> list[str]:
+    """Files that are not there for a reader, but for the manifests."""
+    found = [path for path in archive.rglob("_*") if path.is_file() and path.name != history.MANIFEST]
+    return sorted([path.name for path in found])
+
+
+def manifest_of(archive: Path, hour: int) -> dict[str, Any]:
+    """As it stands in the file."""
+    path = archive / layout.HISTORY / layout.folder_of(hour) / history.MANIFEST
+    content: dict[str, Any] = json.loads(path.read_bytes())
+    return content

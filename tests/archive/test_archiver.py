@@ -1,0 +1,335 @@
+"""The journal into the archive."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.archive import layout
+from gateway.archive.archiver import Archiver
+from gateway.archive.errors import ArchiveError
+from gateway.journal import found
+from gateway.journal.segments import synchronize_folder
+from tests.archive.archiving import Desk
+from tests.archive.desk import (
+    BEGIN,
+    Writer,
+    archive_rows,
+    by_seq,
+    journal_rows,
+    raw_files,
+)
+
+HOUR = int(BEGIN // 3600)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+class TestRows:
+    def test_each_once(self, desk: Desk) -> None:
+        writer = Writer(desk.journal)
+        writer.segments(30, 1, 20)
+        rows = journal_rows(desk.journal)
+        desk.now += 7
+        assert desk.all()
+        assert by_seq(archive_rows(desk.archive)) == rows
+        assert desk.ranges() == [("hour=22", 1, 3)]
+        assert desk.hidden() == desk.said == []
+        assert desk.segments() == []
+        (written,) = desk.written
+        assert (written.gateway, written.rows, written.segments) == ("g1", 51, 3)
+        assert written.octets == written.path.stat().st_size
+        assert written.lag == pytest.approx(7 - 0.250, abs=0.001)
+        assert written.rate > 0
+        assert re.fullmatch(
+            r"date=2023-11-14/hour=22/g1-\d{16}-00000001-00000003\.parquet: 51 rows, [\d,]+ octets, [\d,]+ rows/s, "
+            r"lag 6\.8 s",
+            str(written),
+        )
+
+    def test_hours_and_midnight(self, desk: Desk) -> None:
+        """Five hours of a row a minute; segments end in the middle of an hour."""
+        writer = Writer(desk.journal, apart=60)
+        writer.segments(45, 100, 150)
+        rows = journal_rows(desk.journal)
+        assert desk.all()
+        assert [hour for hour, _, _ in desk.ranges()] == [
+            "hour=22",
+            "hour=23",
+            "hour=00",
+            "hour=01",
+            "hour=02",
+            "hour=03",
+        ]
+        assert {(first, last) for _, first, last in desk.ranges()} == {(1, 3)}
+        assert by_seq(archive_rows(desk.archive)) == rows
+        midnight = layout.start_of(HOUR + 2)
+        assert midnight.hour == 0
+        late = [row for row in rows if int(str(row[3])) >= midnight.timestamp() * 1e6]
+        assert by_seq(archive_rows(desk.archive, midnight)) == late
+        assert len(desk.written) == 6
+        assert sum([written.rows for written in desk.written]) == len(rows)
+
+    def test_several_gateways(self, desk: Desk) -> None:
+        writers = [Writer(desk.journal, name) for name in ("a", "a-1", "_a", "b.c")]
+        for writer in writers:
+            writer.segments(3)
+        rows = journal_rows(desk.journal)
+        (desk.journal / "lost found").mkdir()
+        (desk.journal / "file").touch()
+        assert desk.all()
+        assert by_seq(archive_rows(desk.archive)) == by_seq(rows)
+        assert len(desk.ranges()) == 4
+
+    def test_several_starts(self, desk: Desk) -> None:
+        for _ in range(2):
+            writer = Writer(desk.journal)
+            writer.segments(2, 2)
+            writer.close()
+        rows = journal_rows(desk.journal)
+        assert desk.all()
+        assert len(desk.ranges()) == 2
+        assert by_seq(archive_rows(desk.archive)) == rows
+
+    def test_a_gateway_that_comes_later(self, desk: Desk) -> None:
+        with desk.archiver() as archiver:
+            assert archiver.step(everything=True)
+            Writer(desk.journal).segments(3)
+            rows = journal_rows(desk.journal)
+            assert archiver.step(everything=True)
+        assert archive_rows(desk.archive) == rows
+
+    def test_what_grows_is_left_alone(self, desk: Desk) -> None:
+        writer = Writer(desk.journal)
+        writer.segments(2)
+        writer.rows(3)
+        writer._journal.worker.step()
+        assert desk.all()
+        assert len(archive_rows(desk.archive)) == 2
+        writer.roll()
+        assert desk.all()
+        assert desk.ranges() == [("hour=22", 1, 1), ("hour=22", 2, 2)]
+        assert len(archive_rows(desk.archive)) == 5
+
+
+class TestGroups:
+    def test_wait_for_others(self, desk: Desk) -> None:
+        writer = Writer(desk.journal, apart=1)
+        with desk.archiver(roll=60) as archiver:
+            writer.segments(10, 10)
+            desk.now += 59.9
+            assert archiver.step()
+            assert desk.ranges() == []
+            writer.segments(10)
+            desk.now += 0.1
+            assert archiver.step()
+            assert desk.ranges() == [("hour=22", 1, 3)]
+            assert desk.segments() == []
+
+    def test_octets(self, desk: Desk) -> None:
+        Writer(desk.journal).segments(10, 10, 10, 10, 10)
+        size = max([path.stat().st_size for path in found(desk.journal / "g1")])
+        desk.now += 1
+        with desk.archiver(max_bytes=2 * size) as archiver:
+            assert archiver.step()
+        assert desk.ranges() == [("hour=22", 1, 2), ("hour=22", 3, 4)]
+        assert desk.segments() == [5]
+
+    def test_a_clock_that_was_set_back(self, desk: Desk) -> None:
+        Writer(desk.journal).segments(1)
+        desk.now -= 5
+        with desk.archiver() as archiver:
+            assert archiver.step()
+        assert desk.segments() == []
+
+    def test_it_ends_before_the_next_group(self, desk: Desk) -> None:
+        Writer(desk.journal).segments(1, 1)
+        Writer(desk.journal, "g2").segments(1)
+        with desk.archiver(max_bytes=1, stopping=lambda: bool(desk.written)) as archiver:
+            assert archiver.step(everything=True)
+        assert desk.ranges() == [("hour=22", 1, 1)]
+
+
+class TestDamage:
+    def test_a_torn_end(self, desk: Desk) -> None:
+        writer = Writer(desk.journal)
+        writer.segments(2, 3, 4)
+        rows = journal_rows(desk.journal)
+        path = found(desk.journal / "g1")[1]
+        with path.open("ab") as file:
+            file.write(bytes(100))
+        assert desk.all()
+        assert archive_rows(desk.archive) == rows
+        assert desk.said == [f"{path} ended with 100 octets that are no whole record; they are left out"]
+
+    def test_one_that_makes_no_sense(self, desk: Desk) -> None:
+        """The others are archived, but in no range that it would be in."""
+        Writer(desk.journal).segments(2, 3, 4)
+        rows = journal_rows(desk.journal)
+        path = found(desk.journal / "g1")[1]
+        octets = path.read_bytes()
+        path.write_bytes(b"nonsense" * 10)
+        assert desk.all()
+        assert desk.ranges() == [("hour=22", 1, 1), ("hour=22", 3, 3)]
+        assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
+        assert desk.said == [
+            f"{path} makes no sense, and is kept as {path.stem}.bad; the rest goes on (it has no record that is whole)"
+        ]
+        assert desk.segments() == []
+        path.with_suffix(".bad").unlink()
+        path.write_bytes(octets)
+        assert desk.all()
+        assert by_seq(archive_rows(desk.archive)) == rows
+
+    def test_one_that_cannot_be_read(self, desk: Desk) -> None:
+        Writer(desk.journal).segments(2, 3, 4)
+        rows = journal_rows(desk.journal)
+        path = found(desk.journal / "g1")[1]
+        octets = path.read_bytes()
+        path.unlink()
+        path.mkdir()
+        with desk.archiver() as archiver:
+            assert not archiver.step(everything=True)
+            assert not archiver.step(everything=True)
+            assert desk.said == [f"{path} cannot be read: Is a directory; it is tried again"]
+            assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
+            path.rmdir()
+            path.write_bytes(octets)
+            assert archiver.step(everything=True)
+        assert by_seq(archive_rows(desk.archive)) == rows
+
+    def test_one_without_rows(self, desk: Desk) -> None:
+        Writer(desk.journal).segments(1)
+        (path,) = found(desk.journal / "g1")
+        path.write_bytes(b"")
+        assert desk.all()
+        assert raw_files(desk.archive) == []
+        assert desk.segments() == []
+
+    def test_events_of_a_newer_gateway(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        Writer(desk.journal).segments(8)
+        rows = journal_rows(desk.journal)
+        known = {code: layout for code, layout in columns_by_code().items() if code != 2}
+        monkeypatch.setattr("gateway.archive.columns.BY_CODE", known)
+        assert desk.all()
+        assert archive_rows(desk.archive) == [row for row in rows if row[4] != "delivered"]
+        assert "has 2 rows of events that this program does not know" in desk.said[0]
+
+
+class TestFailure:
+    """Nothing half visible; what fails is told once and tried again."""
+
+    @pytest.mark.parametrize("step", ["fsync", "utime", "write"])
+    def test_a_full_disk(self, desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+        Writer(desk.journal, apart=1800).segments(4, 4)
+        rows = journal_rows(desk.journal)
+        with desk.archiver() as archiver, monkeypatch.context() as patch:
+            if step == "write":
+                patch.setattr(os, "fdopen", lambda file, mode: Full(io.FileIO(file, mode)))
+            else:
+                patch.setattr(os, step, failing(getattr(os, step), after=1))
+            assert not archiver.step(everything=True)
+            assert not archiver.step(everything=True)
+            assert len(desk.said) == 1
+            assert "cannot be archived now: No space left on device" in desk.said[0]
+            assert desk.hidden() == []
+            assert desk.segments() == [1, 2]
+            patch.undo()
+            assert archiver.step(everything=True)
+        assert by_seq(archive_rows(desk.archive)) == rows
+        assert desk.segments() == []
+
+    def test_a_segment_that_cannot_be_deleted(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        writer = Writer(desk.journal)
+        writer.segments(3, 3, 3)
+        rows = journal_rows(desk.journal)
+        with desk.archiver() as archiver, monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", failing(Path.unlink, after=1, on=".seg"))
+            assert not archiver.step(everything=True)
+            assert desk.segments() == [2, 3]
+            patch.undo()
+            writer.segments(2)
+            rows += journal_rows(desk.journal)[-2:]
+            assert archiver.step(everything=True)
+        assert by_seq(archive_rows(desk.archive)) == by_seq(rows)
+
+    def test_the_rest_goes_on(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("a", "b"):
+            Writer(desk.journal, name).segments(2)
+        full = failing(synchronize_folder, after=0, on="hour=22")
+        monkeypatch.setattr("gateway.archive.storing.synchronize_folder", full)
+        assert not desk.all()
+        assert len(desk.said) == 2
+
+    def test_no_journal(self, desk: Desk) -> None:
+        desk.journal.rmdir()
+        with pytest.raises(ArchiveError, match="journal cannot be read: No such file"):
+            desk.archiver()
+
+
+class TestLock:
+    def test_another_archiver(self, desk: Desk, tmp_path: Path) -> None:
+        Writer(desk.journal).segments(1)
+        with desk.archiver() as archiver:
+            with pytest.raises(ArchiveError, match=rf"another archiver reads the journal .*\(process {os.getpid()}\)"):
+                desk.archiver()
+            with pytest.raises(ArchiveError, match="another archiver reads the journal"):
+                Archiver(desk.journal, tmp_path / "another")
+            other = tmp_path / "copy"
+            other.mkdir()
+            Writer(other).segments(1)
+            with pytest.raises(ArchiveError, match="another archiver writes the gateway g1 into"):
+                Archiver(other, desk.archive)
+            assert archiver.step(everything=True)
+        desk.archiver().close()
+
+    def test_a_gateway_that_comes_later(self, desk: Desk) -> None:
+        with desk.archiver() as one, desk.archiver() as other:
+            Writer(desk.journal).segments(1)
+            assert one.step(everything=True)
+            assert not other.step(everything=True)
+            assert not other.step(everything=True)
+            assert len(desk.said) == 1
+
+    def test_an_archive_that_cannot_be_made(self, desk: Desk) -> None:
+        Writer(desk.journal).segments(1)
+        desk.archive.write_text("a file")
+        with pytest.raises(ArchiveError, match=r"g1\.lock cannot be made: Not a directory"):
+            desk.archiver()
+
+
+class Full(io.BufferedWriter):
+    """A file on a disk that takes nothing."""
+
+    def write(self, octets: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def failing(original: Callable[..., Any], after: int, on: str = "") -> Callable[..., Any]:
+    """A function that fails from some call on, of those whose first argument ends so."""
+    calls = []
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        if str(arguments[0]).endswith(on):
+            calls.append(arguments)
+            if len(calls) > after:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return original(*arguments, **options)
+
+    return call
+
+
+def columns_by_code() -> dict[int, Any]:
+    from gateway.journal.record import BY_CODE
+
+    return dict(BY_CODE)

@@ -1,0 +1,243 @@
+"""`gateway archive`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.archive import command, history, layout, retention
+from gateway.archive.archiver import Archiver
+from gateway.archive.compact import compact
+from gateway.archive.errors import ArchiveError
+from gateway.cli import main
+from gateway.journal import found
+from tests.archive.desk import BEGIN, Writer, archive_rows, by_seq, journal_rows, raw_files
+
+ROOT = Path(__file__).parents[2]
+HOUR = int(BEGIN // 3600)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """Four hours of two rows."""
+    Writer(tmp_path / "journal", apart=1800).segments(4, 4)
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return tmp_path / "archive"
+
+
+def once(journal: Path, archive: Path, *options: str) -> Result:
+    arguments = ["archive", "--journal", str(journal), "--archive", str(archive), "--once", *options]
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+class TestOnce:
+    def test_people(self, journal: Path, archive: Path) -> None:
+        rows = journal_rows(journal)
+        result = once(journal, archive)
+        assert (result.exit_code, result.stdout) == (0, "")
+        lines = result.stderr.splitlines()
+        assert len(lines) == 4
+        assert lines[0].startswith("date=2023-11-14/hour=22/g1-")
+        assert ": 2 rows, " in lines[0]
+        assert " rows/s, lag " in lines[0]
+        assert by_seq(archive_rows(archive)) == rows
+        assert once(journal, archive).output == ""
+
+    def test_json(self, journal: Path, archive: Path) -> None:
+        result = once(journal, archive, "--json")
+        assert (result.exit_code, result.stderr) == (0, "")
+        told = [json.loads(line) for line in result.stdout.splitlines()]
+        assert [each["rows"] for each in told] == [2, 2, 2, 2]
+        assert sorted(told[0]) == ["file", "gateway", "lag", "octets", "rows", "rows_per_second", "segments"]
+        assert [each["file"] for each in told] == [str(archive / "raw" / name) for name in raw_files(archive)]
+
+    def test_something_fails(self, journal: Path, archive: Path) -> None:
+        path = found(journal / "g1")[0]
+        path.unlink()
+        path.mkdir()
+        result = once(journal, archive)
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"{path} cannot be read: Is a directory; it is tried again\n")
+        assert len(raw_files(archive)) > 0
+
+    def test_another_archiver(self, journal: Path, archive: Path) -> None:
+        with Archiver(journal, archive):
+            result = once(journal, archive)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("Error: another archiver reads the journal")
+        assert result.stderr.count("\n") == 1
+
+    def test_retention(self, journal: Path, archive: Path) -> None:
+        once(journal, archive)
+        assert compact(archive, layout.start_of(HOUR + 3))
+        assert once(journal, archive).exit_code == 0
+        assert len(raw_files(archive)) == 4
+        assert once(journal, archive, "--raw-retention", "0s").exit_code == 0
+        assert len(raw_files(archive)) == 1
+        assert len(archive_rows(archive)) == 8
+        assert once(journal, archive, "--history-retention", "90d").exit_code == 0
+        assert len(archive_rows(archive)) == 2
+
+    def test_retention_fails(self, journal: Path, archive: Path) -> None:
+        once(journal, archive)
+        assert compact(archive, layout.start_of(HOUR + 3))
+        (archive / "history" / layout.folder_of(HOUR) / history.MANIFEST).write_text("{")
+        result = once(journal, archive)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("what is too old cannot be deleted: ")
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        ("option", "value", "reason"),
+        [
+            ("--roll", "soon", "'soon' is no duration; write one like 60s, 5m, 48h or 90d"),
+            ("--interval", "0", "'0' is too short; it must be 0.1s or longer"),
+            ("--max-bytes", "much", "'much' is no number of octets"),
+            ("--journal", "nowhere", "--journal nowhere is no folder; a gateway with the setting `journal` makes it"),
+            ("--archive", __file__, "test_command.py is no folder"),
+        ],
+    )
+    def test_wrong(self, journal: Path, archive: Path, option: str, value: str, reason: str) -> None:
+        result = once(journal, archive, option, value)
+        assert result.exit_code == 2
+        assert reason in result.stderr
+
+    @pytest.mark.parametrize(
+        ("text", "seconds"),
+        [("60s", 60), ("1.5m", 90), ("48h", 172_800), ("90 D", 7_776_000), ("5", 5), ("250ms", 0.25)],
+    )
+    def test_durations(self, text: str, seconds: float) -> None:
+        assert command._duration(text) == seconds
+
+    def test_settings(self, journal: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        result = CliRunner().invoke(main, ["archive", "--once"])
+        assert result.exit_code == 2
+        assert (
+            "where is the journal? Give --journal, or set journal in gateway.toml or GATEWAY_JOURNAL" in result.stderr
+        )
+        (tmp_path / "gateway.toml").write_text(f'journal = "{journal}"\narchive = "{archive}"\n')
+        assert CliRunner().invoke(main, ["archive", "--once"]).exit_code == 0
+        assert len(archive_rows(archive)) == 8
+        (tmp_path / "gateway.toml").write_text("journal = 3\n")
+        result = CliRunner().invoke(main, ["archive", "--once"])
+        assert result.exit_code == 2
+        assert "gateway.toml line 1" in result.stderr
+
+    def test_no_pyarrow(self, journal: Path, archive: Path) -> None:
+        code = "import sys; sys.modules['pyarrow'] = None; from gateway.cli import main; main()"
+        arguments = ["archive", "--journal", str(journal), "--archive", str(archive), "--once"]
+        result = subprocess.run(
+            [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert result.returncode == 3
+        assert result.stderr == "Error: pyarrow cannot be imported: pip install 'stomp-gateway[pipeline]'\n"
+
+    def test_help_needs_no_pyarrow(self) -> None:
+        code = "import sys; sys.modules['pyarrow'] = None; from gateway.cli import main; main()"
+        result = subprocess.run(
+            [sys.executable, "-c", code, "archive", "--help"], cwd=ROOT, capture_output=True, timeout=60, check=False
+        )
+        assert result.returncode == 0
+
+
+class TestService:
+    """As a process of its own."""
+
+    @pytest.fixture
+    def process(self, journal: Path, archive: Path) -> Iterator[subprocess.Popen[str]]:
+        options = ["--roll", "0s", "--interval", "0.1s", "--json"]
+        places = ["--journal", str(journal), "--archive", str(archive)]
+        arguments = [sys.executable, "-m", "gateway", "archive", *places, *options]
+        with subprocess.Popen(
+            arguments, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            yield process
+            process.kill()
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_it_ends_after_the_file_in_work(
+        self, journal: Path, archive: Path, process: subprocess.Popen[str], number: int
+    ) -> None:
+        rows = journal_rows(journal)
+        assert process.stdout is not None
+        for _ in range(4):
+            assert json.loads(process.stdout.readline())["rows"] == 2
+        Writer(journal, "g2").segments(3)
+        rows += journal_rows(journal)[-3:]
+        assert json.loads(process.stdout.readline())["gateway"] == "g2"
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+        assert (process.returncode, errors) == (0, "")
+        assert by_seq(archive_rows(archive)) == by_seq(rows)
+
+    def test_the_second_one_is_refused(self, journal: Path, archive: Path, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        process.stdout.readline()
+        result = once(journal, archive)
+        assert result.exit_code == 1
+        assert f"(process {process.pid})" in result.stderr
+
+
+class TestWork:
+    """The loop, without a process."""
+
+    def test_until_it_is_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stop = threading.Event()
+        steps: list[bool] = []
+
+        class Steps:
+            def step(self, *, everything: bool) -> bool:
+                steps.append(everything)
+                if len(steps) == 3:
+                    stop.set()
+                return len(steps) != 3
+
+        def expire(at_once: bool) -> bool:
+            assert not stop.is_set()
+            return True
+
+        worker: Any = Steps()
+        assert not command._work(worker, expire, stop, once=False, interval=0.001)  # type: ignore[arg-type]
+        assert steps == [False] * 3
+
+    def test_expiry_now_and_then(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+        now = [1000.0]
+        calls: list[float] = []
+
+        def fail(archive: Path, seconds: float, at: float) -> int:
+            calls.append(at)
+            raise ArchiveError("why")
+
+        monkeypatch.setattr("time.time", lambda: now[0])
+        monkeypatch.setattr(retention, "expire_raw", fail)
+        expire = command._Expiry(tmp_path, 10, None)
+        assert not expire(False)
+        assert expire(False)
+        now[0] += 60
+        assert not expire(False)
+        assert calls == [1000.0, 1060.0]
+        assert capsys.readouterr().err == "what is too old cannot be deleted: why\n"
+
+    def test_the_second_signal_is_the_usual_one(self) -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        with command._stopping() as event:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert event.is_set()
+            assert signal.getsignal(signal.SIGTERM) is before
+        assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,222 @@
+"""Raw files into history."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.archive import compact as module
+from gateway.archive import history, layout, parts, sorting
+from gateway.archive.archiver import Archiver
+from gateway.archive.compact import Compacted, compact
+from gateway.archive.errors import ArchiveError
+from gateway.archive.schema import SCHEMA
+from tests.archive.desk import (
+    BEGIN,
+    Row,
+    Writer,
+    archive_rows,
+    by_seq,
+    hidden_files,
+    journal_rows,
+    manifest_of,
+    raw_files,
+    rows_of,
+)
+
+HOUR = int(BEGIN // 3600)
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Desk:
+    """An archive that is filled, and what compactions say."""
+
+    def __init__(self, folder: Path) -> None:
+        self.archive = folder / "archive"
+        self.journal = folder / "journal"
+        self.told: list[Compacted] = []
+        self.said: list[str] = []
+        self.rows: list[Row] = []
+        self.writers: dict[str, Writer] = {}
+
+    def fill(self, *counts: int, gateway: str = "g1", apart: float = 1, body: bytes = b"body") -> None:
+        """A raw file for each segment and hour."""
+        if gateway not in self.writers:
+            self.writers[gateway] = Writer(self.journal, gateway)
+        writer = self.writers[gateway]
+        writer.apart = apart
+        for count in counts:
+            writer.rows(count, body)
+            writer.roll()
+        self.rows += journal_rows(self.journal)
+        with Archiver(self.journal, self.archive, max_bytes=1) as archiver:
+            assert archiver.step(everything=True)
+
+    def compact(self, before: datetime = LATER, **options: object) -> bool:
+        told: dict[str, object] = {"tell": self.told.append, "warn": self.said.append, **options}
+        return compact(self.archive, before, **told)  # type: ignore[arg-type]
+
+    def history(self) -> list[Path]:
+        """What a reader is given, all of which is history."""
+        files = history.files(self.archive)
+        assert {path.relative_to(self.archive).parts[0] for path in files} == {"history"}
+        return files
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_rows(desk: Desk) -> None:
+    desk.fill(50, 60, 70)
+    desk.fill(30, gateway="g2")
+    assert desk.compact()
+    (path,) = desk.history()
+    found = rows_of([path])
+    assert by_seq(found) == by_seq(desk.rows)
+    keys = [(str(row[11] or ""), row[3], row[2]) for row in found]
+    assert keys == sorted(keys)
+    (told,) = desk.told
+    assert (told.hour, told.raw, told.files, told.rows) == (layout.start_of(HOUR), 4, 1, 210)
+    assert told.octets == path.stat().st_size
+    assert str(told).startswith("2023-11-14 22:00: 4 raw files into 1, 210 rows, ")
+    manifest = manifest_of(desk.archive, HOUR)
+    assert sorted(manifest["raw"]) == [name.rpartition("/")[2] for name in raw_files(desk.archive)]
+    assert (manifest["history"], manifest["rows"]) == (["0001-0001.parquet"], 210)
+    assert desk.compact()
+    assert len(desk.told) == 1
+
+
+def test_hours(desk: Desk) -> None:
+    """Those that are over, and each for itself."""
+    desk.fill(100, 100, apart=60)
+    before = layout.start_of(HOUR + 2)
+    assert desk.compact(before - timedelta(microseconds=1))
+    assert [told.hour for told in desk.told] == [layout.start_of(HOUR)]
+    assert desk.compact(before)
+    assert [told.hour for told in desk.told] == [layout.start_of(HOUR), layout.start_of(HOUR + 1)]
+    assert by_seq(archive_rows(desk.archive)) == desk.rows
+    assert desk.compact(stopping=lambda: len(desk.told) == 3)
+    assert len(desk.told) == 3
+    assert by_seq(archive_rows(desk.archive)) == desk.rows
+
+
+def test_the_hour_that_is_over_just_now(tmp_path: Path) -> None:
+    """Its archivers may be at it still."""
+    now = datetime.now(UTC)
+    for hours in (0, 2):
+        folder = tmp_path / "raw" / layout.folder_of(layout.hour_at(now - timedelta(hours=hours)))
+        folder.mkdir(parents=True)
+        (folder / "x.parquet").touch()
+    said: list[str] = []
+    assert not compact(tmp_path, warn=said.append)
+    assert len(said) == 1  # nothing of the other one was looked at: it is no Parquet file either
+
+
+def test_late_files(desk: Desk) -> None:
+    """One more history file, and what was there stays as it is."""
+    desk.fill(50)
+    assert desk.compact()
+    (first,) = desk.history()
+    octets = first.read_bytes()
+    desk.fill(20)
+    assert len(history.files(desk.archive)) == 2
+    assert by_seq(archive_rows(desk.archive)) == desk.rows
+    assert desk.compact()
+    assert [path.name for path in desk.history()] == ["0001-0001.parquet", "0002-0001.parquet"]
+    assert first.read_bytes() == octets
+    assert by_seq(archive_rows(desk.archive)) == desk.rows
+    assert manifest_of(desk.archive, HOUR)["rows"] == 70
+
+
+def test_large_hours(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several runs, and several files."""
+    monkeypatch.setattr(sorting, "RUN", 100_000)
+    monkeypatch.setattr(sorting, "CHUNK", 10_000)
+    monkeypatch.setattr(parts, "GROUP_ROWS", 50)
+    monkeypatch.setattr(module, "FILE_OCTETS", 20_000)
+    for _ in range(4):
+        desk.fill(100, body=os.urandom(2000))
+    steps: list[str] = []
+    assert desk.compact(at=steps.append)
+    assert steps.count("run spilled") == 4
+    files = desk.history()
+    assert len(files) == desk.told[0].files > 3
+    found = rows_of(files)
+    assert by_seq(found) == desk.rows
+    keys = [(str(row[11] or ""), row[3], row[2]) for row in found]
+    assert keys == sorted(keys)
+    assert hidden_files(desk.archive / "history") == []
+
+
+def test_a_raw_file_without_rows(desk: Desk) -> None:
+    """No archiver of ours writes one."""
+    folder = desk.archive / "raw" / layout.folder_of(HOUR)
+    folder.mkdir(parents=True)
+    pq.write_table(SCHEMA.empty_table(), folder / "a.parquet")
+    assert desk.compact()
+    assert history.files(desk.archive) == []
+    assert manifest_of(desk.archive, HOUR)["raw"] == ["a.parquet"]
+
+
+class TestFailure:
+    def test_a_raw_file_that_is_damaged(self, desk: Desk) -> None:
+        """The other hours are compacted, and of this one nothing is."""
+        desk.fill(100, 100, apart=60)
+        path = desk.archive / "raw" / raw_files(desk.archive)[0]
+        octets = path.read_bytes()
+        path.write_bytes(octets[:-20])
+        assert not desk.compact()
+        assert len(desk.said) == 1
+        assert desk.said[0].startswith(f"{path.parent} cannot be compacted: ")
+        assert not list((desk.archive / "history" / layout.folder_of(HOUR)).iterdir())
+        assert len(desk.told) == len(raw_files(desk.archive)) - 2
+        path.write_bytes(octets)
+        assert desk.compact()
+        assert by_seq(rows_of(desk.history())) == desk.rows
+
+    def test_a_newer_column(self, desk: Desk) -> None:
+        desk.fill(10)
+        path = desk.archive / "raw" / raw_files(desk.archive)[0]
+        with path.open("rb") as file:
+            table = pq.read_table(file)
+        pq.write_table(table.append_column("later", table["seq"]), path)
+        assert not desk.compact()
+        assert desk.said == [
+            f"{path.parent} cannot be compacted: it has columns that are newer than this program: later"
+        ]
+
+    @pytest.mark.parametrize("after", [0, 1])
+    def test_a_full_disk(self, desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+        desk.fill(50)
+        original = os.fsync
+        calls = []
+
+        def full(descriptor: int) -> None:
+            calls.append(descriptor)
+            if len(calls) > after:
+                raise OSError(28, "No space left on device")
+            original(descriptor)
+
+        desk.archive.joinpath("history", layout.folder_of(HOUR)).mkdir(parents=True)
+        monkeypatch.setattr(os, "fsync", full)
+        assert not desk.compact()
+        assert "cannot be compacted: No space left on device" in desk.said[0]
+        assert by_seq(archive_rows(desk.archive)) == desk.rows
+        monkeypatch.undo()
+        assert desk.compact()
+        assert by_seq(rows_of(desk.history())) == desk.rows
+        assert hidden_files(desk.archive / "history") == []
+
+    def test_another_compaction(self, desk: Desk) -> None:
+        desk.fill(10)
+        held = module.lock_of(desk.archive)
+        with pytest.raises(ArchiveError, match="another compaction of"):
+            desk.compact()
+        os.close(held)
+        assert desk.compact()

@@ -1,0 +1,106 @@
+"""Which files hold the rows of which hours."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gateway.archive import history, layout
+from gateway.archive.errors import ArchiveError
+from gateway.archive.history import MANIFEST, Manifest
+
+NOON = layout.hour_at(datetime(2026, 11, 21, 12, tzinfo=UTC))
+
+
+def touch(archive: Path, root: str, hour: int, *names: str) -> Path:
+    folder = archive / root / layout.folder_of(hour)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [f"{path.parent.name[5:]}/{path.name}" for path in paths]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """Noon is compacted, with one file that came late; the hour before is history alone; the next one is raw."""
+    touch(tmp_path, "raw", NOON, "a.parquet", "late.parquet", "_b.parquet")
+    folder = touch(tmp_path, "history", NOON, "0001-0001.parquet", "0002-0001.parquet", "_c.parquet")
+    history.write(folder, Manifest(frozenset({"a.parquet"}), ("0001-0001.parquet",), 3))
+    folder = touch(tmp_path, "history", NOON - 1, "0001-0001.parquet")
+    history.write(folder, Manifest(frozenset({"gone.parquet"}), ("0001-0001.parquet",), 3))
+    touch(tmp_path, "raw", NOON + 1, "a.parquet")
+    return tmp_path
+
+
+class TestFiles:
+    def test_all(self, archive: Path) -> None:
+        assert names(history.files(archive)) == [
+            "11/0001-0001.parquet",
+            "12/0001-0001.parquet",
+            "12/late.parquet",
+            "13/a.parquet",
+        ]
+
+    @pytest.mark.parametrize(
+        ("since", "until", "hours"),
+        [
+            (0, 60, "12"),
+            (59, 61, "12 13"),
+            (-60, 0, "11"),
+            (-1, None, "11 12 13"),
+            (None, 0, "11"),
+            (None, -60, ""),
+            (60, None, "13"),
+            (120, None, ""),
+            (0, 0, ""),
+        ],
+    )
+    def test_span(self, archive: Path, since: int | None, until: int | None, hours: str) -> None:
+        moments = [None if each is None else layout.start_of(NOON) + timedelta(minutes=each) for each in (since, until)]
+        found = history.files(archive, *moments)
+        assert sorted({path.parent.name[5:] for path in found}) == hours.split()
+
+    def test_nothing(self, tmp_path: Path) -> None:
+        assert history.files(tmp_path / "none") == []
+
+    def test_no_time_zone(self, archive: Path) -> None:
+        with pytest.raises(ValueError, match="time zone"):
+            history.files(archive, datetime(2026, 11, 21))
+
+    def test_a_file_that_goes_between(self, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Compacted and deleted after `raw` was listed: its rows are those of the history."""
+        read = history.read
+
+        def compacted(folder: Path) -> Manifest:
+            (archive / "raw" / layout.folder_of(NOON) / "late.parquet").unlink(missing_ok=True)
+            old = read(folder)
+            return Manifest(old.raw | {"late.parquet"}, (*old.history, "0002-0001.parquet"), 4)
+
+        monkeypatch.setattr(history, "read", compacted)
+        assert names(history.files_of(archive, NOON)) == ["12/0001-0001.parquet", "12/0002-0001.parquet"]
+
+
+class TestManifest:
+    def test_round_trip(self, tmp_path: Path) -> None:
+        manifest = Manifest(frozenset({"b", "a"}), ("2", "1"), 7)
+        assert history.read(tmp_path) == Manifest()
+        history.write(tmp_path, manifest)
+        assert history.read(tmp_path) == manifest
+        assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1, "raw": 3, "history": [], "rows": 0}'])
+    def test_nonsense(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / MANIFEST).write_text(text)
+        with pytest.raises(ArchiveError, match=r"_manifest\.json makes no sense"):
+            history.read(tmp_path)
+
+    def test_another_version(self, tmp_path: Path) -> None:
+        (tmp_path / MANIFEST).write_text('{"version": 2}')
+        with pytest.raises(ArchiveError, match="has version 2, and this program reads 1 only"):
+            history.read(tmp_path)

@@ -1,0 +1,143 @@
+"""A process is killed at each step: what is visible is valid at once, and in the end each row is there once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gateway.archive.archiver import Archiver
+from gateway.archive.compact import compact
+from gateway.archive.retention import expire_history, expire_raw
+from gateway.journal import found
+from tests.archive.desk import Row, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Desk:
+    def __init__(self, folder: Path, killer: subprocess.Popen[str]) -> None:
+        self._killer = killer
+        self.journal = folder / "journal"
+        self.archive = folder / "archive"
+        self.writer = Writer(self.journal, apart=900)
+
+    def write(self) -> None:
+        """Three segments over three hours or so."""
+        self.writer.segments(5, 3, 4)
+
+    def killed(self, what: str, step: str, number: int) -> None:
+        """Do it until that step, and die."""
+        assert self._killer.stdin is not None
+        assert self._killer.stdout is not None
+        self._killer.stdin.write("\t".join([what, str(self.journal), str(self.archive), step, str(number)]) + "\n")
+        self._killer.stdin.flush()
+        assert self._killer.stdout.readline() == f"{-signal.SIGKILL}\n"
+
+    def archived(self, most: int = 1 << 20) -> None:
+        """Without a kill."""
+        with Archiver(self.journal, self.archive, max_bytes=most) as archiver:
+            assert archiver.step(everything=True)
+
+    def left(self) -> list[Row]:
+        """What is in the journal still."""
+        return journal_rows(self.journal)
+
+
+@pytest.fixture(scope="module")
+def killer() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "tests.archive.killed"]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield process
+
+
+@pytest.fixture
+def desk(tmp_path: Path, killer: subprocess.Popen[str]) -> Desk:
+    return Desk(tmp_path, killer)
+
+
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [
+        *[("segment read", number) for number in (1, 2, 3)],
+        ("files written", 1),
+        *[("file visible", number) for number in (1, 2, 3)],
+        *[("segment deleted", number) for number in (1, 2, 3)],
+    ],
+)
+def test_archiver(desk: Desk, step: str, number: int) -> None:
+    desk.write()
+    rows = desk.left()
+    desk.killed("archive", step, number)
+    seen, left = archive_rows(desk.archive), desk.left()
+    assert len(seen) == len({row[:3] for row in seen})
+    assert {row[:3] for row in seen + left} == {row[:3] for row in rows}
+    if step in ("segment read", "files written"):
+        assert seen == []
+        assert left == rows
+    desk.write()  # what comes meanwhile
+    rows += journal_rows(desk.journal)[len(left) :]
+    desk.killed("archive", step, number)
+    desk.archived()
+    assert by_seq(archive_rows(desk.archive)) == rows
+    assert desk.left() == []
+    assert hidden_files(desk.archive / "raw") == []
+
+
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [("run spilled", 1), ("files written", 1), ("file visible", 1), ("runs removed", 1), ("manifest written", 1)],
+)
+def test_compaction(desk: Desk, step: str, number: int) -> None:
+    """A reader sees the same all the time, and all of it is history in the end."""
+    desk.writer.apart = 1
+    for _ in range(2):
+        desk.writer.segments(300, 300)
+        rows = by_seq(archive_rows(desk.archive)) + desk.left()
+        desk.archived(most=1)
+        desk.killed("compact", step, number)
+        assert by_seq(archive_rows(desk.archive)) == rows
+    assert compact(desk.archive, LATER)
+    assert by_seq(archive_rows(desk.archive)) == rows
+    assert hidden_files(desk.archive / "history") == []
+    count = len(raw_files(desk.archive))
+    assert expire_raw(desk.archive, 0, LATER.timestamp()) == count
+    assert raw_files(desk.archive) == []
+    assert by_seq(archive_rows(desk.archive)) == rows
+
+
+def test_retention_of_raw_files(desk: Desk) -> None:
+    desk.write()
+    rows = desk.left()
+    desk.archived()
+    assert compact(desk.archive, LATER)
+    count = len(raw_files(desk.archive))
+    for number in range(1, count):
+        desk.killed("raw", "raw file deleted", 1)
+        assert len(raw_files(desk.archive)) == count - number
+        assert by_seq(archive_rows(desk.archive)) == rows
+
+
+@pytest.mark.parametrize("step", ["manifest deleted", "history file deleted"])
+def test_retention_of_history(desk: Desk, step: str) -> None:
+    """The rows of an hour go together."""
+    desk.write()
+    rows = desk.left()
+    desk.archived()
+    assert compact(desk.archive, LATER)
+    expire_raw(desk.archive, 0, LATER.timestamp())
+    desk.killed("history", step, 1)
+    hour = 3_600_000_000
+    first = int(str(rows[0][3])) // hour
+    assert by_seq(archive_rows(desk.archive)) == [row for row in rows if int(str(row[3])) // hour != first]
+    assert expire_history(desk.archive, 0, LATER.timestamp()) == len({int(str(row[3])) // hour for row in rows})
+    assert list((desk.archive / "history").iterdir()) == []
+    assert found(desk.journal / "g1") == []

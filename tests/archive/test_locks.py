@@ -1,0 +1,45 @@
+"""Who is at work."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.archive.errors import ArchiveError
+from gateway.archive.locks import lock
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "locks" / "a"
+    held = lock(path, "busy")
+    with pytest.raises(ArchiveError, match=rf"^busy \(process {os.getpid()}\)$"):
+        lock(path, "busy")
+    os.close(held)
+    os.close(lock(path, "busy"))
+
+
+def test_it_says_no_number(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    held = lock(path, "busy")
+    path.write_bytes(b"")
+    with pytest.raises(ArchiveError, match=r"busy \(process unknown\)"):
+        lock(path, "busy")
+    os.close(held)
+
+
+def test_it_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(descriptor: int, how: int) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(ArchiveError, match=r"a cannot be locked: No locks available"):
+        lock(tmp_path / "a", "busy")
+
+
+def test_it_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(ArchiveError, match="b cannot be made: Not a directory"):
+        lock(tmp_path / "a" / "b", "busy")

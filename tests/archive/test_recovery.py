@@ -1,0 +1,115 @@
+"""What a kill may leave, and what is made of it; test_kill makes it by kills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.archive import history, layout, storing
+from gateway.archive.history import Manifest
+from gateway.journal import found
+from tests.archive.archiving import Desk
+from tests.archive.desk import BEGIN, Writer, archive_rows, by_seq, journal_rows, raw_files
+
+HOUR = int(BEGIN // 3600)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def interrupting(step: str) -> Callable[[str], None]:
+    """A hook that interrupts at a step."""
+
+    def at(name: str) -> None:
+        if name == step:
+            raise KeyboardInterrupt
+
+    return at
+
+
+def test_a_range_that_is_there(desk: Desk) -> None:
+    """Its hour that is missing is written, and nothing joins it."""
+    writer = Writer(desk.journal, apart=1800)
+    writer.segments(2, 2, 2)
+    rows = journal_rows(desk.journal)
+    with pytest.raises(KeyboardInterrupt):
+        desk.all(at=interrupting("file visible"))
+    assert [hour for hour, _, _ in desk.ranges()] == ["hour=22"]
+    writer.segments(2)
+    rows += journal_rows(desk.journal)[-2:]
+    assert desk.all()
+    assert {(first, last) for _, first, last in desk.ranges()} == {(1, 3), (4, 4)}
+    assert by_seq(archive_rows(desk.archive)) == rows
+
+
+def test_a_range_in_the_history(desk: Desk) -> None:
+    """Its raw file is compacted and gone, and its segments are still there."""
+    Writer(desk.journal).segments(2, 2)
+    with pytest.raises(KeyboardInterrupt):
+        desk.all(at=interrupting("file visible"))
+    (name,) = raw_files(desk.archive)
+    raw = desk.archive / "raw" / name
+    history_folder = desk.archive / "history" / layout.folder_of(HOUR)
+    storing.make_folder(history_folder)
+    raw.rename(history_folder / "0001-0001.parquet")
+    history.write(history_folder, Manifest(frozenset({raw.name}), ("0001-0001.parquet",), 4))
+    assert desk.all()
+    assert raw_files(desk.archive) == []
+    assert desk.segments() == []
+    assert len(archive_rows(desk.archive)) == 4
+
+
+def test_a_segment_that_rots_meanwhile(desk: Desk) -> None:
+    Writer(desk.journal, apart=1800).segments(2, 2, 2)
+    rows = journal_rows(desk.journal)
+    with pytest.raises(KeyboardInterrupt):
+        desk.all(at=interrupting("file visible"))
+    path = found(desk.journal / "g1")[1]
+    path.write_bytes(b"nonsense" * 10)
+    assert desk.all()
+    assert by_seq(archive_rows(desk.archive)) == [*rows[:2], *rows[4:]]
+    assert "makes no sense, and is kept" in desk.said[0]
+    assert desk.segments() == []
+
+
+def test_a_segment_that_cannot_be_read_now(desk: Desk) -> None:
+    """Nothing of the range may be in another one meanwhile."""
+    Writer(desk.journal, apart=1800).segments(2, 2, 2)
+    rows = journal_rows(desk.journal)
+    with pytest.raises(KeyboardInterrupt):
+        desk.all(at=interrupting("file visible"))
+    path = found(desk.journal / "g1")[1]
+    octets = path.read_bytes()
+    path.unlink()
+    path.mkdir()
+    with desk.archiver() as archiver:
+        assert not archiver.step(everything=True)
+        assert desk.segments() == [1, 2, 3]
+        path.rmdir()
+        path.write_bytes(octets)
+        assert archiver.step(everything=True)
+    assert by_seq(archive_rows(desk.archive)) == rows
+
+
+def test_hidden_files_of_others(desk: Desk) -> None:
+    Writer(desk.journal).segments(1)
+    folder = desk.archive / "raw" / layout.folder_of(HOUR)
+    storing.make_folder(folder)
+    for gateway in ("g1", "g2"):
+        (folder / f"_{layout.Range(gateway, 1, 1, 1).name}").touch()
+    assert desk.all()
+    assert desk.hidden() == [f"_{layout.Range('g2', 1, 1, 1).name}"]
+
+
+def test_a_manifest_that_makes_no_sense(desk: Desk) -> None:
+    Writer(desk.journal).segments(1)
+    folder = desk.archive / "history" / layout.folder_of(HOUR)
+    storing.make_folder(folder)
+    (folder / history.MANIFEST).write_text("{")
+    assert not desk.all()
+    assert "_manifest.json makes no sense" in desk.said[0]
+    assert desk.segments() == [1]

@@ -1,0 +1,99 @@
+"""What is too old goes; test_kill kills it meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.archive import layout
+from gateway.archive.archiver import Archiver
+from gateway.archive.compact import compact, lock_of
+from gateway.archive.retention import expire_history, expire_raw
+from tests.archive.desk import BEGIN, Row, Writer, archive_rows, by_seq, journal_rows, raw_files
+
+HOUR = int(BEGIN // 3600)
+
+
+class Desk:
+    """Three hours: two are history."""
+
+    def __init__(self, folder: Path) -> None:
+        self.archive = folder / "archive"
+        self.journal = folder / "journal"
+        self.writer = Writer(self.journal, apart=1800)
+        self.rows: list[Row] = []
+        self.fill(8)
+        assert len(raw_files(self.archive)) == 4
+        assert compact(self.archive, layout.start_of(HOUR + 2))
+        self.visible = max([path.stat().st_mtime for path in self.archive.rglob("g1-*.parquet")])
+
+    def fill(self, count: int) -> None:
+        self.writer.segments(count)
+        self.rows += journal_rows(self.journal)
+        with Archiver(self.journal, self.archive) as archiver:
+            assert archiver.step(everything=True)
+
+    def hours(self, root: str) -> list[int]:
+        return [hour - HOUR for hour, _ in layout.hours(self.archive / root)]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+class TestRaw:
+    def test_it_is_visible_long_enough(self, desk: Desk) -> None:
+        assert expire_raw(desk.archive, 100, desk.visible + 50) == 0
+        assert desk.hours("raw") == [0, 1, 2, 3]
+        assert expire_raw(desk.archive, 100, desk.visible + 100) == 2
+        assert desk.hours("raw") == [2, 3]
+        assert by_seq(archive_rows(desk.archive)) == desk.rows
+
+    def test_all_of_a_day(self, desk: Desk) -> None:
+        """Folders that are empty go, too."""
+        assert expire_raw(desk.archive, 0, desk.visible + 1) == 2
+        assert [path.name for path in (desk.archive / "raw").iterdir()] == ["date=2023-11-15"]
+
+    def test_the_age_is_not_that_of_the_hour(self, desk: Desk) -> None:
+        """A late file was visible for no stream yet."""
+        for name in raw_files(desk.archive)[:2]:
+            os.utime(desk.archive / "raw" / name, (desk.visible + 90, desk.visible + 90))
+        assert expire_raw(desk.archive, 100, desk.visible + 100) == 0
+
+    def test_a_late_file_stays(self, desk: Desk) -> None:
+        late = desk.archive / "raw" / layout.folder_of(HOUR) / "late.parquet"
+        late.touch()
+        assert expire_raw(desk.archive, 0, desk.visible + 100) == 2
+        assert late.exists()
+
+
+class TestHistory:
+    def test_old_hours(self, desk: Desk) -> None:
+        expire_raw(desk.archive, 0, desk.visible + 1)
+        end = layout.start_of(HOUR + 1).timestamp()
+        assert expire_history(desk.archive, 100, end + 99) == 0
+        assert expire_history(desk.archive, 100, end + 100) == 1
+        assert desk.hours("history") == [1]
+        hour = layout.MICROSECONDS
+        left = [row for row in desk.rows if int(str(row[3])) // hour != HOUR]
+        assert by_seq(archive_rows(desk.archive)) == left
+
+    def test_not_while_there_are_raw_files(self, desk: Desk) -> None:
+        """Without a manifest they would count again."""
+        assert expire_history(desk.archive, 0, desk.visible) == 0
+        assert desk.hours("history") == [0, 1]
+
+    def test_not_while_there_is_a_compaction(self, desk: Desk) -> None:
+        expire_raw(desk.archive, 0, desk.visible + 1)
+        held = lock_of(desk.archive)
+        assert expire_history(desk.archive, 0, desk.visible) == 0
+        os.close(held)
+        assert expire_history(desk.archive, 0, desk.visible) == 2
+        assert desk.hours("history") == []
+
+
+def test_no_archive(tmp_path: Path) -> None:
+    assert expire_raw(tmp_path, 0, 1e12) == expire_history(tmp_path, 0, 1e9) == 0

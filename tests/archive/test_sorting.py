@@ -1,0 +1,97 @@
+"""Sorting in bounded memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.archive import sorting
+from gateway.archive.schema import SCHEMA, aligned
+from gateway.archive.sorting import ordered
+
+Key = tuple[str | None, int, int]
+
+KEYS = st.tuples(st.sampled_from([None, "", "/a", "/b", "/b/c"]), st.integers(0, 3), st.integers(0, 3))
+
+
+def table(keys: list[Key], body: int = 0) -> pa.Table:
+    columns = {
+        "gateway": ["g"] * len(keys),
+        "epoch": [1] * len(keys),
+        "seq": pa.array([seq for _, _, seq in keys], pa.int64()),
+        "ts": pa.array([ts for _, ts, _ in keys], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        "event": ["accepted"] * len(keys),
+        "destination": pa.array([destination for destination, _, _ in keys], pa.string()),
+        "body": pa.array([bytes(body)] * len(keys), pa.binary()),
+    }
+    return aligned(pa.table(columns))
+
+
+def keys_of(tables: list[pa.Table]) -> list[Key]:
+    whole = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+    columns = (whole["destination"], whole["ts"].cast(pa.int64()), whole["seq"])
+    return list(zip(*[column.to_pylist() for column in columns], strict=True))
+
+
+def shape(key: Key) -> tuple[str, int, int]:
+    return key[0] or "", key[1], key[2]
+
+
+def sort_all(folder: Path, tables: list[pa.Table], steps: list[str] | None = None) -> list[pa.Table]:
+    steps = [] if steps is None else steps
+    found = list(ordered(tables, folder, steps.append))
+    assert list(folder.iterdir()) == []
+    return found
+
+
+@given(
+    st.lists(st.lists(KEYS, min_size=1, max_size=12), max_size=6),
+    st.integers(1, 4000),
+    st.integers(1, 1000),
+    st.integers(2, 3),
+)
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[list[Key]], run: int, chunk: int, fan: int
+) -> None:
+    """However many runs and chunks they are, and however many are equal."""
+    monkeypatch.setattr(sorting, "RUN", run)
+    monkeypatch.setattr(sorting, "CHUNK", chunk)
+    monkeypatch.setattr(sorting, "FAN", fan)
+    found = keys_of(sort_all(tmp_path, [table(each) for each in keys]))
+    everything = [key for each in keys for key in each]
+    assert [shape(key) for key in found] == sorted([shape(key) for key in everything])
+    assert sorted(map(repr, found)) == sorted(map(repr, everything))
+
+
+def test_one_run_is_not_spilled(tmp_path: Path) -> None:
+    steps: list[str] = []
+    keys: list[Key] = [("/b", 1, 1), ("/a", 2, 2), (None, 3, 3)]
+    assert keys_of(sort_all(tmp_path, [table(keys)], steps)) == keys[::-1]
+    assert steps == ["runs removed"]
+
+
+def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge holds a chunk of each run, and gives no more than that at once."""
+    monkeypatch.setattr(sorting, "RUN", 100_000)
+    monkeypatch.setattr(sorting, "CHUNK", 10_000)
+    steps: list[str] = []
+    tables = [table([(None, number, 0) for number in range(start, 1000, 10)], body=1000) for start in range(10)]
+    found = sort_all(tmp_path, tables, steps)
+    assert steps.count("run spilled") == 10
+    assert keys_of(found) == [(None, number, 0) for number in range(1000)]
+    assert max([each.nbytes for each in found]) <= 10 * 11_000
+
+
+def test_what_is_left_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever does not want the rest leaves no files."""
+    monkeypatch.setattr(sorting, "RUN", 1)
+    rows = ordered([table([("/a", 1, 1)]), table([("/a", 2, 2)])], tmp_path, lambda _: None)
+    next(rows)
+    assert len(list(tmp_path.iterdir())) == 2
+    del rows
+    assert list(tmp_path.iterdir()) == []
