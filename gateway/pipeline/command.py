@@ -1,0 +1,355 @@
+"""`gateway pipeline`: what Spark makes of the archive.
+
+The commands are thin: they find the places, start Spark, and hand over.  Nothing heavy is imported before a command
+that needs it runs, so `gateway pipeline --help` works without pyspark, pyarrow and pandas.
+
+Exit status: 0 when all was done, also after SIGTERM or Ctrl-C; 1 when a job failed; 2 when the command was not meant
+like that; 3 when something is missing on this machine.  Whatever is wrong is one sentence on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import options, places
+from .errors import EnvironmentFailure, JobFailure, PipelineFailure, UsageFailure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .stopping import Stopping
+
+_HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "grpc")
+
+Settings = Sequence[tuple[str, str]]
+
+
+class _Pipeline(click.Group):
+    """Turns failures into their sentence and their status."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            failure = _failure(error)
+            if failure is None:
+                raise
+            click.echo(f"Error: {failure}", err=True)
+            context.exit(failure.status)
+
+
+def _failure(error: Exception) -> PipelineFailure | None:
+    """What a user is told; None: it is a fault of this program."""
+    if isinstance(error, PipelineFailure):
+        return error
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] in _HEAVY:
+        from .session import NEEDED
+
+        return EnvironmentFailure(f"{error.name} cannot be imported: {NEEDED}")
+    if isinstance(error, OSError):
+        return JobFailure(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    if type(error).__module__.startswith(("pyspark.", "py4j.")):
+        from .broker import reason
+
+        return JobFailure(reason(error))
+    return None
+
+
+@click.group(cls=_Pipeline, context_settings={"help_option_names": ["-h", "--help"]})
+def pipeline() -> None:
+    """Tables, reports and replays out of the archive, by Spark.
+
+    Exit status: 0 done, 1 a job failed, 2 usage, 3 something is missing here (`gateway pipeline doctor` says what).
+    """
+
+
+@pipeline.command()
+@options.as_json
+def doctor(as_json: bool) -> None:
+    """Look whether this machine has all that jobs need, and say what mends it."""
+    from .doctor import examine
+
+    healthy = True
+    for finding in examine():
+        healthy &= finding.ok
+        click.echo(json.dumps(finding.json()) if as_json else str(finding))
+    if not healthy:
+        sys.exit(EnvironmentFailure.status)
+
+
+@pipeline.command()
+@options.job
+@click.option("--journal", metavar="DIR", help="Fill the archive from it, in the same process.")
+@options.spark
+def run(
+    job: str,
+    archive: str | None,
+    tables: str | None,
+    once: bool,
+    interval: float,
+    publish: str | None,
+    reset_checkpoint: bool,
+    stuck_after: float,
+    as_json: bool,
+    journal: str | None,
+    master: str | None,
+    remote: str | None,
+    conf: Settings,
+) -> None:
+    """Run a job: read what comes into the archive, and keep its table up to date, until SIGTERM or Ctrl-C.
+
+    With --journal the archive is filled by the same process, which is all that one machine needs.
+    """
+    from .stopping import Stopping
+
+    if remote is not None:
+        # Spark Connect runs the function that each batch goes through in its server.
+        raise UsageFailure("run cannot use --remote, which would write the tables where the server is: use --master")
+    source, into = places.archive(archive), places.make("--tables", places.tables(tables))
+    segments = None if journal is None else places.folder("--journal", journal)
+    _check()
+    from . import archiving, checkpoints, stream
+    from .jobs import JOBS, Limits
+    from .progress import Progress
+
+    chosen = list(JOBS.values()) if job == "all" else [JOBS[job]]
+    progress = Progress(as_json)
+    with Stopping(progress.say) as stopping:
+        if reset_checkpoint:
+            for each in chosen:
+                checkpoints.reset(into, each.name)
+        with archiving.beside(segments, source, stopping.event, progress.say, once=once, interval=interval):
+            spark = _spark(f"run {job}", master, None, conf, stopping)
+            if not stopping.event.is_set():
+                stream.run(
+                    spark,
+                    chosen,
+                    source,
+                    into,
+                    once=once,
+                    interval=interval,
+                    publish=publish,
+                    progress=progress,
+                    stopping=stopping.event,
+                    limits=Limits(stuck_after=stuck_after),
+                )
+        spark.stop()
+
+
+@pipeline.command()
+@options.archive
+@click.option("--journal", metavar="DIR", help="What is there is archived first.")
+@options.since
+@options.until
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default="report.html", show_default=True)
+@click.option("--csv", "csv_folder", type=click.Path(file_okay=False, path_type=Path), help="Its figures as CSV, too.")
+@options.stuck_after
+@options.spark
+def report(
+    archive: str | None,
+    journal: str | None,
+    since: str,
+    until: str,
+    out: Path,
+    csv_folder: Path | None,
+    stuck_after: float,
+    master: str | None,
+    remote: str | None,
+    conf: Settings,
+) -> None:
+    """Write one HTML file: traffic, latencies, top destinations, dead letters, stuck consumers."""
+    from .span import span
+
+    source = places.archive(archive)
+    begin, end = span(since, until, datetime.now(UTC))
+    segments = None if journal is None else places.folder("--journal", journal)
+    _check()
+    from . import archiving
+    from .checkpoints import write_whole
+    from .jobs import Limits
+    from .report import build, page, sheets
+
+    archiving.now(segments, source, _say)
+    places.existing("--archive", source, "`gateway archive`")
+    spark = _spark("report", master, remote, conf)
+    made = build.report(spark, source, begin, end, limits=Limits(stuck_after=stuck_after))
+    write_whole(out.absolute(), page.html(made).encode())
+    if csv_folder is not None:
+        sheets.csv(made, csv_folder)
+    spark.stop()
+    click.echo(f"wrote {out}")
+
+
+@pipeline.command()
+@options.archive
+@options.tables
+@options.since
+@options.until
+@click.option("--destination", required=True, metavar="PATTERN", help="Where the messages went: /queue/orders.*")
+@click.option(
+    "--where",
+    default="",
+    metavar="SQL",
+    help="Of these, those for which it is true: size > 100, headers['kind'] = 'a'.",
+)
+@click.option("--to", required=True, metavar="DEST", help="Where they go now; {destination} is where they went.")
+@click.option("--broker", required=True, metavar="URL", help="stomp://user@host:port")
+@click.option("--rate", type=click.IntRange(0), default=0, metavar="N", help="At most so many a second.")
+@click.option("--limit", type=click.IntRange(0), default=0, metavar="N", help="At most so many.")
+@click.option("--id", "name", default="", metavar="NAME", help="Of this replay; the same again sends nothing twice.")
+@click.option(
+    "--partial-bodies",
+    type=click.Choice(["refuse", "skip", "send"]),
+    default="refuse",
+    show_default=True,
+    help="What becomes of messages of whose body the journal kept only the start, or nothing.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@options.spark
+def replay(
+    archive: str | None,
+    tables: str | None,
+    dry_run: bool,
+    yes: bool,
+    master: str | None,
+    remote: str | None,
+    conf: Settings,
+    name: str,
+    partial_bodies: str,
+    **told: Any,
+) -> None:
+    """Send messages of the archive again.
+
+    The passcode of the broker is in GATEWAY_PIPELINE_PASSCODE.
+    """
+    from .stopping import Stopping
+
+    source = places.existing("--archive", places.archive(archive), "`gateway archive`")
+    into = places.make("--tables", places.tables(tables))
+    _check()
+    from .jobs import replay as job
+
+    chosen = job.Options(**told, id=name, partial=partial_bodies)
+    with Stopping(_say) as stopping:
+        spark = _spark("replay", master, remote, conf, stopping)
+        plan = job.plan(spark, source, into, chosen, datetime.now(UTC), dry_run=dry_run)
+        click.echo(plan.text())
+        if not dry_run:
+            plan.check()
+            if plan.rows and not stopping.event.is_set() and (yes or click.confirm("Send them?", err=True)):
+                job.run(spark, plan, _say, stopping.event)
+        spark.stop()
+
+
+@pipeline.command()
+@options.archive
+@click.option("--before", default="15m", show_default=True, help="Hours that ended before: 2h, today, 2026-11-21: UTC.")
+def compact(archive: str | None, before: str) -> None:
+    """Make one sorted file of each hour's many, for reports and replays."""
+    from .span import moment
+    from .stopping import Stopping
+
+    source = places.folder("--archive", places.archive(archive))
+    places.existing("--archive", str(source), "`gateway archive`")
+    _check(("pyarrow",))
+    from . import archiving
+
+    with Stopping(_say) as stopping:
+        archiving.compact(source, moment(before, datetime.now(UTC)), _say, stopping.event)
+
+
+@pipeline.command()
+@options.journal
+@options.archive
+@options.tables
+@options.as_json
+def status(journal: str | None, archive: str | None, tables: str | None, as_json: bool) -> None:
+    """Say how far archive and tables are."""
+    source, into = places.archive(archive), places.tables(tables)
+    segments = journal or places.settings("journal")
+    _check(("pyarrow",))
+    from .status import status as look
+
+    found = look(places.folder("--journal", segments) if segments else None, source, into, datetime.now(UTC))
+    for line in [json.dumps(found.json())] if as_json else found.lines():
+        click.echo(line)
+
+
+@pipeline.command("submit-command")
+@options.job
+@click.option("--master", required=True, metavar="URL", help="Master of the cluster: spark://host:7077 ...")
+@options.setting
+@click.option(
+    "--into", type=click.Path(path_type=Path), default="spark-submit", show_default=True, help="For its files."
+)
+@click.option("--python", default=sys.executable, show_default="this one", help="The interpreter of the workers.")
+def submit_command(
+    job: str,
+    archive: str | None,
+    tables: str | None,
+    once: bool,
+    interval: float,
+    publish: str | None,
+    reset_checkpoint: bool,
+    stuck_after: float,
+    as_json: bool,
+    master: str,
+    conf: Settings,
+    into: Path,
+    python: str,
+) -> None:
+    """Print the line that runs a job on a cluster, by spark-submit; on standard error, what it needs."""
+    arguments = ["run", job, "--archive", places.archive(archive), "--tables", str(places.tables(tables))]
+    arguments += ["--interval", f"{interval:g}", "--stuck-after", f"{stuck_after:g}"]
+    arguments += ["--publish", publish] if publish else []
+    for wanted, name in ((once, "--once"), (reset_checkpoint, "--reset-checkpoint"), (as_json, "--json")):
+        arguments += [name] if wanted else []
+    _check(("pyspark",))
+    from .submit import submission
+
+    found = submission(
+        arguments,
+        master=master,
+        name=f"gateway pipeline {job}",
+        into=into,
+        python=python,
+        publishes=publish is not None,
+        conf=dict(conf),
+    )
+    for sentence in found.needs:
+        _say(sentence)
+    click.echo(found.line)
+
+
+def _check(names: tuple[str, ...] | None = None) -> None:
+    """See that the packages are there, before anything else is done."""
+    from . import session
+
+    session.check_packages(names or session.PACKAGES)
+
+
+def _spark(
+    name: str, master: str | None, remote: str | None, conf: Settings, stopping: Stopping | None = None
+) -> SparkSession:
+    if master is not None and remote is not None:
+        raise UsageFailure("--master and --remote exclude each other: give one of them")
+    from .session import session
+
+    spark = session(master, remote, f"gateway pipeline {name}", dict(conf))
+    if stopping is not None:
+        stopping.catch()
+    return spark
+
+
+def _say(sentence: str) -> None:
+    click.echo(sentence, err=True)

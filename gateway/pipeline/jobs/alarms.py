@@ -1,0 +1,228 @@
+"""When a consumer is stuck or slow, and when that is over.
+
+The gateway looks every few seconds at each subscription that has deliveries without ACK, and tells how old the oldest
+is: these are the looks (`gauge_subscription`).
+
+    over        a look at which the oldest is older than the limit
+    stuck       over, and since the look before, and the limit before that, nothing was settled
+    slow        over, but something was: by ACK or NACK
+    raised      at the second look in a row that is over
+    cleared     at the second look in a row that is not, or at once when nothing is pending, or the subscription ended
+
+An alarm that goes on changes between stuck and slow.  One that lasts is told again every few minutes (`held`).
+
+Silence.  Where nothing is pending there may be no looks at all.  So when three of them are missing, the alarm is over;
+that time has gone by the other rows of the gateway tell.  A gateway that starts anew ends what its last process had
+raised.
+
+What a `Suspect` goes through depends on the order of its rows alone, and not on when they are read: what is told, and
+of which time, is the same however they were split into batches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from operator import itemgetter
+from typing import Any
+
+STUCK, SLOW = "stuck", "slow"
+RAISED, HELD, CLEARED = "raised", "held", "cleared"
+
+# How often a look is expected while that is not known: in microseconds, as all times here.
+_SECOND = 1_000_000
+_UNKNOWN = 200 * _SECOND
+_MISSING = 3
+_HOLD = 300 * _SECOND
+_ENOUGH = 2
+
+_last = itemgetter(1)
+
+Key = tuple[str, int, str, str | None, str]
+"""Gateway, epoch, session, subscription, destination."""
+
+
+@dataclass(slots=True)
+class Look:
+    """What a look saw, or that the subscription ended.
+
+    Attributes:
+        seq, ts: of its row.
+        pending: deliveries without ACK.
+        oldest_us: age of the oldest.
+        is_end: it saw nothing, because there is no subscription any more.
+    """
+
+    seq: int
+    ts: int
+    pending: int = 0
+    oldest_us: int = 0
+    is_end: bool = False
+
+
+@dataclass(slots=True)
+class Suspect:
+    """A subscription whose last looks were over, or that has an alarm.
+
+    Attributes:
+        seq, ts, pending, oldest_us: of the last look.
+        pause: between the last two looks; 0: there was one.
+        settled: something was settled since the last look.
+        settled_at: the last look that saw something settled since the look before; None: none has.
+        under: looks in a row, the last ones, that were not over.
+        kind: of the alarm; None: there is none yet.
+        since: when it was raised.
+        told: when a row last said so.
+    """
+
+    gateway: str
+    epoch: int
+    session: str
+    subscription: str | None
+    destination: str
+    principal: str | None
+    peer: str | None
+    seq: int
+    ts: int
+    pending: int
+    oldest_us: int
+    pause: int = 0
+    settled: bool = False
+    settled_at: int | None = None
+    under: int = 0
+    kind: str | None = None
+    since: int = 0
+    told: int = 0
+
+    @property
+    def key(self) -> Key:
+        """Whose it is."""
+        return self.gateway, self.epoch, self.session, self.subscription, self.destination
+
+    def suspect_of(self, look: Look) -> Suspect:
+        """A new one of the same names, by its first look."""
+        names = self.gateway, self.epoch, self.session, self.subscription, self.destination, self.principal, self.peer
+        return Suspect(*names, look.seq, look.ts, look.pending, look.oldest_us)
+
+    @property
+    def expires(self) -> int:
+        """When so many looks are missing that it is over."""
+        return self.ts + _MISSING * (self.pause or _UNKNOWN)
+
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+class Watch:
+    """Goes through the looks of all suspects.
+
+    Args:
+        limit: microseconds; what is older is over.
+        tell: is given the rows of the table, with times in microseconds since 1970.
+    """
+
+    def __init__(self, suspects: Sequence[dict[str, Any]], limit: int, tell: Tell) -> None:
+        self._limit = limit
+        self._tell = tell
+        self.suspects = {each.key: each for each in [Suspect(**values) for values in suspects]}
+
+    def state(self) -> list[dict[str, Any]]:
+        """The suspects, as JSON."""
+        return [asdict(self.suspects[key]) for key in sorted(self.suspects, key=repr)]
+
+    def is_over(self, look: Look) -> bool:
+        """The oldest delivery is too old."""
+        return look.pending > 0 and look.oldest_us > self._limit
+
+    def see(self, whose: Suspect, looks: Sequence[Look], settled: Sequence[tuple[int, int]]) -> None:
+        """What was seen of a subscription in a batch.
+
+        Args:
+            whose: it, or one of the same names.
+            looks: in the order of `seq`.
+            settled: first and last `seq` of rows that say that something was settled, in their order.
+        """
+        key = whose.key
+        for look in looks:
+            suspect = self.suspects.get(key)
+            if suspect is not None and look.ts > suspect.expires:
+                self._clear(suspect, suspect.expires)
+                suspect = None
+            if suspect is None:
+                if self.is_over(look):
+                    self.suspects[key] = whose.suspect_of(look)
+            elif look.is_end:
+                self._clear(suspect, look.ts)
+            else:
+                behind = bisect_right(settled, suspect.seq, key=_last)
+                suspect.settled |= behind < len(settled) and settled[behind][0] < look.seq
+                self._look(suspect, look)
+        suspect = self.suspects.get(key)
+        if suspect is not None and settled:
+            suspect.settled |= settled[-1][1] > suspect.seq
+
+    def end(self, gateway: str, epoch: int) -> None:
+        """A gateway has started anew: whatever its processes before had raised is over."""
+        for suspect in [each for each in self.suspects.values() if each.gateway == gateway and each.epoch < epoch]:
+            self._clear(suspect, min(max(epoch, suspect.ts), suspect.expires))
+
+    def pass_time(self, gateway: str, epoch: int, now: int) -> None:
+        """So late it is for a gateway's process."""
+        for suspect in [each for each in self.suspects.values() if (each.gateway, each.epoch) == (gateway, epoch)]:
+            if now > suspect.expires:
+                self._clear(suspect, suspect.expires)
+
+    def _look(self, suspect: Suspect, look: Look) -> None:
+        suspect.pause = max(look.ts - suspect.ts, _SECOND)
+        suspect.seq, suspect.ts = look.seq, look.ts
+        suspect.pending, suspect.oldest_us = look.pending, look.oldest_us
+        if suspect.settled:
+            suspect.settled_at = look.ts
+        suspect.settled = False
+        if self.is_over(look):
+            self._still(suspect)
+            return
+        suspect.under += 1
+        if suspect.kind is None or suspect.under >= _ENOUGH or not look.pending:
+            self._clear(suspect, look.ts)
+
+    def _still(self, suspect: Suspect) -> None:
+        """Over once more."""
+        now = suspect.ts
+        suspect.under = 0
+        settles = suspect.settled_at is not None and now - suspect.settled_at <= self._limit
+        kind = SLOW if settles else STUCK
+        if suspect.kind == kind:
+            if now - suspect.told >= _HOLD:
+                self._say(suspect, HELD, now)
+            return
+        if suspect.kind is not None:
+            self._say(suspect, CLEARED, now)
+        suspect.kind, suspect.since = kind, now
+        self._say(suspect, RAISED, now)
+
+    def _clear(self, suspect: Suspect, at: int) -> None:
+        if suspect.kind is not None:
+            self._say(suspect, CLEARED, at)
+        del self.suspects[suspect.key]
+
+    def _say(self, suspect: Suspect, state: str, at: int) -> None:
+        suspect.told = at
+        self._tell(
+            {
+                "ts": at,
+                "state": state,
+                "kind": suspect.kind,
+                "since": suspect.since,
+                "gateway": suspect.gateway,
+                "epoch": suspect.epoch,
+                "session": suspect.session,
+                "principal": suspect.principal,
+                "peer": suspect.peer,
+                "subscription": suspect.subscription,
+                "destination": suspect.destination,
+                "pending": suspect.pending,
+                "oldest_us": suspect.oldest_us,
+            }
+        )

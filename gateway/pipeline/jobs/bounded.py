@@ -1,0 +1,55 @@
+"""What keeps a snapshot small: so much JSON and no more, and how much was left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow
+
+OCTETS = 2 * 1024 * 1024
+"""Of a snapshot, as JSON.  Its lists get half of them, and what else there is needs less than the other half."""
+
+MOST_TEXT = 256
+"""Characters of a text that a client chose."""
+
+
+def fitting(items: Iterable[dict[str, Any]], count: int, octets: int) -> tuple[list[dict[str, Any]], int]:
+    """The first of some items, as many as fit, and how many there are more.
+
+    Args:
+        count: how many items there are; more than it takes are not asked for.
+        octets: of JSON, where everything that is not ASCII is escaped.
+    """
+    fit: list[dict[str, Any]] = []
+    for item in items:
+        octets -= len(json.dumps(item)) + 2
+        if octets < 0:
+            break
+        fit.append(item)
+    return fit, count - len(fit)
+
+
+def recent(table: pyarrow.Table, column: str, now: datetime) -> pyarrow.Table:
+    """The rows of the last day; a table without rows may have no columns, either."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not table.num_rows:
+        return table
+    start = pa.scalar(now - timedelta(days=1), pa.timestamp("us", "UTC"))
+    return table.filter(pc.greater_equal(table[column], start))
+
+
+def text(value: str | None) -> str | None:
+    """A text, cut where it is too long."""
+    return value if value is None or len(value) <= MOST_TEXT else value[: MOST_TEXT - 1] + "…"
+
+
+def iso(moment: datetime) -> str:
+    """ISO 8601 in UTC, to the millisecond where it is not a whole second."""
+    moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")

@@ -1,0 +1,240 @@
+"""Which consumers were stuck or slow, and from when to when; `alarms` says what that means.
+
+What Spark does is to make millions of rows few.  A partial row is one of these, by `what`:
+
+| `what` | stands for | columns beside `gateway`, `epoch`, `what`, `first`, `last`, `ts` |
+|---|---|---|
+| `look` | a `gauge_subscription` | all |
+| `settled` | `acked` and `nacked` of a subscription, in five seconds | `session`, `principal`, `peer`, `subscription` |
+| `end` | an `unsubscribed` | the same, and `destination` |
+| `gone` | a `disconnected` | `session`, `principal`, `peer` |
+| `time` | all other rows: they tell that time has gone by | |
+
+`first` and `last` are the least and the greatest `seq` of its rows, `ts` their latest time in microseconds since 1970.
+So it is known of two looks, five seconds apart or more, whether something was settled between them, and whether that
+was before or behind the end of a batch.  Of looks that are nearer to each other it may be thought so although it was
+before or after both.
+
+What was settled is known by its subscription and not by its destination, which is the message's, and not that of a
+pattern or a durable subscription.  What the clients of 1.0 settle counts for all their subscriptions without an `id`.
+
+What the driver does is `fold`: it goes through the rows of those subscriptions that have an alarm, or are over the
+limit, and keeps the suspects for the next batch.  All others cost it nothing.
+
+A row of the table tells of an alarm, and the table is a list:
+
+| column | type | meaning |
+|---|---|---|
+| `ts` | timestamp | when |
+| `state` | string | `raised`, `cleared`, or `held`: every five minutes as long as it lasts |
+| `kind` | string | `stuck` or `slow` |
+| `since` | timestamp | when it was raised |
+| `gateway`, `epoch`, `session`, `principal`, `peer`, `subscription`, `destination` | string, `epoch` bigint | whose |
+| `pending` | bigint | deliveries without ACK, at the last look |
+| `oldest_us` | bigint | microseconds that the oldest was without, at the last look |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from gateway.journal import schema
+
+from . import bounded
+from .alarms import CLEARED, HELD, SLOW, STUCK, Look, Suspect, Watch
+from .job import Job, Limits, State
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame
+
+EVENTS = tuple([event.name for event in schema.EVENTS])
+COLUMNS = (
+    *("gateway", "epoch", "seq", "ts", "event", "session", "principal", "peer", "subscription", "destination"),
+    *("pending", "oldest_us"),
+)
+
+_NAMES = ("session", "principal", "peer", "subscription")
+_WHOSE = ("gateway", "epoch", "session", "subscription", "destination")
+_TICK = 5
+
+Span = tuple[int, int]
+"""First and last `seq`."""
+
+# Of a snapshot, at most: alarms, and rows that say that one was raised or cleared.
+_MOST_RAISED = 1000
+_MOST_CHANGES = 1000
+
+
+def transform(rows: DataFrame) -> DataFrame:
+    """Rows of the archive to partial rows."""
+    from pyspark.sql import functions as f
+
+    event, seq = f.col("event"), f.col("seq")
+    what = f.when(event == "gauge_subscription", "look").when(event.isin("acked", "nacked"), "settled")
+    what = what.when(event == "unsubscribed", "end").when(event == "disconnected", "gone").otherwise("time")
+    tick = f.expr(f"unix_seconds(ts) div {_TICK}")
+    part = f.when(what == "time", f.lit(0)).when(what == "settled", tick).otherwise(seq)
+    names = [f.when(what != "time", f.col(name)).alias(name) for name in _NAMES]
+    names.append(f.when(what.isin("look", "end"), f.col("destination")).alias("destination"))
+    grouped = rows.groupBy("gateway", "epoch", what.alias("what"), part.alias("part"), *names).agg(
+        f.min("seq").alias("first"),
+        f.max("seq").alias("last"),
+        f.unix_micros(f.max("ts")).alias("ts"),
+        f.max("pending").alias("pending"),
+        f.max("oldest_us").alias("oldest_us"),
+    )
+    return grouped.drop("part")
+
+
+def fold(state: State, partial: pyarrow.Table, limits: Limits) -> tuple[State, pyarrow.Table]:
+    """The partial rows of one more batch.
+
+    It does not matter how rows are split into batches, as long as those of a gateway come in the order of (epoch, seq).
+
+    Args:
+        state: behind the batch before; the first one has an empty one.
+
+    Returns:
+        the state behind this one, and rows of the table.
+    """
+    told: list[dict[str, Any]] = []
+    limit = round(limits.stuck_after * 1_000_000)
+    watch = Watch(state.get("suspects", []), limit, told.append)
+    newest: dict[str, int] = dict(state.get("epochs", {}))
+    seen = _by_process(_relevant(partial, watch, limit))
+    for (gateway, epoch), now in sorted(_clocks(partial).items()):
+        watch.end(gateway, epoch)
+        for whose, looks, settled in _subscriptions(seen.get((gateway, epoch), []), watch):
+            watch.see(whose, looks, settled)
+        watch.pass_time(gateway, epoch, now)
+        newest[gateway] = max(epoch, newest.get(gateway, epoch))
+        watch.end(gateway, newest[gateway])
+    return {"epochs": newest, "suspects": watch.state()}, _table(told)
+
+
+def _clocks(partial: pyarrow.Table) -> dict[tuple[str, int], int]:
+    """The latest time of each process."""
+    if not partial.num_rows:
+        return {}
+    found = partial.group_by(["gateway", "epoch"]).aggregate([("ts", "max")])
+    return {(row["gateway"], row["epoch"]): row["ts_max"] for row in found.to_pylist()}
+
+
+def _relevant(partial: pyarrow.Table, watch: Watch, limit: int) -> list[dict[str, Any]]:
+    """The rows of sessions that have a suspect, or get one, in the order of `seq`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not partial.num_rows:
+        return []
+    over = pc.and_(pc.equal(partial["what"], "look"), pc.greater(partial["oldest_us"], limit))
+    sessions = {key[2] for key in watch.suspects} | set(partial.filter(over)["session"].unique().to_pylist())
+    wanted = pc.is_in(partial["session"], value_set=pa.array(sorted(sessions), pa.string()))
+    rows: list[dict[str, Any]] = partial.filter(wanted).sort_by("last").to_pylist()
+    return rows
+
+
+def _by_process(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["gateway"], row["epoch"]), []).append(row)
+    return found
+
+
+def _subscriptions(rows: list[dict[str, Any]], watch: Watch) -> Iterable[tuple[Suspect, list[Look], list[Span]]]:
+    """What each subscription of a process has in a batch, the end of its session among it."""
+    gone: dict[str, list[Look]] = {}
+    settled: dict[tuple[str, str | None], list[Span]] = {}
+    found: dict[tuple[Any, ...], tuple[Suspect, list[Look]]] = {}
+    if rows:
+        process = rows[0]["gateway"], rows[0]["epoch"]
+        found = {key: (each, []) for key, each in watch.suspects.items() if key[:2] == process}
+    for row in rows:
+        session, what = row["session"], row["what"]
+        if what == "settled":
+            settled.setdefault((session, row["subscription"]), []).append((row["first"], row["last"]))
+            continue
+        look = Look(row["last"], row["ts"], row["pending"] or 0, row["oldest_us"] or 0, what != "look")
+        if what == "gone":
+            gone.setdefault(session, []).append(look)
+            continue
+        key = tuple([row[name] for name in _WHOSE])
+        if key not in found:
+            names = {name: row[name] for name in (*_WHOSE, "principal", "peer")}
+            found[key] = Suspect(**names, seq=0, ts=0, pending=0, oldest_us=0), []
+        found[key][1].append(look)
+    for whose, looks in found.values():
+        ends = gone.get(whose.session, [])
+        looks = sorted([*looks, *ends], key=lambda look: look.seq)
+        yield whose, looks, settled.get((whose.session, whose.subscription), [])
+
+
+def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
+    import pyarrow as pa
+
+    time = pa.timestamp("us", "UTC")
+    names = {name: pa.string() for name in ("gateway", "session", "principal", "peer", "subscription", "destination")}
+    fields = {"ts": time, "state": pa.string(), "kind": pa.string(), "since": time, **names}
+    fields |= {"epoch": pa.int64(), "pending": pa.int64(), "oldest_us": pa.int64()}
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(fields.items()))).sort_by("ts")
+
+
+def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) -> dict[str, Any]:
+    """What the console shows.
+
+    stuck, slow         how many alarms there are now
+    raised              these, the oldest delivery first, as they were last told
+    raised_left_out     how many more there are
+    changes             what was raised and cleared, the latest first
+    changes_left_out    how many more there are
+    """
+    import pyarrow.compute as pc
+
+    recent = bounded.recent(table, JOB.time, now)
+    if not recent.num_rows:
+        empty: dict[str, Any] = {"raised": [], "raised_left_out": 0, "changes": [], "changes_left_out": 0}
+        return {STUCK: 0, SLOW: 0, **empty}
+    raised = _raised(recent)
+    first = raised.sort_by([("oldest_us", "descending"), ("ts", "ascending")]).slice(0, _MOST_RAISED)
+    shown, left = bounded.fitting(map(_shown, first.to_pylist()), raised.num_rows, octets // 4)
+    changes = recent.filter(pc.not_equal(recent["state"], HELD))
+    last = changes.sort_by([("ts", "descending")]).slice(0, _MOST_CHANGES)
+    listed, more = bounded.fitting(map(_shown, last.to_pylist()), changes.num_rows, octets // 4)
+    kinds = {kind: pc.sum(pc.equal(raised["kind"], kind), min_count=0).as_py() for kind in (STUCK, SLOW)}
+    return {**kinds, "raised": shown, "raised_left_out": left, "changes": listed, "changes_left_out": more}
+
+
+def _raised(table: pyarrow.Table) -> pyarrow.Table:
+    """The last row of each alarm that was not cleared."""
+    import pyarrow.compute as pc
+
+    # Of equal times the end is last.
+    ordered = table.append_column("is_end", pc.equal(table["state"], CLEARED))
+    ordered = ordered.sort_by([("ts", "ascending"), ("is_end", "ascending")]).drop_columns(["is_end"])
+    keys = [*_WHOSE, "kind"]
+    others = [name for name in table.column_names if name not in keys]
+    found = ordered.group_by(keys, use_threads=False).aggregate([(name, "last") for name in others])
+    found = found.rename_columns([name.removesuffix("_last") for name in found.column_names])
+    return found.filter(pc.not_equal(found["state"], CLEARED))
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    texts = {name: bounded.text(row[name]) for name in (*_NAMES, "destination")}
+    return {**row, **texts, "ts": bounded.iso(row["ts"]), "since": bounded.iso(row["since"])}
+
+
+JOB = Job(
+    name="consumers",
+    version=1,
+    events=EVENTS,
+    columns=COLUMNS,
+    transform=transform,
+    keys=(),
+    merges={},
+    time="ts",
+    snapshot=snapshot,
+    fold=fold,
+)

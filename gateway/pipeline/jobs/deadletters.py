@@ -1,0 +1,98 @@
+"""The dead letters, one by one.
+
+A row of the table is a dead letter, and the table is a list:
+
+| column | type | meaning |
+|---|---|---|
+| `ts` | timestamp | when it became one |
+| `gateway`, `epoch`, `seq` | string, bigint, bigint | its row in the journal; no two are equal |
+| `destination`, `message_id` | string | that it had before |
+| `reason` | string | why |
+| `delivery_count` | int | how often it had been delivered |
+| `size` | int | octets of the body |
+| `headers` | map | of the dead letter |
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from . import bounded
+from .job import Job
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame
+
+_TABLE = ("ts", "gateway", "epoch", "seq", "destination", "message_id", "reason", "delivery_count", "size", "headers")
+
+# Of a snapshot, at most: dead letters, headers of one, and places with a reason.
+_MOST = 200
+_MOST_HEADERS = 32
+_MOST_PLACES = 1000
+
+
+def transform(rows: DataFrame) -> DataFrame:
+    """Rows of the archive to rows of the table."""
+    from pyspark.sql import functions as f
+
+    return rows.where(f.col("event") == "dead_lettered").select(*_TABLE)
+
+
+def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) -> dict[str, Any]:
+    """What the console shows.
+
+    total               how many there are
+    places              `destination`, `reason`, their `count` and the `last` one's time; the most frequent first
+    places_left_out     how many more there are
+    newest              the last ones, without `gateway`, `epoch` and `seq`; long texts are cut, and
+                        `headers_left_out` tells how many headers are not shown
+    newest_left_out     how many more there are
+    """
+    recent = bounded.recent(table, JOB.time, now)
+    if not recent.num_rows:
+        return {"total": 0, "places": [], "places_left_out": 0, "newest": [], "newest_left_out": 0}
+    groups = recent.group_by(["destination", "reason"]).aggregate([("ts", "max"), ("ts", "count")])
+    order = [("ts_count", "descending"), ("destination", "ascending"), ("reason", "ascending")]
+    most = groups.sort_by(order).slice(0, _MOST_PLACES).to_pylist()
+    places, places_left = bounded.fitting(map(_place, most), groups.num_rows, octets // 4)
+    last = recent.sort_by([("ts", "descending"), ("seq", "descending")]).slice(0, _MOST)
+    newest, newest_left = bounded.fitting(map(_letter, last.to_pylist()), recent.num_rows, octets // 4)
+    return {
+        "total": recent.num_rows,
+        "places": places,
+        "places_left_out": places_left,
+        "newest": newest,
+        "newest_left_out": newest_left,
+    }
+
+
+def _place(row: dict[str, Any]) -> dict[str, Any]:
+    names = {name: bounded.text(row[name]) for name in ("destination", "reason")}
+    return {**names, "count": row["ts_count"], "last": bounded.iso(row["ts_max"])}
+
+
+def _letter(row: dict[str, Any]) -> dict[str, Any]:
+    headers: list[tuple[str, str]] = row["headers"] or []
+    return {
+        "ts": bounded.iso(row["ts"]),
+        **{name: bounded.text(row[name]) for name in ("destination", "message_id", "reason")},
+        "delivery_count": row["delivery_count"],
+        "size": row["size"],
+        "headers": {bounded.text(name): bounded.text(value) for name, value in headers[:_MOST_HEADERS]},
+        "headers_left_out": max(0, len(headers) - _MOST_HEADERS),
+    }
+
+
+JOB = Job(
+    name="deadletters",
+    version=1,
+    events=("dead_lettered",),
+    columns=("event", *_TABLE),
+    transform=transform,
+    keys=(),
+    merges={},
+    time="ts",
+    snapshot=snapshot,
+)

@@ -1,0 +1,190 @@
+"""The table of `metrics` in figures: counts, octets and histograms of all, of each destination, of each piece of time.
+
+The console's snapshot and the report say the same, because both ask here.  A histogram is bucket -> count; `latency`
+makes percentiles of it.
+
+    queue   how long messages waited for their first delivery: rows of `delivered`
+    ack     how long consumers took for what they finished: rows of `acked`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow
+
+EVENTS = ("accepted", "delivered", "redelivered", "acked", "nacked", "expired", "dead_lettered", "dropped")
+"""The events that are counted."""
+
+KINDS = {"queue": "delivered", "ack": "acked"}
+"""Of which event's rows each histogram is made."""
+
+Histogram = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What there was.
+
+    Attributes:
+        counts: rows of each event; 0 where there was none.
+        octets: of their bodies.
+        queue, ack: rows in each bucket; fewer than `counts` has where a time is not known.
+    """
+
+    counts: Mapping[str, int]
+    octets: Mapping[str, int]
+    queue: Histogram
+    ack: Histogram
+
+    @property
+    def messages(self) -> int:
+        """Those that clients sent."""
+        return self.counts["accepted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Destinations, the busiest first.
+
+    Attributes:
+        top: names and figures of the first.
+        others: how many more there are.
+        rest: what these had, all together.
+    """
+
+    top: list[tuple[str, Figures]]
+    others: int
+    rest: Figures
+
+
+def figures(table: pyarrow.Table) -> Figures:
+    """All of a table of `metrics`.
+
+    It may have no columns, and rows that could be merged may stand beside each other; so with all functions here.
+    """
+    return _grouped(table, []).get((), add([]))
+
+
+def by_destination(table: pyarrow.Table, most: int | None = None) -> Ranking:
+    """The destinations with the most messages accepted, then delivered, then by name.
+
+    Args:
+        most: how many have figures of their own; None: all.
+    """
+    import pyarrow.compute as pc
+
+    if not table.num_rows:
+        return Ranking([], 0, add([]))
+    numbers: dict[str, dict[str, int]] = {}
+    for (name, event), count, _ in _sums(table, ["destination", "event"]):
+        numbers.setdefault(name, {})[event] = count
+    names = sorted(numbers, key=lambda name: _rank(name, numbers[name]))
+    top = names if most is None else names[:most]
+    if len(top) == len(names):
+        own, rest = table, table.slice(0, 0)
+    else:
+        chosen = pc.is_in(table["destination"], value_set=_strings(top))
+        own, rest = table.filter(chosen), table.filter(pc.invert(chosen))
+    found = _grouped(own, ["destination"])
+    return Ranking([(name, found[(name,)]) for name in top], len(names) - len(top), figures(rest))
+
+
+def by_time(table: pyarrow.Table, minutes: int = 1) -> list[tuple[datetime, Figures]]:
+    """Pieces of time that have rows, in order: when each starts, and what it had.
+
+    Args:
+        minutes: of a piece; they are counted from 1970.
+    """
+    found = _grouped(_slotted(table, minutes), ["slot"])
+    return [(_moment(slot), found[(slot,)]) for (slot,) in sorted(found)]
+
+
+def heat(table: pyarrow.Table, kind: str = "queue", minutes: int = 1) -> dict[datetime, dict[int, int]]:
+    """The histogram of each piece of time, in order.
+
+    Args:
+        kind: one of `KINDS`.
+    """
+    found = _histograms(_slotted(table, minutes), ["slot"], KINDS[kind])
+    return {_moment(slot): found[(slot,)] for (slot,) in sorted(found)}
+
+
+def add(several: Iterable[Figures]) -> Figures:
+    """All of them together."""
+    counts, octets = dict.fromkeys(EVENTS, 0), dict.fromkeys(EVENTS, 0)
+    queue: dict[int, int] = {}
+    ack: dict[int, int] = {}
+    for each in several:
+        for sums, more in ((counts, each.counts), (octets, each.octets)):
+            for event, number in more.items():
+                sums[event] += number
+        for histogram, others in ((queue, each.queue), (ack, each.ack)):
+            for bucket, number in others.items():
+                histogram[bucket] = histogram.get(bucket, 0) + number
+    return Figures(counts, octets, queue, ack)
+
+
+Key = tuple[Any, ...]
+
+
+def _rank(name: str, counts: Mapping[str, int]) -> tuple[int, int, str]:
+    return -counts.get("accepted", 0), -counts.get("delivered", 0), name
+
+
+def _grouped(table: pyarrow.Table, by: list[str]) -> dict[Key, Figures]:
+    """The figures of all rows that have equal values in those columns."""
+    counts: dict[Key, dict[str, int]] = {}
+    octets: dict[Key, dict[str, int]] = {}
+    if not table.num_rows:
+        return {}
+    for (*values, event), count, size in _sums(table, [*by, "event"]):
+        key = tuple(values)
+        counts.setdefault(key, dict.fromkeys(EVENTS, 0))[event] = count
+        octets.setdefault(key, dict.fromkeys(EVENTS, 0))[event] = size
+    queue, ack = [_histograms(table, by, event) for event in KINDS.values()]
+    return {key: Figures(counts[key], octets[key], queue.get(key, {}), ack.get(key, {})) for key in counts}
+
+
+def _histograms(table: pyarrow.Table, by: list[str], event: str) -> dict[Key, dict[int, int]]:
+    import pyarrow.compute as pc
+
+    found: dict[Key, dict[int, int]] = {}
+    if not table.num_rows:
+        return found
+    timed = table.filter(pc.and_(pc.equal(table["event"], event), pc.is_valid(table["bucket"])))
+    for (*values, bucket), count, _ in _sums(timed, [*by, "bucket"]):
+        found.setdefault(tuple(values), {})[bucket] = count
+    return found
+
+
+def _sums(table: pyarrow.Table, by: list[str]) -> Iterable[tuple[Key, int, int]]:
+    """The values of columns, and the sums of `count` and `octets` of their rows."""
+    sums = table.group_by(by).aggregate([("count", "sum"), ("octets", "sum")])
+    keys = zip(*[sums[name].to_pylist() for name in by], strict=True)
+    return zip(keys, sums["count_sum"].to_pylist(), sums["octets_sum"].to_pylist(), strict=True)
+
+
+def _slotted(table: pyarrow.Table, minutes: int) -> pyarrow.Table:
+    """With a column `slot`: the minute since 1970 at which its piece of time starts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not table.num_rows:
+        return table
+    number = pc.divide(pc.cast(pc.cast(table["minute"], pa.timestamp("us", "UTC")), pa.int64()), 60_000_000)
+    return table.append_column("slot", pc.multiply(pc.divide(number, minutes), minutes))
+
+
+def _moment(minute: int) -> datetime:
+    return datetime.fromtimestamp(minute * 60, UTC)
+
+
+def _strings(names: list[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(names, pa.string())

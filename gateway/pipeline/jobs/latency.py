@@ -1,0 +1,93 @@
+"""Times as histograms: buckets that become wider with the time, so that a few hundred hold everything.
+
+    bucket = floor(log2(us + 1) * 8)        eight for each doubling
+
+Histograms of minutes, destinations or gateways are added up to one of all of them, and nothing gets less exact by it;
+percentiles could not be.  A bucket is less than 9.1 % wide.  What a percentile says lies inside the right bucket, as
+far from its least as from its greatest time, in proportion: the error is 4.5 % at most (`ERROR`).  Up to 11 us, and
+wherever only one time is in a bucket, there is none.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from math import ceil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+PER_OCTAVE = 8
+ERROR = 0.045
+"""How far from the truth a percentile is at most, in proportion to it."""
+
+LAST = 63 * PER_OCTAVE
+"""The bucket of the longest time there is."""
+
+# A logarithm that should be whole may come out a little less.  Below 2**40 us, which is 12 days, none that should not
+# is as near to a whole number; beyond, a time may be counted with the next bucket if it is all but there.
+_SLACK = 1.5e-13
+# In a share of a count, for what binary fractions do to 0.07 * 100.
+_ROUNDING = 1e-9
+QUANTILES = (0.5, 0.95, 0.99)
+
+
+def _start(bucket: int) -> int:
+    """The least us of a bucket: in whole numbers, (us + 1) ** 8 is at least 2 ** bucket."""
+    root: int = round(2.0 ** (bucket / PER_OCTAVE))
+    while root**PER_OCTAVE < 1 << bucket:
+        root += 1
+    while (root - 1) ** PER_OCTAVE >= 1 << bucket:
+        root -= 1
+    return root - 1
+
+
+_STARTS = tuple([_start(bucket) for bucket in range(LAST + 2)])
+
+
+def bucket(us: int) -> int:
+    """Which bucket a time is in; `us` is 0 or more."""
+    return min(bisect_right(_STARTS, us) - 1, LAST)
+
+
+def bounds(bucket: int) -> tuple[int, int]:
+    """Its times: low <= us < high.  In some of the first there is none, and low is high."""
+    return _STARTS[bucket], _STARTS[bucket + 1]
+
+
+def middle(bucket: int) -> float:
+    """The time that stands for all of a bucket, in us."""
+    low, high = bounds(bucket)
+    last = max(high - 1, low)
+    return float(low) if low == last else 2 * low * last / (low + last)
+
+
+def percentile(counts: Mapping[int, int], quantile: float) -> float | None:
+    """The time that such a share took at most, in us; None: there are no times.
+
+    Of n times in order it is the one at place ceil(quantile * n).
+
+    Args:
+        counts: times in each bucket.
+        quantile: above 0, and 1 at most.
+    """
+    place = max(1, ceil(quantile * sum(counts.values()) - _ROUNDING))
+    for each in sorted(counts):
+        place -= counts[each]
+        if place <= 0:
+            return middle(each)
+    return None
+
+
+def percentiles(counts: Mapping[int, int]) -> tuple[float, float, float] | None:
+    """The 50th, 95th and 99th percentile, in us; None: there are no times."""
+    p50, p95, p99 = [percentile(counts, each) for each in QUANTILES]
+    return None if p50 is None or p95 is None or p99 is None else (p50, p95, p99)
+
+
+def column(us: Column) -> Column:
+    """The bucket of a column of times, as int; null where the time is null."""
+    from pyspark.sql import functions as f
+
+    return f.floor(f.log2(us + 1) * PER_OCTAVE + _SLACK).cast("int")

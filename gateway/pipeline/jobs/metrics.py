@@ -1,0 +1,132 @@
+"""How many messages each destination had in each minute, how many octets, and how long they took.
+
+A row of the table:
+
+| column | type | meaning |
+|---|---|---|
+| `minute` | timestamp | its start |
+| `destination` | string | |
+| `event` | string | `accepted`, `delivered`, `redelivered`, `acked`, `nacked`, `expired`, `dead_lettered`, `dropped` |
+| `bucket` | int | of how long it took (`latency`); null: that is not known, or the event has no such time |
+| `count` | bigint | rows of the journal |
+| `octets` | bigint | of their bodies; 0 for `acked` and `nacked`, whose rows do not tell |
+
+What took how long: of `delivered` and `redelivered` the time since the broker accepted the message, of `acked` and
+`nacked` the time since the delivery.  A minute is that of the row, so a message may be accepted in one and delivered in
+another.  Equal minutes of several gateways are one row.  `delivered` and `redelivered` are all the MESSAGE frames that
+clients got, browsers among them; how long those had waited is not known.
+
+All of it is whole numbers and adds up, so each event's counts are those of the journal to the message.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from . import bounded, figures, latency
+from .figures import EVENTS, Figures
+from .job import Job
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame
+
+COLUMNS = ("ts", "event", "destination", "size", "queue_us", "ack_us")
+
+# Of a snapshot: destinations at most, and minutes of a column of the heat map.
+_MOST = 1000
+_HEAT_MINUTES = 15
+
+
+def transform(rows: DataFrame) -> DataFrame:
+    """Rows of the archive to partial rows."""
+    from pyspark.sql import functions as f
+
+    event = f.col("event")
+    took = f.when(event.isin("delivered", "redelivered"), f.col("queue_us"))
+    took = took.when(event.isin("acked", "nacked"), f.col("ack_us"))
+    counted = (
+        rows.where(event.isin(*EVENTS))
+        .groupBy(
+            f.expr("unix_seconds(ts) div 60").alias("number"),
+            f.col("destination"),
+            event,
+            latency.column(took).alias("bucket"),
+        )
+        .agg(f.count("*").alias("count"), f.sum(f.coalesce(f.col("size"), f.lit(0))).alias("octets"))
+    )
+    minute = f.timestamp_seconds(f.col("number") * 60).alias("minute")
+    return counted.select(minute, "destination", "event", "bucket", "count", "octets")
+
+
+def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) -> dict[str, Any]:
+    """What the console shows.
+
+    totals          the counts of all destinations, `octets` and percentiles
+    minutes         a list for each of them, with a value for each minute that has rows; `at` are their starts
+    heat            how many took how long: [start of a quarter of an hour, octave, count]; an octave n is the times
+                    from 2**n - 1 us on
+    destinations    the busiest first: the same as `totals`, and `destination`
+    others          the counts of those that have no place, and how many `destinations` that are
+    """
+    recent = bounded.recent(table, JOB.time, now)
+    ranking = figures.by_destination(recent, _MOST)
+    listed = ({"destination": name, **_shown(each)} for name, each in ranking.top)
+    shown, left = bounded.fitting(listed, len(ranking.top) + ranking.others, octets // 2)
+    rest = figures.add([ranking.rest, *[each for _, each in ranking.top[len(shown) :]]])
+    return {
+        "totals": _shown(figures.figures(recent)),
+        "minutes": _minutes(recent),
+        "heat": {kind: _heat(recent, kind) for kind in ("queue", "ack")},
+        "destinations": shown,
+        "others": {"destinations": left, **_shown(rest)},
+    }
+
+
+def _shown(each: Figures) -> dict[str, Any]:
+    return {
+        **each.counts,
+        "octets": each.octets["accepted"],
+        "octets_delivered": each.octets["delivered"] + each.octets["redelivered"],
+        "queue": _percentiles(each.queue),
+        "ack": _percentiles(each.ack),
+    }
+
+
+def _percentiles(counts: figures.Histogram) -> dict[str, float] | None:
+    found = latency.percentiles(counts)
+    return found and {name: round(us, 1) for name, us in zip(("p50_us", "p95_us", "p99_us"), found, strict=True)}
+
+
+def _minutes(table: pyarrow.Table) -> dict[str, list[Any]]:
+    slots = figures.by_time(table)
+    lists: dict[str, list[Any]] = {"at": [bounded.iso(at) for at, _ in slots]}
+    lists |= {event: [each.counts[event] for _, each in slots] for event in EVENTS}
+    lists["octets"] = [each.octets["accepted"] for _, each in slots]
+    for kind in ("queue", "ack"):
+        found = [_percentiles(getattr(each, kind)) or {} for _, each in slots]
+        lists |= {f"{kind}_{name}": [each.get(name) for each in found] for name in ("p50_us", "p99_us")}
+    return lists
+
+
+def _heat(table: pyarrow.Table, kind: str) -> list[tuple[str, int, int]]:
+    cells: dict[tuple[str, int], int] = {}
+    for at, counts in figures.heat(table, kind, _HEAT_MINUTES).items():
+        for bucket, count in counts.items():
+            cell = bounded.iso(at), bucket // latency.PER_OCTAVE
+            cells[cell] = cells.get(cell, 0) + count
+    return [(*cell, count) for cell, count in sorted(cells.items())]
+
+
+JOB = Job(
+    name="metrics",
+    version=1,
+    events=EVENTS,
+    columns=COLUMNS,
+    transform=transform,
+    keys=("minute", "destination", "event", "bucket"),
+    merges={"count": "sum", "octets": "sum"},
+    time="minute",
+    snapshot=snapshot,
+)

@@ -1,0 +1,112 @@
+"""Options that commands of `gateway pipeline` share, and the kinds of their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from .jobs import JOBS
+
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*(ms|[smhd]?)")
+_SHORTEST = 0.1
+_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def duration(text: str) -> float:
+    """Seconds: `60s`, `1.5m`, `2h`, `7d`, or a number of them.
+
+    Raises:
+        click.BadParameter: it is none of these.
+    """
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"{text[:80]!r} is no duration; write one like 60s, 5m or 2h")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def interval(text: str) -> float:
+    """Seconds between two looks.
+
+    Raises:
+        click.BadParameter: it is no duration, or so short that nothing else would be done.
+    """
+    seconds = duration(text)
+    if seconds < _SHORTEST:
+        raise click.BadParameter(f"{text[:80]!r} is too short; it must be {_SHORTEST:g}s or longer")
+    return seconds
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    """`spark.name=value`.
+
+    Raises:
+        click.BadParameter: it is no setting of Spark.
+    """
+    name, equals, value = text.partition("=")
+    if not (equals and name.startswith("spark.")):
+        raise click.BadParameter(f"{text[:80]!r} is no setting of Spark; write spark.name=value")
+    return name, value
+
+
+Command = Callable[..., Any]
+
+journal = click.option("--journal", metavar="DIR", help="Folder of the journal; else the setting `journal`.")
+archive = click.option("--archive", metavar="DIR|URI", help="The archive; else the setting `archive`.")
+tables = click.option("--tables", metavar="DIR", help="Folder of the tables; else the setting `tables`.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Lines of JSON on standard output.")
+stuck_after = click.option(
+    "--stuck-after",
+    type=duration,
+    metavar="DURATION",
+    default="60s",
+    show_default=True,
+    help="A consumer whose oldest unacknowledged message is older is slow or stuck.",
+)
+since = click.option("--since", default="24h", show_default=True, help="2h, 7d, today, 2026-11-21T14:30 ...: UTC.")
+until = click.option("--until", default="now", show_default=True, help="The same; not any more in the span.")
+setting = click.option(
+    "--conf",
+    "conf",
+    type=name_and_value,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of Spark; can be repeated.",
+)
+
+
+def spark(command: Command) -> Command:
+    """The options that say which Spark."""
+    command = setting(command)
+    command = click.option("--remote", metavar="URL", help="A server of Spark Connect, sc://host:port, instead.")(
+        command
+    )
+    return click.option("--master", metavar="URL", help="Master of Spark.  [default: local[2]]")(command)
+
+
+def job(command: Command) -> Command:
+    """What a job is told, wherever it runs."""
+    for option in reversed(
+        (
+            click.argument("job", type=click.Choice([*JOBS, "all"])),
+            archive,
+            tables,
+            click.option("--once", is_flag=True, help="End when all that is in the archive has been read."),
+            click.option(
+                "--interval",
+                type=interval,
+                metavar="DURATION",
+                default="10s",
+                show_default=True,
+                help="Between two looks.",
+            ),
+            click.option("--publish", metavar="URL", help="Send results, too: stomp://user@host:port/topic/name."),
+            click.option("--reset-checkpoint", is_flag=True, help="Forget the tables, and compute them anew."),
+            stuck_after,
+            as_json,
+        )
+    ):
+        command = option(command)
+    return command

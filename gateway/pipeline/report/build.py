@@ -1,0 +1,238 @@
+"""Spark reads the archive, and the figures of a report come out.
+
+The files are named once, so all passes see the same rows.  They are
+
+    census      how many rows each event has, and what is counted by reason, transport or place
+    traffic     what messages did: the partial rows of the job `metrics`, added up by step and by destination in one go
+    letters     the last dead letters, if there are any; the census knows since when
+    consumers   the job `consumers`, if any delivery was too old; the census knows whose
+
+The first two go over all rows, side by side: what one does alone, planning and collecting, the other fills.  Each reads
+its own columns and sends little to the driver: sums by step, by destination and by reason.  The job counts by minutes;
+so that a report over weeks adds up few of them, its rows get the time of their step first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from .. import reading
+from ..jobs import JOBS, Limits
+from ..jobs import figures as sums
+from . import consumers, times
+from .figures import Consumer, DeadLetter, Destination, Gap, Reason, Report, Step
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_DESTINATIONS = 1000
+"""Destinations with figures of their own."""
+LETTERS = 20
+"""Dead letters that are shown."""
+# Characters of a reason.  What a client made up at its end would make each reason another one.
+_LONGEST_REASON = 300
+
+# Events that are counted by their reason and destination, as far as they have them.
+_REASONED = ("nacked", "dead_lettered", "dropped", "disconnected", "error", "tx_aborted")
+
+
+def report(
+    spark: SparkSession,
+    archive: str,
+    since: datetime,
+    until: datetime,
+    *,
+    limits: Limits | None = None,
+    gateways: Sequence[str] | None = None,
+) -> Report:
+    """The figures of a span.
+
+    Args:
+        archive: a folder, or a Hadoop URI.
+        since, until: with a zone; the span ends before `until`.
+        limits: from when on a consumer is stuck.
+        gateways: those whose rows count; None: all.
+
+    Raises:
+        UsageFailure: there is no archive.
+    """
+    since, until = since.astimezone(UTC), until.astimezone(UTC)
+    limits = limits or Limits()
+    rows = reading.rows(spark, archive, since, until)
+    if gateways is not None:
+        rows = rows.where(rows["gateway"].isin(list(gateways)))
+    step = times.step_of(until - since)
+    made = datetime.now(UTC)
+    with ThreadPoolExecutor(1) as beside:
+        counting = beside.submit(_census, rows, limits)
+        by_step, by_destination = _traffic(rows, step)
+        counted = counting.result()
+    if not counted:
+        return Report(since, until, made, step, stuck_after=timedelta(seconds=limits.stuck_after))
+    events = _sum(counted, "event")
+    ranking = sums.by_destination(by_destination, MOST_DESTINATIONS)
+    return Report(
+        since=since,
+        until=until,
+        made=made,
+        step=step,
+        gateways=tuple(sorted(_sum(counted, "gateway"))),
+        rows=sum(events.values()),
+        first=min([each["first"] for each in counted]),
+        last=max([each["last"] for each in counted]),
+        events=events,
+        transports=_sum([each for each in counted if each["transport"]], "transport"),
+        steps=tuple(_steps(by_step, since, until, step)),
+        destinations=_destinations(ranking, counted),
+        others=ranking.others,
+        reasons=_reasons(counted),
+        dead_letters=_letters(rows, counted),
+        consumers=_consumers(rows, counted, limits),
+        stuck_after=timedelta(seconds=limits.stuck_after),
+        gaps=_gaps(counted),
+    )
+
+
+def _traffic(rows: DataFrame, step: timedelta) -> tuple[pyarrow.Table, pyarrow.Table]:
+    """The table of `metrics`, added up by step, and by destination."""
+    import pyarrow.compute as pc
+    from pyspark.sql import functions as f
+
+    job = JOBS["metrics"]
+    seconds = step // timedelta(seconds=1)
+    started = f.timestamp_seconds(f.floor(f.unix_seconds("ts") / seconds) * seconds)
+    partial = job.transform(rows.select(*job.columns).withColumn("ts", started))
+    common = ("event", "bucket")
+    summed = (
+        partial.groupingSets([("minute", *common), ("destination", *common)], "minute", "destination", *common)
+        .agg(
+            f.sum("count").alias("count"),
+            f.sum("octets").alias("octets"),
+            f.grouping("destination").alias("of_step"),
+        )
+        .toArrow()
+    )
+    of_step = pc.equal(summed["of_step"], 1)
+    return summed.filter(of_step), summed.filter(pc.invert(of_step))
+
+
+def _steps(table: pyarrow.Table, since: datetime, until: datetime, step: timedelta) -> Iterable[Step]:
+    had = dict(sums.by_time(table, step // timedelta(minutes=1)))
+    nothing = sums.add([])
+    for start, end in times.steps(since, until, step):
+        yield Step(start, end, had.get(times.floor(start, step), nothing))
+
+
+def _census(rows: DataFrame, limits: Limits) -> list[dict[str, Any]]:
+    """Counts of all rows, by what is worth to be told apart of each event; the rest of the keys is null.
+
+    `at` is the time of a gap and the minute of a dead letter, `session` that of a delivery that was too old.
+    """
+    from pyspark.sql import functions as f
+
+    event = f.col("event")
+
+    reasoned = event.isin(*_REASONED)
+    gap = event == "journal_dropped"
+    too_old = (event == "gauge_subscription") & (f.col("oldest_us") > limits.stuck_after * 1_000_000)
+    keys = {
+        "gateway": f.col("gateway"),
+        "epoch": f.col("epoch"),
+        "event": event,
+        "transport": f.when(event == "connected", f.col("transport")),
+        "destination": f.when(reasoned | (event == "gauge_destination"), f.col("destination")),
+        "reason": f.when(reasoned | gap, f.substring("reason", 1, _LONGEST_REASON)),
+        "at": f.when(gap, f.col("ts")).when(event == "dead_lettered", f.date_trunc("minute", f.col("ts"))),
+        "session": f.when(too_old, f.col("session")),
+    }
+    counted = rows.groupBy(*[column.alias(name) for name, column in keys.items()]).agg(
+        f.count("*").alias("count"),
+        f.min("ts").alias("first"),
+        f.max("ts").alias("last"),
+        f.sum("dropped_rows").alias("dropped_rows"),
+        f.max(f.when(event == "gauge_destination", f.col("depth"))).alias("depth"),
+    )
+    found: list[dict[str, Any]] = counted.toArrow().to_pylist()
+    return found
+
+
+def _sum(counted: Iterable[dict[str, Any]], key: str) -> dict[str, int]:
+    totals: Counter[str] = Counter()
+    for each in counted:
+        totals[each[key]] += each["count"]
+    return dict(totals)
+
+
+def _destinations(ranking: sums.Ranking, counted: Iterable[dict[str, Any]]) -> tuple[Destination, ...]:
+    waiting: dict[str, int] = {}
+    for each in counted:
+        if each["event"] == "gauge_destination" and each["depth"] is not None:
+            waiting[each["destination"]] = max(waiting.get(each["destination"], 0), each["depth"])
+    return tuple([Destination(name, had, waiting.get(name)) for name, had in ranking.top])
+
+
+def _reasons(counted: Iterable[dict[str, Any]]) -> tuple[Reason, ...]:
+    """Of all gateways together, the most frequent first."""
+    found: dict[tuple[str, str | None, str | None], Reason] = {}
+    for each in counted:
+        if each["event"] not in _REASONED:
+            continue
+        key = each["event"], each["destination"], each["reason"]
+        count, first, last = each["count"], each["first"], each["last"]
+        if (known := found.get(key)) is not None:
+            count, first, last = count + known.count, min(first, known.first), max(last, known.last)
+        found[key] = Reason(*key, count, first, last)
+    return tuple(sorted(found.values(), key=lambda each: (-each.count, each.destination or "", each.reason or "")))
+
+
+def _gaps(counted: Iterable[dict[str, Any]]) -> tuple[Gap, ...]:
+    found = [
+        Gap(each["gateway"], each["epoch"], each["at"], each["dropped_rows"] or 0, each["reason"])
+        for each in counted
+        if each["event"] == "journal_dropped"
+    ]
+    return tuple(sorted(found, key=lambda gap: (gap.at, gap.gateway)))
+
+
+def _letters(rows: DataFrame, counted: Iterable[dict[str, Any]]) -> tuple[DeadLetter, ...]:
+    """The last ones, the latest first."""
+    from pyspark.sql import functions as f
+
+    minutes: Counter[datetime] = Counter()
+    for each in counted:
+        if each["event"] == "dead_lettered":
+            minutes[each["at"]] += each["count"]
+    if not minutes:
+        return ()
+    # Headers are large, so only those minutes are read that have the last ones.
+    seen = 0
+    for start in sorted(minutes, reverse=True):
+        seen += minutes[start]
+        if seen >= LETTERS:
+            break
+    job = JOBS["deadletters"]
+    letters = job.transform(rows.where(f.col("ts") >= f.lit(start)).select(*job.columns))
+    latest = letters.orderBy(f.desc("ts"), f.desc("gateway"), f.desc("seq")).limit(LETTERS).toArrow()
+    names = DeadLetter.__dataclass_fields__.keys() - {"headers"}
+    return tuple(
+        [
+            DeadLetter(**{name: each[name] for name in names}, headers=each["headers"] or {})
+            for each in latest.to_pylist(maps_as_pydicts="lossy")
+        ]
+    )
+
+
+def _consumers(rows: DataFrame, counted: Iterable[dict[str, Any]], limits: Limits) -> tuple[Consumer, ...]:
+    suspects: set[str] = set()
+    lasts: dict[consumers.Process, datetime] = {}
+    for each in counted:
+        process = each["gateway"], each["epoch"]
+        lasts[process] = max(lasts.get(process, each["last"]), each["last"])
+        if each["session"] is not None:
+            suspects.add(each["session"])
+    return consumers.found(rows, limits, suspects, lasts) if suspects else ()

@@ -1,0 +1,249 @@
+"""How far everything is: what waits in the journal, what the archive has, and what each job has read of it.
+
+All of it is found by looking at the files, without Spark, so it costs no more than a second, and can be asked while
+everything runs.  It is a look, not a transaction: while it looks a segment may go and a file come.
+
+Which files of the archive a job has read is what Spark keeps in its checkpoint, as lines of JSON:
+
+    _checkpoints/<job>/sources/0/<batch>             the files of one batch
+    _checkpoints/<job>/sources/0/<batch>.compact     of this one and of all before
+
+A file counts as read when its batch has begun.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from gateway.archive import layout
+from gateway.journal import segments
+
+from . import checkpoints, places, tables
+from .jobs import JOBS, Job
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What waits to be archived, of one gateway.
+
+    Attributes:
+        segments: that are complete.
+        octets: of them.
+        oldest: seconds since the oldest was complete; None: none waits.
+        growing: segments that are being written, or were when their gateway died.
+    """
+
+    gateway: str
+    segments: int
+    octets: int
+    oldest: float | None
+    growing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What the archive has.
+
+    Attributes:
+        files: in `raw`, and `octets` of them.
+        newest: when the newest hour begins that has rows; None: none has.
+        history: hours that are compacted.
+    """
+
+    files: int
+    octets: int
+    newest: str | None
+    history: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """What a job has done.
+
+    Attributes:
+        batch: the last one in its table; None: none yet.
+        rows: of the archive, that it has read, as far as its table's files tell.
+        newest: the latest `ts` among them.
+        lag: seconds from there to the end of the last batch.
+        written: when that was.
+        waiting: files of the archive that it has not read; None: they cannot be counted here.
+        files: of its table.
+        failure: `at` and `reason`, if its last run failed.
+    """
+
+    job: str
+    batch: int | None
+    rows: int
+    newest: str | None
+    lag: float | None
+    written: str | None
+    waiting: int | None
+    files: int
+    failure: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All of it; of `journal` and `archive` None means that they are not on this machine, or not known."""
+
+    journal: tuple[Journal, ...] | None
+    archive: Archive | None
+    jobs: tuple[JobStatus, ...]
+
+    def json(self) -> dict[str, Any]:
+        """For programs; times are ISO 8601 in UTC."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return [*self._journal_lines(), _archive_line(self.archive), *[_job_line(each) for each in self.jobs]]
+
+    def _journal_lines(self) -> Iterator[str]:
+        if self.journal is None:
+            yield f"{'journal':<12} not known here"
+        elif not self.journal:
+            yield f"{'journal':<12} no gateway has written one"
+        for each in self.journal or ():
+            waits = f"{each.segments:,} segments wait" if each.segments else "nothing waits"
+            if each.oldest is not None:
+                waits += f", {_size(each.octets)}, the oldest for {each.oldest:,.0f} s"
+            grows = f"; {each.growing} not complete" if each.growing else ""
+            yield f"{'journal':<12} {each.gateway}: {waits}{grows}"
+
+
+def status(journal: Path | None, archive: str, into: Path, now: datetime) -> Status:
+    """Look.
+
+    Args:
+        journal: its folder; None: it is not known.
+        archive: a folder, or a URI, of which nothing is known here.
+        into: the folder of the tables.
+    """
+    folder = None if places.is_uri(archive) else places.folder("--archive", archive)
+    raw = None if folder is None else _raw(folder)
+    return Status(
+        None if journal is None else _journals(journal, now),
+        None if folder is None or raw is None else _archive(folder, raw),
+        tuple([_job(into, job, raw) for job in JOBS.values()]),
+    )
+
+
+def _journals(folder: Path, now: datetime) -> tuple[Journal, ...]:
+    found = []
+    for each in sorted(folder.iterdir()) if folder.is_dir() else ():
+        waiting = [state for path in segments.found(each) if (state := _stat(path)) is not None]
+        growing = len(segments.found(each, segments.OPEN))
+        if waiting or growing or (each / "lock").exists():
+            oldest = min([state.st_mtime for state in waiting], default=None)
+            age = None if oldest is None else max(0.0, round(now.timestamp() - oldest, 1))
+            found.append(Journal(each.name, len(waiting), sum([state.st_size for state in waiting]), age, growing))
+    return tuple(found)
+
+
+def _raw(folder: Path) -> dict[str, int]:
+    """The raw files, `date=/hour=/name`, and their octets."""
+    found = {}
+    for hour, place in layout.hours(folder / layout.RAW):
+        for name in layout.visible(place):
+            if (state := _stat(place / name)) is not None:
+                found[f"{layout.folder_of(hour)}/{name}"] = state.st_size
+    return found
+
+
+def _archive(folder: Path, raw: dict[str, int]) -> Archive:
+    history = [hour for hour, _ in layout.hours(folder / layout.HISTORY)]
+    hours = [*history, *[hour for hour, place in layout.hours(folder / layout.RAW) if layout.visible(place)]]
+    newest = layout.start_of(max(hours)).isoformat() if hours else None
+    return Archive(len(raw), sum(raw.values()), newest, len(history))
+
+
+def _job(into: Path, job: Job, raw: dict[str, int] | None) -> JobStatus:
+    table = tables.of(into, job)
+    files = table.files()
+    facts = table.facts()
+    waiting = None if raw is None else len(raw.keys() - set(_read_by(checkpoints.folder(into, job.name))))
+    return JobStatus(
+        job.name,
+        files[-1].last if files else None,
+        facts.rows,
+        _iso(facts.newest),
+        None if facts.newest is None else round((facts.written - facts.newest) / 1e6, 1),
+        _iso(facts.written) if files else None,
+        waiting,
+        len(files),
+        checkpoints.failure(into, job.name),
+    )
+
+
+def _read_by(checkpoint: Path) -> Iterator[str]:
+    """The raw files that a job has read, `date=/hour=/name`."""
+    folder = checkpoint / "sources" / "0"
+    try:
+        names = [name for name in os.listdir(folder) if name.removesuffix(".compact").isdigit()]
+    except FileNotFoundError:
+        return
+    compact = max([int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")], default=-1)
+    for name in names:
+        covered = int(name) <= compact if name.isdigit() else name != f"{compact}.compact"
+        if covered:
+            continue
+        try:
+            lines = (folder / name).read_text().splitlines()[1:]  # the first says the version of the format
+        except FileNotFoundError:  # Spark has removed it
+            continue
+        for line in lines:
+            yield "/".join(unquote(json.loads(line)["path"]).rsplit("/", 3)[1:])
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    """None: it has gone meanwhile."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _archive_line(archive: Archive | None) -> str:
+    if archive is None:
+        return f"{'archive':<12} not on this machine"
+    newest = "no rows yet" if archive.newest is None else f"the newest hour is {archive.newest[:16].replace('T', ' ')}"
+    return (
+        f"{'archive':<12} {newest}; raw: {archive.files:,} files, {_size(archive.octets)}; "
+        f"history: {archive.history:,} hours"
+    )
+
+
+def _job_line(job: JobStatus) -> str:
+    parts = ["never ran"]
+    if job.batch is not None:
+        parts = [f"batch {job.batch}", f"{job.rows:,} rows"]
+    if job.newest is not None:
+        parts.append(f"up to {job.newest[:19].replace('T', ' ')}, lag {job.lag:,.1f} s")
+    if job.waiting is not None:
+        parts.append(f"{job.waiting:,} files wait" if job.waiting else "nothing waits")
+    failed = f"; failed at {job.failure.get('at')}: {job.failure.get('reason')}" if job.failure else ""
+    return f"{job.job:<12} {', '.join(parts)}{failed}"
+
+
+def _iso(microseconds: int | None) -> str | None:
+    if microseconds is None:
+        return None
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _size(octets: int) -> str:
+    size = float(octets)
+    for unit in _UNITS:
+        if size < 1024 or unit == _UNITS[-1]:
+            break
+        size /= 1024
+    return f"{size:,.1f} {unit}" if unit != "B" else f"{octets} B"

@@ -1,0 +1,84 @@
+"""What the tests of the commands share: stand-ins for Spark and for what commands hand over to.
+
+A module of tests imports the fixtures that it needs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.pipeline import command, session, stream
+
+
+class Spark:
+    """In place of a session."""
+
+    def __init__(self) -> None:
+        self.asked: tuple[Any, ...] = ()
+        self.stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
+    """A session that does nothing."""
+    made = Spark()
+
+    def start(*asked: Any) -> Spark:
+        made.asked = asked
+        return made
+
+    monkeypatch.setattr(session, "session", start)
+    return made
+
+
+class Calls:
+    """What a stand-in was called with."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.places: tuple[Any, ...] = ()
+        self.names: dict[str, Any] = {}
+        self.count = 0
+        self._answer = answer
+
+    def __call__(self, *places: Any, **names: Any) -> Any:
+        self.places, self.names = places, names
+        self.count += 1
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """What `stream.run` was called with."""
+    calls = Calls()
+    monkeypatch.setattr(stream, "run", calls)
+    return calls
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with an archive, and no settings."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("JOURNAL", "ARCHIVE", "TABLES"):
+        monkeypatch.delenv(f"GATEWAY_{name}", raising=False)
+    (tmp_path / "archive").mkdir()
+    return tmp_path
+
+
+def invoke(*arguments: str, answer: str | None = None) -> Result:
+    """Run a command in this process."""
+    result = CliRunner().invoke(command.pipeline, arguments, input=answer)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def run(*arguments: str) -> Result:
+    return invoke("run", "metrics", "--archive", "archive", "--tables", "tables", *arguments)

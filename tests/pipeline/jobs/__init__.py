@@ -1,0 +1,1 @@
+"""The tests of the jobs: `story.py` makes up what they read, and `reference.py` counts it without Spark."""

@@ -1,0 +1,127 @@
+"""What the transforms should find out, by plain loops over the rows; and the merging of partial rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+
+from gateway.pipeline.jobs import Job, latency, sessions
+from gateway.pipeline.jobs.figures import EVENTS
+from gateway.pipeline.tables import Table
+from tests.pipeline.rows import Row
+
+TIME = pyarrow.timestamp("us", "UTC")
+METRICS = pyarrow.schema(
+    {
+        "minute": TIME,
+        "destination": pyarrow.string(),
+        "event": pyarrow.string(),
+        "bucket": pyarrow.int32(),
+        "count": pyarrow.int64(),
+        "octets": pyarrow.int64(),
+    }
+)
+LOOKS = pyarrow.schema(
+    {
+        "gateway": pyarrow.string(),
+        "epoch": pyarrow.int64(),
+        "what": pyarrow.string(),
+        **dict.fromkeys(("session", "principal", "peer", "subscription", "destination"), pyarrow.string()),
+        **dict.fromkeys(("first", "last", "ts"), pyarrow.int64()),
+        "pending": pyarrow.int32(),
+        "oldest_us": pyarrow.int64(),
+    }
+)
+
+
+def merged(job: Job, parts: Iterable[pyarrow.Table]) -> pyarrow.Table:
+    """What the job's table says when it has these partial rows."""
+    return Table(Path(), job.keys, job.merges, job.time).merged(list(parts))
+
+
+def in_order(table: pyarrow.Table) -> list[dict[str, Any]]:
+    """The rows of a table, whatever their order was."""
+    return sorted(table.to_pylist(), key=repr)
+
+
+def metrics_of(rows: Iterable[Row]) -> pyarrow.Table:
+    """The partial rows of `metrics`."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for row in rows:
+        if row["event"] in EVENTS:
+            took = row["ack_us"] if row["event"] in ("acked", "nacked") else row["queue_us"]
+            if row["event"] not in ("acked", "nacked", "delivered", "redelivered"):
+                took = None
+            minute = row["ts"].replace(second=0, microsecond=0)
+            bucket = None if took is None else latency.bucket(took)
+            sums = found.setdefault((minute, row["destination"], row["event"], bucket), [0, 0])
+            sums[0] += 1
+            sums[1] += row["size"] or 0
+    listed = [dict(zip(METRICS.names, [*key, *sums], strict=True)) for key, sums in found.items()]
+    return pyarrow.Table.from_pylist(listed, schema=METRICS)
+
+
+def session_of(rows: list[Row]) -> dict[str, Any]:
+    """The row of `sessions` that these rows of one session make."""
+    first = rows[0]
+    named = first["session"] is not None
+    ends = [row for row in rows if row["event"] == "disconnected"]
+    starts = [row["ts"] for row in rows if row["event"] == "connected"]
+    sizes = {row["seq"]: row["size"] or 0 for row in rows}
+    return {
+        **{name: first[name] for name in sessions.KEYS},
+        **{name: _known(rows, name) if named else None for name in ("transport", "peer", "principal")},
+        "reason": max([row["reason"] for row in ends if row["reason"] is not None], default=None),
+        "connected_at": min(starts, default=None),
+        "disconnected_at": max([row["ts"] for row in ends], default=None),
+        "first_at": min([row["ts"] for row in rows]),
+        "last_at": max([row["ts"] for row in rows]),
+        **{name: len([1 for row in rows if row["event"] == event]) for name, event in sessions.COUNTS.items()},
+        "octets": sum([sizes[row["seq"]] for row in rows if row["event"] == "accepted"]),
+        "octets_delivered": sum([sizes[row["seq"]] for row in rows if row["event"] in ("delivered", "redelivered")]),
+    }
+
+
+def _known(rows: list[Row], name: str) -> str | None:
+    return next((row[name] for row in rows if row[name] is not None), None)
+
+
+def sessions_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The merged rows of `sessions`."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if row["event"] in sessions.EVENTS:
+            found.setdefault(tuple([row[name] for name in sessions.KEYS]), []).append(row)
+    return [session_of(each) for each in found.values()]
+
+
+def looks_of(rows: Iterable[Row]) -> pyarrow.Table:
+    """The partial rows of `consumers`."""
+    what = {"gauge_subscription": "look", "acked": "settled", "nacked": "settled"}
+    what |= {"unsubscribed": "end", "disconnected": "gone"}
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        kind = what.get(row["event"], "time")
+        names = [row[name] if kind != "time" else None for name in LOOKS.names[3:7]]
+        names.append(row["destination"] if kind in ("look", "end") else None)
+        part = {"time": 0, "settled": int(row["ts"].timestamp() // 5)}.get(kind, row["seq"])
+        found.setdefault((row["gateway"], row["epoch"], kind, *names, part), []).append(row)
+    listed = [dict(zip(LOOKS.names, [*key[:-1], *_extremes(each)], strict=True)) for key, each in found.items()]
+    return pyarrow.Table.from_pylist(listed, schema=LOOKS)
+
+
+def _extremes(rows: list[Row]) -> list[int | None]:
+    numbers = [row["seq"] for row in rows]
+    pending = [row["pending"] for row in rows if row["pending"] is not None]
+    oldest = [row["oldest_us"] for row in rows if row["oldest_us"] is not None]
+    latest = max([micros(row["ts"]) for row in rows])
+    return [min(numbers), max(numbers), latest, max(pending, default=None), max(oldest, default=None)]
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970."""
+    return round(moment.timestamp() * 1_000_000)

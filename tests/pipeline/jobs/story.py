@@ -1,0 +1,68 @@
+"""A few hours of several gateways, made up by chance: rows of all events, with nulls where there may be some."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import strategies as st
+
+from gateway.journal import schema
+from tests.pipeline.rows import EPOCH, Row, row
+
+CHANCES = st.integers(0, 2**32).map(Random)
+"""For property tests."""
+
+_DESTINATIONS = ("/queue/a", "/queue/ä.🚀", "/topic/b", "/queue/c")
+_REASONS = ("rejected", "too many deliveries", None)
+
+
+def story(random: Random, count: int) -> list[Row]:
+    """Rows in the order of the time, which is for each process that of `seq`."""
+    at = 0.0
+    rows = []
+    for _ in range(count):
+        at += random.uniform(0, 4)
+        event = random.choice(schema.EVENTS)
+        rows.append(row(event.name, at, **_values(random, event)))
+    return rows
+
+
+def _values(random: Random, event: schema.Event) -> dict[str, Any]:
+    session = random.choice(("s1", "s2", "s3"))
+    gateway, epoch = random.choice((("g1", EPOCH), ("g1", EPOCH), ("g2", EPOCH + 5)))
+    values: dict[str, Any] = {
+        "session": session,
+        "peer": f"127.0.0.1:{session[1]}",
+        "principal": f"user-{session}",
+        "subscription": random.choice(("0", None)),
+        "destination": random.choice(_DESTINATIONS),
+        "size": random.choice((0, 1, 100, 70_000)),
+        "delivery_count": random.randrange(4),
+        "queue_us": random.choice((None, 0, random.randrange(10), random.randrange(10**7))),
+        "ack_us": random.choice((None, 0, random.randrange(10), random.randrange(10**7))),
+        "pending": random.randrange(1, 5),
+        "oldest_us": random.randrange(100_000_000),
+        "reason": random.choice(_REASONS),
+        "headers": {"destination": "/queue/a", "é": "\n"},
+    }
+    if event.name == "error" and random.random() < 0.2:
+        values |= {"session": None, "principal": None}
+    if event.name == "accepted" and random.random() < 0.2:
+        values |= {"transport": None, "peer": None, "principal": None}
+    kept = {name: value for name, value in values.items() if name in event.columns}
+    return {"gateway": gateway, "epoch": epoch, **kept}
+
+
+def split(random: Random, rows: list[Row], parts: int) -> list[list[Row]]:
+    """The rows in so many parts, each in any of them."""
+    found: list[list[Row]] = [[] for _ in range(parts)]
+    for each in rows:
+        random.choice(found).append(each)
+    return found
+
+
+def cut(random: Random, rows: list[Row], parts: int) -> list[list[Row]]:
+    """The rows in so many parts, one behind the other; some may be empty."""
+    places = sorted([random.randrange(len(rows) + 1) for _ in range(parts - 1)])
+    return [rows[start:end] for start, end in zip([0, *places], [*places, len(rows)], strict=True)]

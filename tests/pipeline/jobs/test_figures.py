@@ -1,0 +1,68 @@
+"""Figures add up: destinations and pieces of time are all that there is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pyarrow
+from hypothesis import given, settings
+
+from gateway.pipeline.jobs import figures, latency
+from gateway.pipeline.jobs.figures import EVENTS, KINDS
+from tests.pipeline import rows
+from tests.pipeline.jobs.reference import METRICS, metrics_of
+from tests.pipeline.jobs.story import CHANCES, story
+
+
+@given(CHANCES)
+@settings(deadline=None, max_examples=40)
+def test_all_of_them_together_are_the_whole(random: Random) -> None:
+    told = story(random, 80)
+    table = metrics_of(told)
+    whole = figures.figures(table)
+    for event in EVENTS:
+        own = [row for row in told if row["event"] == event]
+        assert (whole.counts[event], whole.octets[event]) == (len(own), sum([row["size"] or 0 for row in own]))
+    ranking = figures.by_destination(table, random.randrange(5))
+    assert figures.add([ranking.rest, *[each for _, each in ranking.top]]) == whole
+    assert len(ranking.top) + ranking.others == len({row["destination"] for row in told if row["event"] in EVENTS})
+    for minutes in (1, 7):
+        slots = figures.by_time(table, minutes)
+        assert figures.add([each for _, each in slots]) == whole
+        for kind in KINDS:
+            histograms = {at: dict(getattr(each, kind)) for at, each in slots if getattr(each, kind)}
+            assert figures.heat(table, kind, minutes) == histograms
+
+
+def test_busiest_destination_is_first() -> None:
+    told = [rows.accepted(destination="/queue/b"), rows.accepted(destination="/queue/a")]
+    told += [rows.accepted(destination="/queue/c"), rows.accepted(1, destination="/queue/c")]
+    told += [rows.delivered(destination="/queue/d"), rows.expired(destination="/queue/e")]
+    ranking = figures.by_destination(metrics_of(told))
+    assert [name[-1] for name, _ in ranking.top] == ["c", "a", "b", "d", "e"]
+    assert ranking.others == ranking.rest.messages == 0
+    assert ranking.top[0][1].messages == 2
+
+
+def test_histograms_are_of_first_deliveries_and_acks() -> None:
+    told = [rows.delivered(queue_us=5), rows.delivered(queue_us=None), rows.redelivered(queue_us=70)]
+    told += [rows.acked(ack_us=9), rows.acked(ack_us=9), rows.nacked(ack_us=70)]
+    found = figures.figures(metrics_of(told))
+    assert (found.queue, found.ack) == ({latency.bucket(5): 1}, {latency.bucket(9): 2})
+    assert found.counts["delivered"] == 2
+
+
+def test_pieces_of_time_are_counted_from_1970() -> None:
+    start = datetime(1970, 1, 2, 0, 25, tzinfo=UTC)
+    told = [rows.accepted(ts=start + timedelta(minutes=minute)) for minute in (0, 4, 5, 19)]
+    slots = figures.by_time(metrics_of(told), 15)
+    assert [(at.strftime("%H:%M"), each.messages) for at, each in slots] == [("00:15", 2), ("00:30", 2)]
+
+
+def test_there_may_be_nothing() -> None:
+    for table in (pyarrow.table({}), METRICS.empty_table()):
+        assert figures.figures(table) == figures.add([])
+        assert figures.by_destination(table).top == []
+        assert figures.by_time(table) == []
+        assert figures.heat(table) == {}

@@ -1,0 +1,115 @@
+"""Each row counts once, in its minute and bucket, however the rows are split; the snapshot says the same."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from random import Random
+
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from gateway.pipeline.jobs import JOBS, latency
+from gateway.pipeline.jobs.figures import EVENTS
+from tests.pipeline import rows
+from tests.pipeline.jobs.reference import METRICS, in_order, merged, metrics_of
+from tests.pipeline.jobs.story import CHANCES, split, story
+
+JOB = JOBS["metrics"]
+NOW = rows.START + timedelta(hours=2)
+
+
+@given(CHANCES, st.integers(1, 6))
+@settings(deadline=None, max_examples=40)
+def test_it_makes_no_difference_how_rows_are_split(random: Random, parts: int) -> None:
+    told = story(random, 60)
+    whole = in_order(merged(JOB, [metrics_of(told)]))
+    pieces = [merged(JOB, [metrics_of(part)]) for part in split(random, told, parts)]
+    assert in_order(merged(JOB, pieces)) == whole
+    assert in_order(merged(JOB, [merged(JOB, pieces[:1]), merged(JOB, [*pieces[1:], pieces[0].slice(0, 0)])])) == whole
+
+
+@pytest.mark.spark
+def test_spark_counts_what_is_there(spark: SparkSession) -> None:
+    random = Random(1)
+    told = story(random, 3000)
+    whole = JOB.transform(rows.frame(spark, told).select(*JOB.columns)).toArrow()
+    assert [(each.name, each.type) for each in whole.schema] == [(each.name, each.type) for each in METRICS]
+    assert in_order(whole) == in_order(metrics_of(told))
+    parts = [JOB.transform(rows.frame(spark, part)).toArrow() for part in split(random, told, 2)]
+    assert in_order(merged(JOB, parts)) == in_order(whole)
+
+
+def test_snapshot_says_what_there_was() -> None:
+    told = [
+        *[rows.accepted(at, destination="/queue/a", size=10) for at in (0, 1, 61)],
+        *[rows.delivered(at, destination="/queue/a", size=10, queue_us=1000) for at in (0, 1, 62)],
+        rows.redelivered(63, destination="/queue/a", size=10, queue_us=5_000_000),
+        *[rows.acked(at, destination="/queue/a", ack_us=3000) for at in (2, 3)],
+        rows.nacked(62.5, destination="/queue/a", ack_us=9),
+        rows.expired(62, destination="/queue/b", size=7),
+        rows.accepted(-100_000, destination="/queue/old"),
+    ]
+    shown = JOB.snapshot(merged(JOB, [metrics_of(told)]), NOW)
+    none = dict.fromkeys(EVENTS, 0)
+    queue, ack = (pytest.approx(us, rel=latency.ERROR) for us in (1000, 3000))
+    counts = {**none, "accepted": 3, "delivered": 3, "redelivered": 1, "acked": 2, "nacked": 1}
+    own = {
+        **counts,
+        "octets": 30,
+        "octets_delivered": 40,
+        "queue": dict.fromkeys(("p50_us", "p95_us", "p99_us"), queue),
+        "ack": dict.fromkeys(("p50_us", "p95_us", "p99_us"), ack),
+    }
+    assert shown["totals"] == {**own, "expired": 1}
+    first, second = shown["destinations"]
+    assert first == {"destination": "/queue/a", **own}
+    assert (second["destination"], second["expired"], second["queue"]) == ("/queue/b", 1, None)
+    assert shown["others"]["destinations"] == shown["others"]["accepted"] == 0
+    minutes = shown["minutes"]
+    assert minutes["at"] == ["2026-03-01T12:00:00Z", "2026-03-01T12:01:00Z"]
+    assert (minutes["accepted"], minutes["octets"], minutes["expired"]) == ([2, 1], [20, 10], [0, 1])
+    assert (minutes["queue_p50_us"], minutes["ack_p99_us"]) == ([queue, queue], [ack, None])
+    assert shown["heat"] == {"queue": [("2026-03-01T12:00:00Z", 9, 3)], "ack": [("2026-03-01T12:00:00Z", 11, 2)]}
+
+
+def test_snapshot_of_nothing() -> None:
+    for table in (pyarrow.table({}), METRICS.empty_table()):
+        shown = JOB.snapshot(table, NOW)
+        assert (shown["totals"]["accepted"], shown["totals"]["queue"]) == (0, None)
+        assert (shown["destinations"], shown["minutes"]["at"], shown["heat"]["ack"]) == ([], [], [])
+
+
+def test_snapshot_of_very_many_destinations_is_small() -> None:
+    names = [f"/queue/{number:05}.{'x' * 60}" for number in range(10_000)]
+    told = metrics_of([rows.row("delivered", at, queue_us=7**at, destination="/queue/0") for at in range(20)])
+    table = pyarrow.concat_tables([told, *[_busy(names, event) for event in EVENTS]])
+    whole = JOB.snapshot(table, NOW)
+    assert len(json.dumps(whole)) <= 2 * 1024 * 1024
+    assert len(whole["destinations"]) == 1000
+    assert whole["others"]["destinations"] == 9001
+    shown = [each["accepted"] for each in whole["destinations"]]
+    assert shown == sorted(shown, reverse=True)
+    assert sum(shown) + whole["others"]["accepted"] == whole["totals"]["accepted"] == sum(range(10_000))
+    small = JOB.snapshot(table, NOW, 256 * 1024)
+    assert len(json.dumps(small)) <= 256 * 1024
+    assert 100 < len(small["destinations"]) < 1000
+    counts = [each["accepted"] for each in small["destinations"]]
+    assert len(counts) + small["others"]["destinations"] == 10_001
+    assert sum(counts) + small["others"]["accepted"] == sum(range(10_000))
+
+
+def _busy(names: list[str], event: str) -> pyarrow.Table:
+    """As many rows of an event for each destination as its place in the list says."""
+    columns = {
+        "minute": [rows.START] * len(names),
+        "destination": names,
+        "event": [event] * len(names),
+        "bucket": [number % 200 for number in range(len(names))],
+        "count": list(range(len(names))),
+        "octets": [0] * len(names),
+    }
+    return pyarrow.table(columns, schema=METRICS)

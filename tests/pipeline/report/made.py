@@ -1,0 +1,185 @@
+"""Reports made by hand: a busy day, five quiet minutes, nothing at all, and names that want to be markup."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from gateway.pipeline.jobs import latency
+from gateway.pipeline.jobs.figures import EVENTS, Figures, Histogram, add
+from gateway.pipeline.report import times
+from gateway.pipeline.report.figures import Consumer, DeadLetter, Destination, Gap, Reason, Report, Step
+
+MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
+HOSTILE = "/queue/<script>alert('x')</script>\"&amp;\u202e\0\n" + "n" * 300
+
+
+def histogram(dice: random.Random, many: int, middle_us: float, width: float = 0.6) -> Histogram:
+    """As many latencies around the middle, with a tail."""
+    drawn = min(many, 400)
+    counts: Counter[int] = Counter()
+    for place in range(drawn):
+        share = many // drawn + (place < many % drawn)
+        tail = 40.0 if dice.random() < 0.012 else 1.0
+        counts[latency.bucket(int(middle_us * tail * math.exp(dice.gauss(0, width))))] += share
+    return dict(counts)
+
+
+def figures(counts: dict[str, int], octets: int, queue: Histogram, ack: Histogram) -> Figures:
+    """Octets are those of `accepted`."""
+    nothing = add([])
+    return Figures({**nothing.counts, **counts}, {**nothing.octets, "accepted": octets}, queue, ack)
+
+
+def nothing() -> Report:
+    """An empty span."""
+    return Report(MIDNIGHT, MIDNIGHT + timedelta(hours=1), MIDNIGHT + timedelta(hours=2), timedelta(minutes=1))
+
+
+def minutes() -> Report:
+    """Five minutes, one destination, no trouble."""
+    since, until = MIDNIGHT.replace(hour=14, minute=3), MIDNIGHT.replace(hour=14, minute=8)
+    dice = random.Random(2)
+    steps = []
+    for (start, end), many in zip(times.steps(since, until, timedelta(minutes=1)), (40, 62, 55, 71, 18), strict=True):
+        counts = {"accepted": many, "delivered": many, "acked": many - 1}
+        queue, ack = histogram(dice, many, 700), histogram(dice, many - 1, 4000)
+        steps.append(Step(start, end, figures(counts, many * 120, queue, ack)))
+    totals = {
+        event: sum([step.figures.counts[event] for step in steps]) for event in ("accepted", "delivered", "acked")
+    }
+    report = Report(
+        since=since,
+        until=until,
+        made=until,
+        step=timedelta(minutes=1),
+        gateways=("gateway",),
+        rows=740,
+        first=since,
+        last=until - timedelta(seconds=3),
+        steps=tuple(steps),
+        events={**totals, "connected": 2, "subscribed": 1},
+        transports={"tcp": 1, "websocket": 1},
+    )
+    destination = Destination("/queue/orders", report.whole, 12)
+    return replace(report, destinations=(destination,))
+
+
+def day() -> Report:
+    """A day, 40 destinations, and everything that can go wrong."""
+    since, until = MIDNIGHT, MIDNIGHT + timedelta(days=1)
+    step = times.step_of(until - since)
+    dice = random.Random(1)
+    steps = []
+    for start, end in times.steps(since, until, step):
+        hour = (start - since) / timedelta(hours=1)
+        load = int((900 + 14_000 * max(math.sin((hour - 6) / 24 * 2 * math.pi), 0) ** 1.5) * dice.uniform(0.9, 1.1))
+        burst = 3 if 13 <= hour < 13.75 else 1
+        counts = {
+            "accepted": load * burst,
+            "delivered": int(load * burst * 1.4),
+            "acked": int(load * burst * 0.93),
+            "nacked": dice.randrange(40) * burst,
+            "redelivered": dice.randrange(60) * burst,
+            "expired": dice.randrange(9) if hour > 15 else 0,
+            "dead_lettered": dice.randrange(30) if 13 <= hour < 15 else 0,
+            "dropped": 0,
+        }
+        queue = histogram(dice, counts["delivered"], 900 * burst**3)
+        ack = histogram(dice, counts["acked"], 9_000 * burst, 0.9)
+        steps.append(Step(start, end, figures(counts, counts["accepted"] * 480, queue, ack)))
+    totals = {event: sum([each.figures.counts[event] for each in steps]) for event in EVENTS}
+    rows = sum(totals.values()) + 5231
+    more = {"connected": 1312, "disconnected": 1290, "error": 31, "heartbeat_missed": 4, "subscribed": 2011}
+    more |= {"tx_begun": 620, "tx_committed": 600, "tx_aborted": 20, "journal_dropped": 2}
+    report = Report(
+        since, until, until + timedelta(minutes=7), step, ("gateway-a", "gateway-b"), rows,
+        since + timedelta(milliseconds=12), until - timedelta(milliseconds=800), {**totals, **more},
+        {"tcp": 212, "websocket": 1100}, tuple(steps),
+    )  # fmt: skip
+    return replace(
+        report,
+        destinations=_destinations(dice, totals, report.whole.octets["accepted"]),
+        others=212,
+        reasons=_reasons(totals["dead_lettered"]),
+        dead_letters=_dead_letters(),
+        consumers=_consumers(),
+        gaps=(
+            Gap("gateway-a", 1, since + timedelta(hours=13, minutes=4), 18_220, "the queue of the journal was full"),
+            Gap("gateway-b", 2, since + timedelta(hours=13, minutes=9), 410, "No space left on device"),
+        ),
+    )
+
+
+def hostile() -> Report:
+    """Every text that a client, or whoever names a gateway, can choose is hostile."""
+    report = minutes()
+    at = report.since
+    headers = {HOSTILE: HOSTILE, "plain": "value"}
+    return replace(
+        report,
+        gateways=(HOSTILE,),
+        transports={HOSTILE: 1},
+        destinations=(Destination(HOSTILE, report.whole),),
+        reasons=tuple([Reason(event, HOSTILE, HOSTILE, 3, at, at) for event in ("dead_lettered", "error")]),
+        dead_letters=(DeadLetter(at, HOSTILE, HOSTILE, HOSTILE, 2, 10, headers),),
+        consumers=(Consumer("stuck", at, None, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 1, 61_000_000),),
+        gaps=(Gap(HOSTILE, 1, at, 5, HOSTILE),),
+    )
+
+
+def _destinations(dice: random.Random, totals: dict[str, int], octets: int) -> tuple[Destination, ...]:
+    words = "orders prices invoices audit mail search stock users events reports".split()
+    kinds = ("/queue/{}", "/topic/{}", "/queue/eu.west.{}.retry", "/topic/live.{}.with.a.long.name.of.a.team")
+    names = [kind.format(word) for kind in kinds for word in words]
+    weights = [1 / (place + 1) for place in range(len(names))]
+    found = []
+    for name, weight in zip(names, weights, strict=True):
+        share = weight / sum(weights)
+        counts = {event: int(many * share) for event, many in totals.items()}
+        queue = histogram(dice, counts["delivered"], dice.uniform(200, 9000))
+        ack = histogram(dice, counts["acked"], dice.uniform(900, 90_000))
+        found.append(Destination(name, figures(counts, int(octets * share), queue, ack), dice.randrange(4000)))
+    return tuple(found)
+
+
+def _reasons(dead: int) -> tuple[Reason, ...]:
+    first, last = MIDNIGHT + timedelta(hours=1), MIDNIGHT + timedelta(hours=23, minutes=12, seconds=7)
+    told = (
+        ("dead_lettered", "/queue/orders", "rejected 5 times", dead - 40),
+        ("dead_lettered", "/queue/eu.west.stock.retry", "expired", 40),
+        ("error", None, "access refused: /queue/admin may not be read by guest", 19),
+        ("error", None, "header of more than 8192 octets", 12),
+        ("disconnected", None, "DISCONNECT", 1190),
+        ("disconnected", None, "the client closed the connection", 96),
+        ("disconnected", None, "heart-beat missed", 4),
+        ("nacked", "/queue/orders", "bad checksum", 310),
+        ("nacked", "/queue/orders", None, 100),
+        ("tx_aborted", None, "the session ended", 20),
+    )
+    return tuple([Reason(event, to, why, many, first, last) for event, to, why, many in told])
+
+
+def _dead_letters() -> tuple[DeadLetter, ...]:
+    at = MIDNIGHT + timedelta(hours=14, minutes=58, seconds=3)
+    headers = {"content-type": "application/json", "trace": "00-4bf92f3577b34da6a3ce929d0e0e4736-01"}
+    why = "rejected 5 times"
+    return tuple(
+        [
+            DeadLetter(at - timedelta(seconds=9 * place), "/queue/orders", f"1f3a-{place}", why, 5, 1380, headers)
+            for place in range(5)
+        ]
+    )
+
+
+def _consumers() -> tuple[Consumer, ...]:
+    at = MIDNIGHT + timedelta(hours=13, minutes=12)
+    billing = ("gateway-a", "s-81", "billing", "10.0.0.7:51234", "0", "/queue/orders")
+    mail = ("gateway-b", "s-7", "mail", "10.0.0.9:40112", "m1", "/queue/mail")
+    return (
+        Consumer("stuck", at, None, *billing, 100, 38_800_000_000),
+        Consumer("slow", at, at + timedelta(minutes=31), *mail, 64, 95_000_000),
+    )

@@ -1,0 +1,169 @@
+"""From the archive to the page: rows made up, read by Spark, and their counts in Chromium."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway.pipeline.jobs import Limits
+from gateway.pipeline.report import Report, html, report
+from gateway.pipeline.report.consumers import alarms
+from tests.pipeline import rows as synthetic
+from tests.pipeline.report.conftest import Look
+from tests.pipeline.rows import START
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MINUTES = timedelta(minutes=1)
+
+
+@functools.cache
+def traffic() -> list[synthetic.Row]:
+    """Ten minutes of two gateways, and what is before and behind them."""
+    made = [
+        synthetic.connected(0),
+        synthetic.connected(1, session="s2", transport="websocket", gateway="g2"),
+        synthetic.disconnected(590, session="s2", gateway="g2", reason="heart-beat missed"),
+        synthetic.error(200, reason="malformed"),
+        synthetic.error(201, reason="malformed", gateway="g2"),
+        synthetic.error(202, reason="x" * 999),
+        synthetic.journal_dropped(300, dropped_rows=41, reason="the queue is full"),
+        synthetic.gauge_destination(10, depth=3),
+        synthetic.gauge_destination(20, depth=17),
+        synthetic.accepted(-1),
+        synthetic.accepted(600),
+    ]
+    for at in range(0, 600, 4):
+        name = "/queue/a" if at % 3 else "/queue/<b>"
+        made.append(synthetic.accepted(at, destination=name, size=50))
+        made.append(synthetic.delivered(at + 0.5, destination=name, queue_us=1000 * (1 + at % 5)))
+        if at % 20 == 0:
+            made.append(synthetic.nacked(at + 0.7, destination=name, reason="bad"))
+            made.append(synthetic.redelivered(at + 0.8, destination=name))
+            made.append(synthetic.dead_lettered(at + 0.9, destination=name, reason="rejected", headers={"kind": "k"}))
+        else:
+            made.append(synthetic.acked(at + 0.7, destination=name, ack_us=9000))
+    # The subscription `stuck` never acknowledges; the last look is a minute before the end, so it is over by then.
+    made += [
+        synthetic.gauge_subscription(at, session="s9", subscription="stuck", pending=5, oldest_us=at * 1_000_000)
+        for at in range(10, 540, 10)
+    ]
+    return made
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("archive")
+    synthetic.write(folder, traffic())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(spark: SparkSession, archive: Path) -> Report:
+    return report(spark, str(archive), START, START + 10 * MINUTES, limits=Limits(stuck_after=60))
+
+
+def inside() -> list[synthetic.Row]:
+    return [row for row in traffic() if START <= row["ts"] < START + 10 * MINUTES]
+
+
+@pytest.mark.spark
+def test_counts_are_those_of_the_rows(built: Report) -> None:
+    rows = inside()
+    assert built.rows == len(rows)
+    assert built.events == Counter([row["event"] for row in rows])
+    assert built.gateways == ("g1", "g2")
+    assert built.transports == {"tcp": 1, "websocket": 1}
+    assert (built.first, built.last) == (min([row["ts"] for row in rows]), max([row["ts"] for row in rows]))
+    assert [step.start for step in built.steps] == [START + place * MINUTES for place in range(10)]
+    for place, step in enumerate(built.steps):
+        begin = START + place * MINUTES
+        expected = Counter([row["event"] for row in rows if begin <= row["ts"] < begin + MINUTES])
+        assert step.figures.counts == {event: expected[event] for event in step.figures.counts}
+    assert built.whole.octets["accepted"] == 150 * 50
+    assert sum(built.whole.queue.values()) == 150
+    assert sum(built.whole.ack.values()) == 120
+
+
+@pytest.mark.spark
+def test_destinations_reasons_and_letters(built: Report) -> None:
+    rows = inside()
+    for each in built.destinations:
+        own = Counter([row["event"] for row in rows if row["destination"] == each.name])
+        assert each.figures.counts == {event: own[event] for event in each.figures.counts}
+    assert [(each.name, each.waiting) for each in built.destinations] == [("/queue/a", 17), ("/queue/<b>", None)]
+    assert built.others == 0
+    errors = [(each.reason, each.count) for each in built.because("error")]
+    assert errors == [("malformed", 2), ("x" * 300, 1)]
+    assert [each.reason for each in built.because("disconnected")] == ["heart-beat missed"]
+    assert sum([each.count for each in built.because("dead_lettered")]) == 30
+    letters = sorted([row for row in rows if row["event"] == "dead_lettered"], key=lambda row: row["ts"], reverse=True)
+    assert [each.message_id for each in built.dead_letters] == [row["message_id"] for row in letters[:20]]
+    assert [each.ts for each in built.dead_letters] == [row["ts"] for row in letters[:20]]
+    assert built.dead_letters[0].headers == {"kind": "k"}
+    assert [(gap.gateway, gap.at, gap.rows, gap.reason) for gap in built.gaps] == [
+        ("g1", START + 5 * MINUTES, 41, "the queue is full")
+    ]
+
+
+@pytest.mark.spark
+def test_a_stuck_consumer_whose_looks_end(built: Report) -> None:
+    (found,) = built.consumers
+    assert (found.kind, found.session, found.subscription) == ("stuck", "s9", "stuck")
+    assert found.raised == START + timedelta(seconds=80)
+    assert found.cleared == START + timedelta(seconds=560)
+    assert (found.pending, found.oldest_us) == (5, 530_000_000)
+
+
+@pytest.mark.spark
+def test_the_page_has_the_same_figures(built: Report, look: Look) -> None:
+    seen = look(html(built), viewport={"width": 390, "height": 844})
+    expected = Counter([row["event"] for row in inside()])
+    for event in ("accepted", "delivered", "acked", "nacked", "redelivered", "dead_lettered", "expired", "dropped"):
+        assert seen["figures"][event] == str(expected[event])
+    assert seen["figures"]["journal_rows"] == str(len(inside()))
+    assert seen["figures"]["missing"] == "41"
+    assert seen["figures"]["stuck"] == "1"
+    by_destination = Counter([row["destination"] for row in inside() if row["event"] == "accepted"])
+    shown = {
+        each["destination"]: int(each["value"])
+        for each in seen["rows"]
+        if each["in"] == "destinations" and each["figure"] == "accepted"
+    }
+    assert shown == by_destination
+    assert seen["scroll"] == 0
+
+
+@pytest.mark.spark
+def test_one_gateway_and_an_empty_span(spark: SparkSession, archive: Path) -> None:
+    end = START + 10 * MINUTES
+    one = report(spark, str(archive), START, end, gateways=["g2"])
+    assert (one.gateways, one.rows, one.whole.messages, one.consumers) == (("g2",), 3, 0, ())
+    empty = report(spark, str(archive), end + timedelta(days=1), end + timedelta(days=2))
+    assert (empty.rows, empty.steps, empty.first) == (0, (), None)
+    assert "Nothing in this span" in html(empty)
+
+
+def told(state: str, at: int, **columns: Any) -> dict[str, Any]:
+    names = {"gateway": "g", "epoch": 1, "session": "s", "principal": "p", "peer": "a", "subscription": "0"}
+    row = {**names, "destination": "/queue/a", "kind": "stuck", "since": START, "pending": 1, "oldest_us": 9}
+    return {**row, "state": state, "ts": START + timedelta(seconds=at), **columns}
+
+
+def test_an_alarm_is_one_consumer() -> None:
+    later = START + timedelta(seconds=400)
+    rows = [
+        told("raised", 0),
+        told("held", 300, pending=8, oldest_us=7),
+        told("cleared", 400),
+        told("raised", 400, kind="slow", since=later),
+    ]
+    slow, stuck = alarms(rows)
+    assert (slow.kind, slow.raised, slow.cleared) == ("slow", later, None)
+    assert (stuck.raised, stuck.cleared, stuck.pending, stuck.oldest_us) == (START, later, 8, 9)

@@ -1,0 +1,67 @@
+"""Text never becomes markup, and shows what would be invisible."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.pipeline.report.markup import Markup, element, escape, join, visible
+
+
+class Reader(HTMLParser):
+    """Keeps what it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.values: list[str | None] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.values += [value for _, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@given(st.text(st.characters(codec=None), min_size=1))
+def test_whatever_the_text_is_it_stays_text(text: str) -> None:
+    reader = Reader()
+    reader.feed(element("p", text, title=text))
+    reader.close()
+    assert reader.tags == ["p"]
+    assert "".join(reader.texts) == visible(text)
+    assert reader.values == [visible(text)]
+    reader.texts[0].encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain /queue/ä 👩‍👩‍👧", "plain /queue/ä 👩‍👩‍👧"),
+        ("a\0b\nc\x7f", r"a\x00b\nc\x7f"),
+        ("\u202e\u2066\u200b\ufeff\u2028", r"\u202e\u2066\u200b\ufeff\u2028"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_what_would_be_invisible_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_attributes() -> None:
+    assert (
+        element("td", class_="a b", data_value=1.5, role=None, hidden="")
+        == '<td class="a b" data-value="1.5" hidden></td>'
+    )
+    assert element("meta", charset="utf-8") == '<meta charset="utf-8">'
+
+
+def test_markup_is_left_alone() -> None:
+    inner = element("b", "<")
+    assert element("p", inner, " & ") == "<p><b>&lt;</b> &amp; </p>"
+    assert join([inner, "<"]) == "<b>&lt;</b>&lt;"
+    assert escape(Markup("<i>")) == "<i>"

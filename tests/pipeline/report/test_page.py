@@ -1,0 +1,140 @@
+"""The page as Chromium shows it from disk, with the network off: the figures, the look, and names that are hostile."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.pipeline.report import page
+from gateway.pipeline.report.figures import Report
+from tests.pipeline.report import made
+from tests.pipeline.report.conftest import Look
+
+PHONE = {"viewport": {"width": 390, "height": 844}}
+WIDE = {"viewport": {"width": 1200, "height": 900}}
+REPORTS = (made.day, made.minutes, made.nothing, made.hostile)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]
+    return sum([weight * each for weight, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True)])
+
+
+def contrast(pair: dict[str, str]) -> float:
+    low, high = sorted([luminance(pair["text"]), luminance(pair["ground"])])
+    return (high + 0.05) / (low + 0.05)
+
+
+def values(seen: dict[str, Any], section: str, figure: str) -> list[dict[str, Any]]:
+    return [each for each in seen["rows"] if each["in"] == section and each["figure"] == figure]
+
+
+@pytest.mark.parametrize("make", REPORTS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_it_can_be_read(make: Callable[[], Report], scheme: str, size: dict[str, Any], look: Look) -> None:
+    seen = look(page.html(make()), colorScheme=scheme, **size)
+    assert seen["scroll"] == 0
+    assert not seen["wide"]
+    assert not seen["cut"]
+    assert seen["smallest"] >= 12
+    assert (luminance(seen["body"]["ground"]) < 0.1) == (scheme == "dark")
+    assert all(contrast(pair) >= 7 for pair in [seen["body"], *seen["notice"]])
+    assert seen["scripts"] == 0
+    assert not seen["repeated"]
+    for chart in seen["charts"]:
+        assert all(chart["said"])
+        assert chart["width"] > 200
+        assert chart["height"] > 200
+
+
+@pytest.mark.parametrize("width", [500, 700, 760, 1000, 1010])
+def test_no_width_cuts_anything_off(width: int, look: Look) -> None:
+    seen = look(page.html(made.day()), viewport={"width": width, "height": 900})
+    assert (seen["scroll"], seen["wide"]) == (0, [])
+
+
+def test_on_paper_it_is_light_and_whole(look: Look) -> None:
+    """As wide as A4 between its margins."""
+    seen = look(page.html(made.day()), media="print", colorScheme="dark", viewport={"width": 718, "height": 1047})
+    assert (seen["scroll"], seen["wide"]) == (0, [])
+    assert luminance(seen["body"]["ground"]) > 0.8
+    assert all(contrast(pair) >= 7 for pair in [seen["body"], *seen["notice"]])
+
+
+def test_the_figures_of_a_day(look: Look) -> None:
+    report = made.day()
+    seen = look(page.html(report), **WIDE)
+    for event in ("accepted", "delivered", "acked", "nacked", "redelivered", "expired", "dead_lettered", "dropped"):
+        assert seen["figures"][event] == str(report.total(event))
+        steps = values(seen, "traffic", event)
+        assert len(steps) == 96
+        assert sum([int(each["value"]) for each in steps]) == report.total(event)
+    assert seen["figures"]["octets"] == str(report.whole.octets["accepted"])
+    assert [
+        seen["figures"][key] for key in ("stuck", "slow", "missing", "connected", "error")
+    ] == "1 1 18630 1312 31".split()
+    accepted = values(seen, "destinations", "accepted")
+    assert len(accepted) == 25
+    assert accepted[0]["destination"] == "/queue/orders"
+    assert accepted[0]["value"] == str(report.destinations[0].figures.counts["accepted"])
+    assert "The busiest 25 of 252." in seen["text"]
+    assert [each["value"] for each in values(seen, "dead-letters", "dead_lettered")] == [
+        str(report.total("dead_lettered") - 40),
+        "40",
+    ]
+    assert [each["kind"] for each in values(seen, "consumers", "pending")] == ["stuck", "slow"]
+    assert len(values(seen, "latency", "p99")) == 2 * 96
+    assert [chart["id"] for chart in seen["charts"]] == [
+        "traffic-chart",
+        "exceptions-chart",
+        "queue-chart",
+        "ack-chart",
+    ]
+
+
+def test_missing_rows_come_first(look: Look) -> None:
+    seen = look(page.html(made.day()))
+    assert seen["sections"][:2] == ["gaps", "figures"]
+    assert "18,630 rows of the journal are missing" in seen["text"]
+    assert [each["value"] for each in values(seen, "gaps", "dropped_rows")] == ["18220", "410"]
+
+
+def test_a_span_without_trouble(look: Look) -> None:
+    seen = look(page.html(made.minutes()))
+    assert "gaps" not in seen["sections"]
+    assert "Nothing that needs attention" in seen["text"]
+    assert "20 Nov 2026 14:03 to 14:08 UTC" in seen["text"].replace("\u00a0", " ")
+    assert [chart["id"] for chart in seen["charts"]] == ["traffic-chart", "queue-chart", "ack-chart"]
+    assert seen["text"].count("None in this span.") == 2
+
+
+def test_an_empty_span_says_so(look: Look) -> None:
+    seen = look(page.html(made.nothing()))
+    assert seen["sections"] == ["nothing"]
+    assert seen["figures"] == {"rows": "0", "journal_rows": "0"}
+    assert "Nothing in this span" in seen["text"]
+
+
+def test_hostile_names_stay_text(look: Look) -> None:
+    """Chromium would say so if anything ran; and the text is there as it was given."""
+    seen = look(page.html(made.hostile()))
+    assert seen["text"].count("/queue/<script>alert('x')</script>\"&amp;\\u202e\\x00\\n") > 10
+    assert values(seen, "destinations", "accepted")[0]["destination"].startswith("/queue/<script>")
+
+
+def test_the_policy_allows_the_one_style_sheet() -> None:
+    written = page.html(made.minutes())
+    (style,) = re.findall(r"<style>(.*?)</style>", written, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.*?)"', written)
+    assert policy.startswith("default-src &#x27;none&#x27;; ")
+    assert f"sha256-{digest}" in policy
+    assert "unsafe" not in policy
+    assert not re.findall(r'\sstyle=|(?:src|href)="(?!#|data:)', written)

