@@ -161,13 +161,15 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     written = False
     try:
         if store is not None:
+            Message.run = store.token.encode()
+        journal = await _open_the_journal(settings, hub, policies)  # what a recovery throws away is recorded, too
+        if store is not None:
             damaged = recover_from(store, hub.broker)  # nobody waits: no listener is open
             assert hub.committer is not None  # it came with the store
             hub.committer.damaged += damaged
         elif unkept_policies := unkept(_tables(settings)):
             log.warning(unkept_policies)
         functions = runner_of(settings, hub)
-        journal = await _open_the_journal(settings, hub, policies)
         opened["tcp"] = await open_all("tcp", settings.tcp)
         opened["websocket"] = await open_all("websocket", settings.websocket)
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
@@ -264,7 +266,6 @@ def recover_from(store: SQLiteStore, broker: Broker) -> int:
         storage.places_from(max((place.number for place in found.places), default=0) + 1)
         # What was never stored had numbers, too: by the clock they cannot come again.
         broker.router.number_from(max(found.highest, int(broker.agenda.epoch() * 1e6)))
-        Message.run = store.token.encode()
         broker.router.restore_seen(found.seen)
         recover(broker, found.places, found.rows, partial(_read_around, store, damaged), clean=found.clean)
     except StoreError as error:

@@ -289,6 +289,8 @@ class Backlog:
         while self._leaving and most:
             rows = self._leaving[0].take(most)
             most -= len(rows)
+            if self._queue.broker.records is not None:
+                self._queue.broker.records.purged(self._queue.name, [abs(row) for row, _ in rows])
             for row, _ in rows:
                 shelf.leave_row(row)
             if not len(self._leaving[0]):

@@ -130,6 +130,8 @@ class Browser:
             self._queue.broker.counters.delivered += 1
             notes = self._subscription.notes
             self._subscription.show(message, b"" if notes is None else notes.of(message))
+            if self._subscription.records is not None:
+                self._subscription.records.shown(self._subscription, message)
 
     def _end(self) -> None:
         self._ended = True

@@ -37,6 +37,9 @@ class Gauges:
         self._pause = pause
         self._sessions: Iterator[Session] = iter(())
         self._queues: Iterator[Queue] = iter(())
+        # Who had something at the last look, and who has now: once it is over, that is told, once.
+        self._before: set[Subscription | Queue] = set()
+        self._now: set[Subscription | Queue] = set()
 
     def begin(self) -> None:
         """Look, and again later."""
@@ -44,6 +47,7 @@ class Gauges:
         self._sessions = iter(list(broker.sessions.values()))
         every = chain(broker.destinations.values(), broker.directory.hidden.values())
         self._queues = iter([target for target in every if isinstance(target, Queue)])
+        self._before, self._now = self._now, set()
         broker.agenda.at(broker.agenda.clock() + self._pause, self.begin)
         self._look()
 
@@ -63,9 +67,15 @@ class Gauges:
         if subscription.ledger:
             oldest = next(iter(subscription.ledger.values()))
             self._records.pending(subscription, len(subscription.ledger), oldest)
+            self._now.add(subscription)
+        elif subscription in self._before:
+            self._records.pending(subscription, 0, None)
 
     def _of_queue(self, queue: Queue) -> None:
         unacknowledged = sum([len(each.ledger) for each in queue.subscriptions if each.ledger])
         if queue.waiting or unacknowledged:
             first: Message | None = next((each for each in islice(queue.lanes[0], _LOOKS) if each.waits), None)
             self._records.waiting(queue.name, unacknowledged, queue.waiting, first)
+            self._now.add(queue)
+        elif queue in self._before:
+            self._records.waiting(queue.name, 0, 0, None)

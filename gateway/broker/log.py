@@ -160,7 +160,7 @@ class Log:
         """Number a message and keep it; the one that subscribers get."""
         seq, now = self.next, self._logs.now()
         numbered = Message(message.number, _with_seq(message.head, seq), message.body, message.properties)
-        numbered.expires = message.expires
+        numbered.expires, numbered.at = message.expires, message.at
         if self._time_to_live and not message.expires:
             numbered.expires = self._broker.agenda.clock() + self._time_to_live
         size = numbered.size

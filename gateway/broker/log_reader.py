@@ -256,6 +256,7 @@ class LogReader:
             self._tell(message, found)
             subscription.notes = subscription.notes or Notes([], numbered=True)
             subscription.notes.tell_gap(message, int(message.head.headers["seq"]))
+        message.at = 0  # it did not wait for this subscriber all the time
         self._topic.give(subscription, message)
 
     def _tell(self, message: Message, logs: Iterable[Log | None]) -> None:

@@ -113,7 +113,8 @@ class Recorder(Protocol):
       several calls, like those of one message to many subscribers, or of a cumulative ACK.
     * `names` is what `names_of_session` or `names_of_subscription` made, once, of what does not change.
     * `number` is that of the message in its run; `message_id` is made of it.
-    * Times between two events are in microseconds, and negative where they are not known.
+    * Times between two events are in microseconds; they, and sizes and counts, are negative where they are not known.
+    * The destination of a message is the one that it was sent to, wherever it is: see `records`.
 
     Nothing here waits and nothing raises.
 
@@ -166,7 +167,7 @@ class Recorder(Protocol):
         Args:
             names: of the subscription, as in the next three.
             size: octets of the body.
-            delivery_count: 1.
+            delivery_count: 1; or 0: a browser got it, and somebody else will consume it.
             queue_us: since it was accepted.
         """
         ...
@@ -216,8 +217,7 @@ class Recorder(Protocol):
         """A message became a dead letter.
 
         Args:
-            destination: where it was.
-            number: that it had there.
+            number: that it had until then.
             reason: `dlq-reason`.
             headers: of the dead letter.
         """

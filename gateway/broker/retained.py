@@ -87,6 +87,8 @@ class Retained:
             return
         if len(self._kept) >= broker.quotas.max_retained:  # others came while it was delayed, or in a transaction
             broker.counters.dropped += 1
+            if broker.records is not None:
+                broker.records.dropped(name, message, "too many retained messages")
             return
         stored = None
         if broker.storage is not None and broker.router.is_durable(name, message.properties):
@@ -127,8 +129,12 @@ class Retained:
                 self.stored -= 1
 
     def _expire(self, name: str) -> None:
+        message = self.of(name)
+        assert message is not None  # its date goes with it
         self.forget(name)
         self._broker.counters.expired += 1
+        if self._broker.records is not None:
+            self._broker.records.expired(name, message)
 
     def show(self, name: str, subscription: Subscription, topic: Topic) -> None:
         """Give a new subscriber what is kept for the name or pattern it subscribed to, as fast as it reads."""

@@ -70,7 +70,7 @@ def take_back(queue: Queue, messages: Iterable[Message]) -> None:
     if home is None:
         for message in messages:
             if not fate.was_last_attempt(queue, message):
-                queue.let_go(message)
+                fate.drop(queue, message, "purged")
         queue.purge()
         broker.forget_if_idle(queue)
         return

@@ -212,7 +212,7 @@ class Session:
             self._abort(name, transaction, returned, why="session ended")
         self.transactions.clear()
         for subscription in self.subscriptions.values():
-            self._leave(subscription, returned, lost=lost)
+            self._leave(subscription, returned, lost=lost, why="session ended")
         self.subscriptions.clear()
         self.acknowledging.clear()
         _take_back(returned)
@@ -347,11 +347,18 @@ class Session:
         if durable is not None:
             self.broker.directory.durables.end(durable.text)
 
-    def _leave(self, subscription: Subscription, returned: dict[Queue, list[Message]], *, lost: bool = False) -> None:
+    def _leave(
+        self,
+        subscription: Subscription,
+        returned: dict[Queue, list[Message]],
+        *,
+        lost: bool = False,
+        why: str | None = None,
+    ) -> None:
         """End a subscription; what its queue must take back goes into `returned`."""
         self.broker.subscriptions -= 1
         if subscription.records is not None:
-            subscription.records.unsubscribed(subscription)
+            subscription.records.unsubscribed(subscription, why)
         self._allowance.give_back(subscription.options, len(subscription.destination) + len(subscription.id or ""))
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)
@@ -415,12 +422,14 @@ class Session:
         records = self.broker.records
         if records is not None:
             records.committed(self, name)
-        for sending in transaction.sends:
-            router.send(sending)
-        for settlement in transaction.settlements:
-            _carry_out(settlement)
-        if records is not None:
-            records.transaction = None
+        try:
+            for sending in transaction.sends:
+                router.send(sending)
+            for settlement in transaction.settlements:
+                _carry_out(settlement)
+        finally:
+            if records is not None:
+                records.transaction = None
 
     def _on_abort(self, frame: Frame) -> None:
         transaction = self.transactions.of(frame)

@@ -69,7 +69,8 @@ class Subscription:
         notes: header lines that it alone gets; None: there are none.
         cursor: the name under which it reads a log; None: it has none.
         records: told of each delivery; None: nobody records.
-        names: what its rows have in common.
+        names: what its rows have in common; empty: they are not told, or differ with the message.
+        names_by: the same for each destination that a message of it had, and for it itself; None: they are not told.
         stands_by: another consumer of the queue is the exclusive one.
         ended: it left its queue; `queue` still tells where a transaction's deliveries go back to.
     """
@@ -90,6 +91,7 @@ class Subscription:
         "listed",
         "mode",
         "names",
+        "names_by",
         "notes",
         "options",
         "outbound",
@@ -136,6 +138,7 @@ class Subscription:
         self.cursor: Cursor | None = None
         self.records: Records | None = session.broker.records
         self.names = b""
+        self.names_by: dict[str, bytes] | None = None
         self.interest: Interest | None = None
         self.groups: dict[Group, None] | None = None
         self.parked: Lane | None = None
@@ -209,8 +212,6 @@ class Subscription:
         """
         shared = encoder.message(message.head, message.id, message.body, self.version)
         self.outbound.append(self.prefix + lines, shared)
-        if self.records is not None:
-            self.records.delivered(self, message)
 
     def _enter(self, message: Message, ledger: dict[str, Delivery]) -> bytes:
         """Enter a delivery into the ledger; returns the header line that tells its handle, where a line does."""

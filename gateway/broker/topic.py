@@ -138,6 +138,8 @@ class Topic:
         else:
             self._broker.counters.delivered += 1
             subscription.show(message, b"" if notes is None else notes.of(message))
+            if subscription.records is not None:
+                subscription.records.delivered(subscription, message)
 
     def join(self, subscription: Subscription, *, late: LogReader | None = None) -> None:
         """A new subscriber.

@@ -63,8 +63,11 @@ def claimed(tables: Path, job: Job, archive: str) -> Iterator[Path]:
     with _locked(tables, job.name):
         path = folder(tables, job.name)
         _check(path, job, archive, has_table=any((tables / job.name).glob("*.parquet")))
-        path.mkdir(exist_ok=True)
-        write_json(path / _WHOSE, {"job": job.name, "version": job.version, "archive": archive})
+        try:
+            path.mkdir(exist_ok=True)
+            write_json(path / _WHOSE, {"job": job.name, "version": job.version, "archive": archive})
+        except OSError as error:
+            raise EnvironmentFailure(f"the checkpoint cannot be in {path}: {error.strerror}") from error
         yield path
 
 
