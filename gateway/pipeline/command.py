@@ -148,7 +148,7 @@ def run(
 @pipeline.command()
 @options.archive
 @click.option("--journal", metavar="DIR", help="What is there is archived first.")
-@options.since
+@options.since_or_first
 @options.until
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default="report.html", show_default=True)
 @click.option("--csv", "csv_folder", type=click.Path(file_okay=False, path_type=Path), help="Its figures as CSV, too.")
@@ -170,16 +170,18 @@ def report(
     from .span import span
 
     source = places.archive(archive)
-    begin, end = span(since, until, datetime.now(UTC))
+    begin, end = span(since or "24h", until, datetime.now(UTC))
     segments = None if journal is None else places.folder("--journal", journal)
     _check()
     from . import archiving
     from .checkpoints import write_whole
     from .jobs import Limits
-    from .report import build, page, sheets
+    from .report import build, extent, page, sheets
 
     archiving.now(segments, source, _say)
     places.existing("--archive", source, "`gateway archive`")
+    if not since and not places.is_uri(source):
+        begin, end = extent.fitted(Path(source), begin, end)
     spark = _spark("report", master, remote, conf)
     made = build.report(spark, source, begin, end, limits=Limits(stuck_after=stuck_after))
     write_whole(out.absolute(), page.html(made).encode())

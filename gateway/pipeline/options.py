@@ -66,6 +66,7 @@ stuck_after = click.option(
     help="A consumer whose oldest unacknowledged message is older is slow or stuck.",
 )
 since = click.option("--since", default="24h", show_default=True, help="2h, 7d, today, 2026-11-21T14:30 ...: UTC.")
+since_or_first = click.option("--since", default="", help="The same; else the first row of the last 24 h.")
 until = click.option("--until", default="now", show_default=True, help="The same; not any more in the span.")
 setting = click.option(
     "--conf",

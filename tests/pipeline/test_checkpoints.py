@@ -121,6 +121,16 @@ def test_tables_that_cannot_be_written_are_told(tmp_path: Path) -> None:
         reset(tmp_path / "file", JOB.name)
 
 
+def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    sentence = "the checkpoint cannot be in .*/metrics: No space left on device$"
+    with pytest.raises(EnvironmentFailure, match=sentence), claimed(tmp_path, JOB, ARCHIVE):
+        pass
+
+
 def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))

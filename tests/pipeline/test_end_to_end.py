@@ -21,6 +21,9 @@ import pytest
 from gateway.journal import found
 from gateway.pipeline import tables
 from gateway.pipeline.jobs import JOBS
+from tests.pipeline.report.conftest import Look, chromium, look
+
+__all__ = ["chromium", "look"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -123,6 +126,29 @@ def test_sessions(shop: Shop) -> None:
     assert sum(session["acked"] for session in sessions) == sum(
         count for (_, event), count in shop.counted.items() if event == "acked"
     )
+
+
+def test_the_report(shop: Shop, look: Look) -> None:
+    """In Chromium its figures are what the clients counted, in all and for each destination."""
+    ended(
+        *("-m", "gateway", "pipeline", "report", "--stuck-after", "5", "--out", "report.html"),
+        cwd=shop.folder,
+        seconds=240,
+    )
+    seen = look((shop.folder / "report.html").read_text(encoding="utf-8"))
+    totals: Counter[str] = Counter()
+    for (_, event), count in shop.counted.items():
+        totals[event] += count
+    assert {event: int(seen["figures"][event]) for event in totals} == totals
+    assert seen["figures"]["stuck"] == "1"
+    for event in ("accepted", "delivered", "acked"):
+        shown = {
+            row["destination"]: int(row["value"])
+            for row in seen["rows"]
+            if row["in"] == "destinations" and row["figure"] == event and row["value"] != "0"
+        }
+        assert shown == {name: count for (name, each), count in shop.counted.items() if each == event}
+    assert {"traffic", "latency", "dead-letters", "consumers"} <= set(seen["sections"])
 
 
 def test_nothing_is_left_behind(shop: Shop) -> None:

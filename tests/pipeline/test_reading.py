@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gateway.archive.compact import compact
 
+from gateway.archive.compact import compact
 from gateway.pipeline.errors import UsageFailure
 from gateway.pipeline.reading import COLUMNS
 from gateway.pipeline.reading import rows as read

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ EVENTS = ("accepted", "delivered", "redelivered", "acked", "nacked", "expired", 
 
 KINDS = {"queue": "delivered", "ack": "acked"}
 """Of which event's rows each histogram is made."""
+
+MINUTE = timedelta(minutes=1)
 
 Histogram = Mapping[int, int]
 
@@ -94,23 +96,23 @@ def by_destination(table: pyarrow.Table, most: int | None = None) -> Ranking:
     return Ranking([(name, found[(name,)]) for name in top], len(names) - len(top), figures(rest))
 
 
-def by_time(table: pyarrow.Table, minutes: int = 1) -> list[tuple[datetime, Figures]]:
+def by_time(table: pyarrow.Table, step: timedelta = MINUTE) -> list[tuple[datetime, Figures]]:
     """Pieces of time that have rows, in order: when each starts, and what it had.
 
     Args:
-        minutes: of a piece; they are counted from 1970.
+        step: length of a piece, whole seconds; they are counted from 1970.
     """
-    found = _grouped(_slotted(table, minutes), ["slot"])
+    found = _grouped(_slotted(table, step), ["slot"])
     return [(_moment(slot), found[(slot,)]) for (slot,) in sorted(found)]
 
 
-def heat(table: pyarrow.Table, kind: str = "queue", minutes: int = 1) -> dict[datetime, dict[int, int]]:
+def heat(table: pyarrow.Table, kind: str = "queue", step: timedelta = MINUTE) -> dict[datetime, dict[int, int]]:
     """The histogram of each piece of time, in order.
 
     Args:
         kind: one of `KINDS`.
     """
-    found = _histograms(_slotted(table, minutes), ["slot"], KINDS[kind])
+    found = _histograms(_slotted(table, step), ["slot"], KINDS[kind])
     return {_moment(slot): found[(slot,)] for (slot,) in sorted(found)}
 
 
@@ -169,19 +171,20 @@ def _sums(table: pyarrow.Table, by: list[str]) -> Iterable[tuple[Key, int, int]]
     return zip(keys, sums["count_sum"].to_pylist(), sums["octets_sum"].to_pylist(), strict=True)
 
 
-def _slotted(table: pyarrow.Table, minutes: int) -> pyarrow.Table:
-    """With a column `slot`: the minute since 1970 at which its piece of time starts."""
+def _slotted(table: pyarrow.Table, step: timedelta) -> pyarrow.Table:
+    """With a column `slot`: the second since 1970 at which its piece of time starts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not table.num_rows:
         return table
-    number = pc.divide(pc.cast(pc.cast(table["minute"], pa.timestamp("us", "UTC")), pa.int64()), 60_000_000)
-    return table.append_column("slot", pc.multiply(pc.divide(number, minutes), minutes))
+    number = pc.divide(pc.cast(pc.cast(table["minute"], pa.timestamp("us", "UTC")), pa.int64()), 1_000_000)
+    seconds = step // timedelta(seconds=1)
+    return table.append_column("slot", pc.multiply(pc.divide(number, seconds), seconds))
 
 
-def _moment(minute: int) -> datetime:
-    return datetime.fromtimestamp(minute * 60, UTC)
+def _moment(second: int) -> datetime:
+    return datetime.fromtimestamp(second, UTC)
 
 
 def _strings(names: list[str]) -> Any:

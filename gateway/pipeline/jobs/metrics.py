@@ -21,7 +21,7 @@ All of it is whole numbers and adds up, so each event's counts are those of the 
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from . import bounded, figures, latency
@@ -36,11 +36,15 @@ COLUMNS = ("ts", "event", "destination", "size", "queue_us", "ack_us")
 
 # Of a snapshot: destinations at most, and minutes of a column of the heat map.
 _MOST = 1000
-_HEAT_MINUTES = 15
+_HEAT_STEP = timedelta(minutes=15)
 
 
-def transform(rows: DataFrame) -> DataFrame:
-    """Rows of the archive to partial rows."""
+def transform(rows: DataFrame, seconds: int = 60) -> DataFrame:
+    """Rows of the archive to partial rows.
+
+    Args:
+        seconds: that `minute` has; the table's has 60, a report may want more or less.
+    """
     from pyspark.sql import functions as f
 
     event = f.col("event")
@@ -49,14 +53,14 @@ def transform(rows: DataFrame) -> DataFrame:
     counted = (
         rows.where(event.isin(*EVENTS))
         .groupBy(
-            f.expr("unix_seconds(ts) div 60").alias("number"),
+            f.expr(f"unix_seconds(ts) div {seconds}").alias("number"),
             f.col("destination"),
             event,
             latency.column(took).alias("bucket"),
         )
         .agg(f.count("*").alias("count"), f.sum(f.coalesce(f.col("size"), f.lit(0))).alias("octets"))
     )
-    minute = f.timestamp_seconds(f.col("number") * 60).alias("minute")
+    minute = f.timestamp_seconds(f.col("number") * seconds).alias("minute")
     return counted.select(minute, "destination", "event", "bucket", "count", "octets")
 
 
@@ -112,7 +116,7 @@ def _minutes(table: pyarrow.Table) -> dict[str, list[Any]]:
 
 def _heat(table: pyarrow.Table, kind: str) -> list[tuple[str, int, int]]:
     cells: dict[tuple[str, int], int] = {}
-    for at, counts in figures.heat(table, kind, _HEAT_MINUTES).items():
+    for at, counts in figures.heat(table, kind, _HEAT_STEP).items():
         for bucket, count in counts.items():
             cell = bounded.iso(at), bucket // latency.PER_OCTAVE
             cells[cell] = cells.get(cell, 0) + count

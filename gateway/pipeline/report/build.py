@@ -8,8 +8,8 @@ The files are named once, so all passes see the same rows.  They are
     consumers   the job `consumers`, if any delivery was too old; the census knows whose
 
 The first two go over all rows, side by side: what one does alone, planning and collecting, the other fills.  Each reads
-its own columns and sends little to the driver: sums by step, by destination and by reason.  The job counts by minutes;
-so that a report over weeks adds up few of them, its rows get the time of their step first.
+its own columns and sends little to the driver: sums by step, by destination and by reason.  What
+the job counts by minutes a report counts by its own steps: seconds, where it is short, and days, where it is long.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from .. import reading
-from ..jobs import JOBS, Limits
+from ..jobs import JOBS, Limits, metrics
 from ..jobs import figures as sums
 from . import consumers, times
 from .figures import Consumer, DeadLetter, Destination, Gap, Reason, Report, Step
@@ -103,10 +103,7 @@ def _traffic(rows: DataFrame, step: timedelta) -> tuple[pyarrow.Table, pyarrow.T
     import pyarrow.compute as pc
     from pyspark.sql import functions as f
 
-    job = JOBS["metrics"]
-    seconds = step // timedelta(seconds=1)
-    started = f.timestamp_seconds(f.floor(f.unix_seconds("ts") / seconds) * seconds)
-    partial = job.transform(rows.select(*job.columns).withColumn("ts", started))
+    partial = metrics.transform(rows.select(*metrics.COLUMNS), step // timedelta(seconds=1))
     common = ("event", "bucket")
     summed = (
         partial.groupingSets([("minute", *common), ("destination", *common)], "minute", "destination", *common)
@@ -122,7 +119,7 @@ def _traffic(rows: DataFrame, step: timedelta) -> tuple[pyarrow.Table, pyarrow.T
 
 
 def _steps(table: pyarrow.Table, since: datetime, until: datetime, step: timedelta) -> Iterable[Step]:
-    had = dict(sums.by_time(table, step // timedelta(minutes=1)))
+    had = dict(sums.by_time(table, step))
     nothing = sums.add([])
     for start, end in times.steps(since, until, step):
         yield Step(start, end, had.get(times.floor(start, step), nothing))

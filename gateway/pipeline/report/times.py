@@ -8,14 +8,18 @@ from datetime import UTC, datetime, timedelta
 from . import values
 from .svg import Mark
 
-_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+_SECOND, _MINUTE, _HOUR, _DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-STEPS = (_MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY)
+STEPS = (
+    *(seconds * _SECOND for seconds in (1, 5, 15)),
+    *(_MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY),
+)
 MOST_STEPS = 180
 """About what a chart can show."""
 
 _BETWEEN_MARKS = (
+    *(seconds * _SECOND for seconds in (1, 2, 5, 10, 15, 30)),
     *(minutes * _MINUTE for minutes in (1, 2, 5, 10, 15, 30)),
     *(hours * _HOUR for hours in (1, 2, 3, 6, 12)),
     *(days * _DAY for days in (1, 2, 7, 14, 28, 56, 112, 364)),
@@ -24,7 +28,7 @@ _MOST_MARKS = 10
 
 
 def step_of(span: timedelta) -> timedelta:
-    """A minute for up to three hours, then as coarse as the charts need it."""
+    """A second for up to three minutes, a minute for up to three hours: as coarse as the charts need it."""
     return next((step for step in STEPS if span <= step * MOST_STEPS), STEPS[-1])
 
 

@@ -22,7 +22,7 @@ NAMES = {
     "dead_lettered": "Dead-lettered",
     "dropped": "Dropped",
 }
-_HOUR = timedelta(hours=1)
+_UNITS = {"hour": timedelta(hours=1), "minute": timedelta(minutes=1), "second": timedelta(seconds=1)}
 
 
 def section(report: Report) -> list[Markup]:
@@ -48,18 +48,18 @@ def peak(report: Report, event: str) -> tuple[float, datetime] | None:
 
 
 def rate(report: Report, step: Step, event: str) -> float:
-    """Per minute or per hour, see `unit`."""
+    """Per second, minute or hour, see `unit`."""
     return step.figures.counts[event] * (per(report) / (step.end - step.start))
 
 
 def per(report: Report) -> timedelta:
-    """What rates are counted by: minutes, or hours where a step is not shorter."""
-    return _HOUR if report.step >= _HOUR else timedelta(minutes=1)
+    """What rates are counted by: see `unit`."""
+    return _UNITS[unit(report)]
 
 
 def unit(report: Report) -> str:
-    """Of rates."""
-    return "hour" if per(report) == _HOUR else "minute"
+    """Of rates: hours, minutes or seconds, whichever is the longest that is not longer than a step."""
+    return next((name for name, length in _UNITS.items() if report.step >= length), "second")
 
 
 def _steps(report: Report) -> str:

@@ -28,11 +28,11 @@ def test_all_of_them_together_are_the_whole(random: Random) -> None:
     assert figures.add([ranking.rest, *[each for _, each in ranking.top]]) == whole
     assert len(ranking.top) + ranking.others == len({row["destination"] for row in told if row["event"] in EVENTS})
     for minutes in (1, 7):
-        slots = figures.by_time(table, minutes)
+        slots = figures.by_time(table, timedelta(minutes=minutes))
         assert figures.add([each for _, each in slots]) == whole
         for kind in KINDS:
             histograms = {at: dict(getattr(each, kind)) for at, each in slots if getattr(each, kind)}
-            assert figures.heat(table, kind, minutes) == histograms
+            assert figures.heat(table, kind, timedelta(minutes=minutes)) == histograms
 
 
 def test_busiest_destination_is_first() -> None:
@@ -56,7 +56,7 @@ def test_histograms_are_of_first_deliveries_and_acks() -> None:
 def test_pieces_of_time_are_counted_from_1970() -> None:
     start = datetime(1970, 1, 2, 0, 25, tzinfo=UTC)
     told = [rows.accepted(ts=start + timedelta(minutes=minute)) for minute in (0, 4, 5, 19)]
-    slots = figures.by_time(metrics_of(told), 15)
+    slots = figures.by_time(metrics_of(told), timedelta(minutes=15))
     assert [(at.strftime("%H:%M"), each.messages) for at, each in slots] == [("00:15", 2), ("00:30", 2)]
 
 

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from gateway.pipeline.report import times, values
 
 START = datetime(2026, 11, 20, 14, 3, 20, tzinfo=UTC)
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 @pytest.mark.parametrize(
     ("span", "step"),
     [
-        (MINUTE, MINUTE),
+        (MINUTE, SECOND),
+        (4 * MINUTE, 5 * SECOND),
+        (HOUR, MINUTE),
         (3 * HOUR, MINUTE),
         (4 * HOUR, 5 * MINUTE),
         (DAY, 15 * MINUTE),
