@@ -95,14 +95,18 @@ class Rows(Intake):
         if size > most or size > _APART or transaction is not None:
             self._accept(now, names + name, number, block, body, most, transaction)
             return
-        names += name
-        length = _REST_ACCEPTED + len(names) + len(block) + 4 + size
-        row = (
-            _pack_accepted(length, _CODE_ACCEPTED, len(names), now, number, size)
-            + names
-            + block
-            + length_of(size)
-            + body
+        length = len(names) + len(name)
+        row = b"".join(
+            (
+                _pack_accepted(
+                    _REST_ACCEPTED + length + len(block) + 4 + size, _CODE_ACCEPTED, length, now, number, size
+                ),
+                names,
+                name,
+                block,
+                length_of(size),
+                body,
+            )
         )
         self._append(row)
         self._entered = entered = self._entered + len(row)
