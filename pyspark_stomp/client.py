@@ -31,6 +31,8 @@ _CHUNK = 256 * 1024
 _LIMITS = Limits(headers=10_000, header_line=1024**2, body=1024**3, origin="")
 # A peer is taken for dead after so many of its intervals without an octet.
 _MARGIN = 2.5
+# So RabbitMQ says that the session's process died, as it does for who subscribes to a stream that is just being made.
+_CRASHED = "Processing error"
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -247,7 +249,8 @@ class Client:
                 if each.command == "ERROR":
                     told = _told(self._name, each)
                     # So our gateway says that it is about to stop, and that another connection will do better.
-                    raise ConnectionLost(str(told)) if "retry-after" in each.headers else told
+                    passing = "retry-after" in each.headers or each.headers.get("message") == _CRASHED
+                    raise ConnectionLost(str(told)) if passing else told
                 if each.command == "CONNECTED":
                     self._agree(each)
                 self._frames.append(each)

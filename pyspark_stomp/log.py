@@ -30,6 +30,8 @@ from .errors import ConnectionLost, DataLost
 from .options import Options
 from .rows import Collector
 
+# In place of the number of the next message: there is none yet.  RabbitMQ's numbers begin with 0.
+EMPTY = -1
 _WINDOW = 10_000
 _ROWS = 8_192
 _OCTETS = 4 * 1024**2
@@ -45,7 +47,7 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class LogRange(InputPartition):
-    """Messages of one destination: numbers from `start` up to, without, `end`.  0: from the log's beginning."""
+    """Messages of one destination: numbers from `start` up to, without, `end`."""
 
     destination: str
     start: int
@@ -74,8 +76,8 @@ def subscribe(client: Client, options: Options, destination: str, begin: str, wi
 
 
 def begin_at(seq: int) -> str:
-    """A number as `x-stream-offset` has it."""
-    return f"offset={seq}" if seq else "first"
+    """A number as `x-stream-offset` has it; `EMPTY`: the beginning, wherever that is."""
+    return f"offset={seq}" if seq != EMPTY else "first"
 
 
 def seq_of(message: Frame) -> int | None:
@@ -229,7 +231,7 @@ class _Reading:
         return self._collector.rows >= _ROWS or self._collector.octets >= _OCTETS
 
     def _check_gap(self, frame: Frame, seq: int | None, expected: int) -> None:
-        if not expected or not self._options.fail_on_data_loss:
+        if not self._options.fail_on_data_loss:
             return
         headers = frame.headers
         told = headers.get("gap") == "true"

@@ -9,7 +9,7 @@ what has not been read.
 **Where a query begins.**  Spark does not write down the initial offset, and asks for it again when the first batch has
 to be run again.  So the initial offset is the same at all times: no destination has a number.  The first batch reads
 nothing; its end, which is written down, says what `startingOffsets` means at that moment.  A log that is still empty
-gets the number 0, and its first number by another such batch.
+gets `EMPTY`, and its first number by another such batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from .errors import OptionError
-from .log import LogRange, Probe, read_range
+from .log import EMPTY, LogRange, Probe, read_range
 from .options import Options
 
 _VERSION = 1
@@ -42,7 +42,9 @@ def split(destination: str, start: int, end: int, count: int) -> list[LogRange]:
 
 
 def starts(options: Options, probe: Probe, names: list[str]) -> dict[str, int]:
-    """The numbers with which reading destinations begins; 0: the log is empty.
+    """The numbers with which reading destinations begins; `EMPTY`: the log is.
+
+    Number 0 of `startingOffsets` is the beginning, whatever number that has.
 
     Raises:
         OptionError: `startingOffsets` leaves one out.
@@ -51,11 +53,13 @@ def starts(options: Options, probe: Probe, names: list[str]) -> dict[str, int]:
     if isinstance(told, dict):
         if missing := [name for name in names if name not in told]:
             raise OptionError(f"option startingOffsets has no number for {', '.join(missing)}")
-        return {name: told[name] for name in names}
+        zero = {name: EMPTY for name in names if not told[name]}
+        first = probe.first(zero) if zero else {}
+        return {name: told[name] or first.get(name, EMPTY) for name in names}
+    nowhere = dict.fromkeys(names, EMPTY)
     if told == "earliest":
-        return dict.fromkeys(names, 0) | probe.first(dict.fromkeys(names, 0))
-    last = probe.last(tuple(names))
-    return {name: last[name] + 1 if name in last else 0 for name in names}
+        return nowhere | probe.first(nowhere)
+    return nowhere | {name: seq + 1 for name, seq in probe.last(tuple(names)).items()}
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -102,9 +106,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if unknown := [name for name in self._options.destination if name not in at]:
             return self._offset(at | starts(self._options, self._probe, unknown))
         last = self._target if self._target is not None else self._last()
-        if begun := {name: 0 for name, seq in at.items() if not seq and name in last}:
+        if begun := {name: seq for name, seq in at.items() if seq == EMPTY and name in last}:
             return self._offset(at | self._probe.first(begun))
-        ends = {name: max(seq, last.get(name, -1) + 1) for name, seq in at.items()}
+        ends = {name: max(seq, last.get(name, seq - 1) + 1) for name, seq in at.items()}
         ahead = {name: seq for name, seq in at.items() if ends[name] > seq}
         if not ahead:
             return start
@@ -131,7 +135,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ranges of a batch; the same whenever it is run again."""
         begins, ends = self._at(start), self._at(end)
         count = max(1, self._options.partitions // max(1, len(begins)))
-        return [part for name, seq in begins.items() if seq for part in split(name, seq, ends[name], count)]
+        return [part for name, seq in begins.items() if seq != EMPTY for part in split(name, seq, ends[name], count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a task."""

@@ -24,7 +24,7 @@ _OCTETS = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _MOST = 2**53
 # Spark's own options of a query, which it hands on with the others.
-_SPARKS = frozenset({"checkpointlocation"})
+_SPARKS = frozenset({"checkpointlocation", "queryname"})
 # Between the octets of a message and its row: an Arrow column of octets ends at 2 GiB.
 _MOST_OCTETS = 1024**3
 
@@ -160,6 +160,7 @@ class Options:
     dedup_column: str = _row("dedupColumn", _text, "")
     transaction_octets: int = _row("transactionOctets", _octets, 4 * 1024**2)
     transaction_rows: int = _row("transactionRows", _integer(1), 5_000)
+    max_rate: int = _row("maxRowsPerSecond", _integer(0), 0)  # of one task; 0: as fast as the server takes them
 
     @classmethod
     def of(cls, told: Mapping[str, str]) -> Options:

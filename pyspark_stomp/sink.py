@@ -2,11 +2,13 @@
 
 Columns: `body` (string or binary) is needed; `destination`, `content_type`, `dedup_id` (strings) and `headers`
 (map<string,string>) may be there, and others are refused but for those of our own source, which are left out.  So what
-was read can be written.
+was read can be written.  What an option says counts for all rows, whatever the row says: rows of our source carry the
+destination that they came from, and would go back there.
 
 A partition is a row of transactions: BEGIN, SENDs, COMMIT with a receipt, as many rows in each as `transactionRows` and
 `transactionOctets` allow; our gateway holds 16 MiB.  The next begins when the receipt of the last has come.  When the
-connection breaks, a transaction without its receipt is sent again.
+connection breaks, a transaction without its receipt is sent again.  With `maxRowsPerSecond` each task waits in front of
+a transaction until its rows are due, and transactions are at most a tenth of a second's rows.
 
 **Each message has an id that is the same whenever its row is written again**: `dedup-id`, which our gateway honours by
 dropping the second message, and `x-dedup-id`, for consumers behind other servers.  It is the value of `dedup_id` or of
@@ -17,6 +19,7 @@ source and this sink.  The first holds for the gateway's `dedup_window`, and a q
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,6 +51,8 @@ _NOT_COPIED = frozenset(
 )
 # Of each header beside its value, in a transaction that is held; our gateway counts 100 and the name.
 _OVERHEAD = 150
+# With a limit of rows a second, so many transactions a second.
+_PARTS = 10
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,10 @@ class Plan:
             raise OptionError("mode overwrite has no meaning for messages; it must be append")
         if len(options.destination) > 1:
             raise OptionError("option destination of a sink must be one; a column destination names one for each row")
+        if taken := sorted(_NOT_COPIED & set(options.send_headers)):
+            raise OptionError(
+                f"option sendHeaders cannot set {', '.join(taken)}, which the connector or the server sets"
+            )
         kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
         for name, kind in kinds.items():
             if name == options.dedup_column:
@@ -163,7 +172,7 @@ class _Encoder:
 
     def __init__(self, plan: Plan, task: str) -> None:
         options = plan.options
-        self._default = options.destination[0] if options.destination else None
+        self._destination = options.destination[0] if options.destination else None
         self._content_type = options.content_type
         self._more = options.send_headers
         self._dedup = options.dedup_column or ("dedup_id" if "dedup_id" in plan.columns else "")
@@ -183,11 +192,11 @@ class _Encoder:
             self.row += 1
 
     def _row(self, row: dict[str, Any]) -> _Row:
-        destination = row.get("destination") or self._default
+        destination = self._destination or row.get("destination")
         if not destination:
             raise OptionError("a row has no destination, and option destination is missing")
         headers = {"destination": destination}
-        if content_type := row.get("content_type") or self._content_type:
+        if content_type := self._content_type or row.get("content_type"):
             headers["content-type"] = content_type
         if self._dedup:
             if (own := row[self._dedup]) is None:
@@ -196,10 +205,10 @@ class _Encoder:
         else:
             dedup_id = f"{self._task}:{self.row}"
         headers |= {"dedup-id": dedup_id, "x-dedup-id": dedup_id}
-        headers |= self._more
         for name, value in row.get("headers") or ():
             if value is not None and name not in _NOT_COPIED:
                 headers[name] = value
+        headers |= self._more
         body = row["body"]
         return _Row(headers, body.encode() if isinstance(body, str) else body or b"")
 
@@ -209,6 +218,10 @@ class _Sender:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._most = options.transaction_rows
+        if options.max_rate:
+            self._most = min(self._most, max(1, options.max_rate // _PARTS))
+        self._due = time.monotonic()  # of the next transaction
         self._client: Client | None = None
         self._rows: list[_Row] = []
         self._octets = 0
@@ -226,7 +239,7 @@ class _Sender:
             self.flush()
         self._rows.append(row)
         self._octets += size
-        if len(self._rows) >= self._options.transaction_rows:
+        if len(self._rows) >= self._most:
             self.flush()
 
     def flush(self) -> None:
@@ -236,9 +249,17 @@ class _Sender:
             StompError: it does not.
         """
         if self._rows:
+            self._wait()
             with_retries(self._options, self._attempt)
         self._rows = []
         self._octets = 0
+
+    def _wait(self) -> None:
+        """Until these rows are due.  What a slow server has delayed is not made up for."""
+        if rate := self._options.max_rate:
+            now = time.monotonic()
+            time.sleep(max(0.0, self._due - now))
+            self._due = max(self._due, now) + len(self._rows) / rate
 
     def _attempt(self) -> None:
         if self._client is None:

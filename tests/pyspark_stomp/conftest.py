@@ -7,62 +7,30 @@ once, with the first test that asks for it, and says by itself what is missing w
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from pyspark_stomp.client import Client
 from pyspark_stomp.options import Options
 from tests.gateway_process import HOST, GatewayProcess
+from tests.pyspark_stomp.rabbitmq import is_installed, running_rabbitmq
+from tests.spark import spark
+
+__all__ = ["spark"]
 
 _numbers = itertools.count(1)
 _POLICIES = '[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 1_000_000\nlog_octets = "256MiB"\n'
 _POLICIES += '[[policy]]\nmatch = "/topic/short.#"\nlog_messages = 100\n'
 
 
-def start_spark() -> SparkSession:
-    """A small local Spark."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # or its workers run the system's Python
-    os.environ["SPARK_LOCAL_IP"] = HOST
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.driver.host": HOST,
-        "spark.driver.bindAddress": HOST,
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.sql.codegen.wholeStage": "false",  # what runs once is not worth compiling
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.streaming.numRecentProgressUpdates": "1000",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("tests.pyspark_stomp")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    return session
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The session that all tests share."""
-    session = start_spark()
-    yield session
-    session.stop()
-
-
 @contextmanager
-def running_gateway(folder: Path) -> Iterator[GatewayProcess]:
+def running_gateway(folder: Path, **settings: object) -> Iterator[GatewayProcess]:
     """A gateway for the time of the block, in a folder that is there."""
     (folder / "gateway.toml").write_text(_POLICIES)
-    process = GatewayProcess(folder, {})
+    process = GatewayProcess(folder, settings)
     try:
         process.start()
         yield process
@@ -77,6 +45,16 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
     """The gateway that all tests share."""
     with running_gateway(tmp_path_factory.mktemp("gateway")) as process:
         yield process
+
+
+@pytest.fixture(scope="package")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The STOMP port of a RabbitMQ that all tests share; 0 where it is not installed."""
+    if not is_installed():
+        yield 0
+        return
+    with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as port:
+        yield port
 
 
 @pytest.fixture

@@ -1,15 +1,17 @@
-"""The queries of the kill test, and the process that is killed.
+"""The queries that are killed, and two ways to run them: by Spark, and by what Spark does, without Spark.
+
+At the gateway and, where it is installed, at RabbitMQ:
 
     spool   a queue, to files
-    ack     a queue, to files
-    offset  a topic's log, to a queue by our own sink
+    ack     a queue, to files; at the gateway to another queue, too, by `dedupColumn`
+    offset  a log, to a queue
 
 A file holds the bodies of one batch; a batch that is run again writes its file again.
 
-    python -m tests.pyspark_stomp.queries PORT FOLDER [window]
+    python -m tests.pyspark_stomp.queries CONFIG
 
-With `window`, each query stands still as soon as its sink is done with a batch, before Spark can write down that it is
-committed: it leaves a file `window-NAME` in the folder, and waits to be killed.
+runs queries in Spark until it is killed.  CONFIG is a file of JSON: {"folder", "queries": [the fields of `Query`],
+"once": [names of those with availableNow, which are started again when they end], "window": [query, window] or null}.
 """
 
 from __future__ import annotations
@@ -18,63 +20,85 @@ import json
 import os
 import sys
 import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.errors import StreamingQueryException
 
-from pyspark_stomp import DefaultSource
-from pyspark_stomp.sink import StreamWriter, Written
 from tests.gateway_process import HOST
+from tests.pyspark_stomp.rabbitmq import LOGIN
+from tests.pyspark_stomp.windows import Dying
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-NAMES = ("spool", "ack", "offset")
-TARGET = "/queue/kill.target"
-_STAND_STILL = 120.0
+# How a queue of RabbitMQ is told to keep a log.
+STREAM = {"x-queue-type": "stream", "durable": "true", "auto-delete": "false"}
+DURABLE = {"persistent": "true"}
+_STAND_STILL = 600.0
+_PATIENCE = 100.0
 
 
-def stand_still(folder: Path, name: str) -> None:
-    """Be in the window, until killed."""
-    (folder / f"window-{name}").touch()
-    threading.Event().wait(_STAND_STILL)
+@dataclass(frozen=True)
+class Query:
+    """One query.
+
+    Attributes:
+        where: options of the server.
+        source, target: destinations; without a target it writes files alone.
+        more: options of the source.
+        files: it writes files.
+        exact: not a row is doubled.
+    """
+
+    name: str
+    mode: str
+    where: dict[str, str]
+    source: str
+    target: str = ""
+    more: dict[str, str] = field(default_factory=dict)
+    files: bool = True
+    exact: bool = True
+
+    def told(self, folder: Path, rows: int) -> dict[str, str]:
+        """All options of the source."""
+        told = {**self.where, "destination": self.source, "mode": self.mode, "idleTimeoutMs": "500", **self.more}
+        if self.mode == "spool":
+            told["spoolDir"] = str(folder / f"spool-{self.name}")
+        return told | {"maxRowsPerTrigger": str(rows)}
 
 
-class DyingWriter(StreamWriter):
-    """A writer that stands still when all its tasks are done."""
-
-    folder: Path
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """The last thing before Spark's own commit."""
-        if any(isinstance(each, Written) and each.rows for each in messages):
-            stand_still(self.folder, "offset")
-
-
-class Dying(DefaultSource):
-    """`format("dying")`, with the option `folder`."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The word in `format`."""
-        return "dying"
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """A writer that dies."""
-        folder = self.options.pop("folder")
-        plain = super().streamWriter(schema, overwrite)
-        assert isinstance(plain, StreamWriter)
-        writer = DyingWriter(plain._plan)
-        writer.folder = Path(folder)
-        return writer
+def at_gateway(port: int, word: str) -> list[Query]:
+    """The queries at a gateway whose topics under /topic/log keep a log."""
+    where = {"host": HOST, "port": str(port)}
+    return [
+        Query("spool", "spool", where, f"/queue/{word}.spool"),
+        Query("ack", "ack", where, f"/queue/{word}.ack", f"/queue/{word}.ack.out", exact=False),
+        Query("offset", "offset", where, f"/topic/log.{word}", f"/queue/{word}.offset.out", files=False),
+    ]
 
 
-def source_of(name: str) -> str:
-    """The destination that a query reads."""
-    return "/topic/log.kill" if name == "offset" else f"/queue/kill.{name}"
+def at_rabbitmq(port: int, word: str) -> list[Query]:
+    """The queries at RabbitMQ, which does not drop what was sent twice; its senders set a header `x-id`."""
+    where = {"host": HOST, "port": str(port), **LOGIN}
+    return [
+        Query("rabbit-spool", "spool", where, f"/queue/{word}.spool", more={"dedupHeader": "x-id"}),
+        Query("rabbit-ack", "ack", where, f"/queue/{word}.ack", exact=False),
+        Query(
+            "rabbit-offset",
+            "offset",
+            where,
+            f"/queue/{word}.stream",
+            f"/queue/{word}.offset.out",
+            more={"subscribeHeaders": json.dumps(STREAM)},
+            files=False,
+            exact=False,
+        ),
+    ]
 
 
 def files(folder: Path, name: str) -> list[Path]:
@@ -87,53 +111,96 @@ def written(folder: Path, name: str) -> list[str]:
     return [body for path in files(folder, name) for body in json.loads(path.read_text())]
 
 
+def write_file(folder: Path, name: str, number: int, bodies: list[str]) -> None:
+    """The file of a batch, whole or not at all."""
+    out = folder / "out" / name
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"_{number}").write_text(json.dumps(bodies))
+    (out / f"_{number}").rename(out / f"{number}.json")
+
+
 def start(
-    spark: SparkSession, name: str, port: int, folder: Path, *, rows: int, once: bool = False, window: bool = False
+    spark: SparkSession, query: Query, folder: Path, *, rows: int, once: bool = False, window: str = ""
 ) -> StreamingQuery:
-    """Start one of the queries."""
-    where = {"host": HOST, "port": str(port)}
-    more = {"destination": source_of(name), "mode": name, "idleTimeoutMs": "700"}
-    if name == "spool":
-        more["spoolDir"] = str(folder / f"spool-{name}")
-    source = spark.readStream.format("stomp").options(**where, **more, maxRowsPerTrigger=str(rows)).load()
-    writer = source.select("body").writeStream.option("checkpointLocation", str(folder / f"checkpoint-{name}"))
-    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
-    if name == "offset":
-        writer = writer.format("dying").option("folder", str(folder)) if window else writer.format("stomp")
-        return begun(writer.options(**where, destination=TARGET).start())
-    known = {path.name for path in files(folder, name)}
+    """Start a query; with a window it leaves `window-NAME` in the folder and stands still there."""
+    marker = folder / f"window-{query.name}"
+    sink = {**query.where, "destination": query.target, "sendHeaders": json.dumps(DURABLE)}
+    dying = {"window": window, "marker": str(marker)}
+    reading = spark.readStream.options(**query.told(folder, rows))
+    source = (reading.format("dying").options(**dying) if window else reading.format("stomp")).load()
+    writer = source.select("body", "message_id").writeStream.trigger(
+        **({"availableNow": True} if once else {"processingTime": "50 milliseconds"})
+    )
+    writer = writer.queryName(query.name).option("checkpointLocation", str(folder / f"checkpoint-{query.name}"))
+    if not query.files:
+        writer = writer.format("dying").options(**dying) if window else writer.format("stomp")
+        return begun(writer.options(**sink).start)
 
     def write(batch: DataFrame, number: int) -> None:
-        bodies = [bytes(row.body).decode() for row in batch.collect()]
-        out = folder / "out" / name
-        out.mkdir(parents=True, exist_ok=True)
-        (out / f"_{number}").write_text(json.dumps(bodies))
-        (out / f"_{number}").rename(out / f"{number}.json")
-        if window and bodies and f"{number}.json" not in known:
-            stand_still(folder, name)
+        write_file(folder, query.name, number, [bytes(row.body).decode() for row in batch.collect()])
+        if query.target:
+            batch.write.format("stomp").mode("append").options(**sink, dedupColumn="message_id").save()
+        if window == "done" and json.loads((folder / "out" / query.name / f"{number}.json").read_text()):
+            marker.touch()
+            threading.Event().wait(_STAND_STILL)
 
-    return begun(writer.foreachBatch(write).start())
+    return begun(writer.foreachBatch(write).start)
 
 
-def begun(query: StreamingQuery) -> StreamingQuery:
-    """The query, once its reader's process is there: Spark gives that 10 s, too few for four at once."""
-    while query.isActive and str(query.status["message"]).startswith("Initializing"):
-        query.awaitTermination(1)
-    return query
+def begun(begin: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """The query that is started, once its reader's process is there.
+
+    Spark gives a Python process 10 s to answer, whatever the machine has to do; who is late gets other chances.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        query = begin()
+        try:
+            while query.isActive and str(query.status["message"]).startswith("Initializing"):
+                query.awaitTermination(1)
+        except StreamingQueryException:
+            pass
+        failure = query.exception()
+        if failure is None or "failed to connect back" not in str(failure) or time.monotonic() > deadline:
+            return query
+
+
+def config(folder: Path, queries: list[Query], once: list[str], window: tuple[str, str] | None) -> str:
+    """The path of a new CONFIG."""
+    told = {"folder": str(folder), "queries": [asdict(each) for each in queries], "once": once, "window": window}
+    path = folder / "config.json"
+    path.write_text(json.dumps(told))
+    return str(path)
 
 
 def main() -> None:
     """Run all queries until killed."""
-    from tests.pyspark_stomp.conftest import start_spark
+    from tests.spark import start_spark
 
-    port, folder, window = int(sys.argv[1]), Path(sys.argv[2]), "window" in sys.argv
+    told = json.loads(Path(sys.argv[1]).read_text())
+    folder, once = Path(told["folder"]), told["once"]
+    windows = dict([told["window"]]) if told["window"] else {}
+    queries = [Query(**each) for each in told["queries"]]
+    # The one whose window is waited for comes first, those that run anyway come after it.
+    queries.sort(key=lambda each: each.name not in windows)
     spark = start_spark()
     spark.dataSource.register(Dying)
-    running = [start(spark, name, port, folder, rows=600, window=window) for name in NAMES]
-    while all(query.isActive for query in running):
-        running[0].awaitTermination(1)
-    print([str(query.exception()) for query in running], file=sys.stderr, flush=True)
-    os._exit(1)
+
+    def begin(query: Query) -> StreamingQuery:
+        running = start(spark, query, folder, rows=300, once=query.name in once, window=windows.get(query.name, ""))
+        (folder / f"runs-{query.name}").touch()
+        return running
+
+    running = {each.name: begin(each) for each in queries}
+    while True:
+        for query in queries:
+            if running[query.name].isActive:
+                continue
+            if (failure := running[query.name].exception()) is not None or query.name not in once:
+                print(f"{query.name} has ended: {failure}", file=sys.stderr, flush=True)
+                os._exit(1)
+            running[query.name] = begin(query)
+        running[queries[0].name].awaitTermination(0.1)  # type: ignore[arg-type]  # it takes a part of a second, too
 
 
 if __name__ == "__main__":

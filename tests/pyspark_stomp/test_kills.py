@@ -1,85 +1,63 @@
-"""SIGKILL of everything that runs a query: at random, and when the sink is done and Spark has not written that down.
+"""SIGKILL of everything that runs queries, and then an end, in both ways, of the gateway under queries that run.
 
-All queries run in one process group and die together.  Messages come all the time: before, between and after.
-Then the queries go on in the session of the tests, to the end, from what is on the disk.
+Spark, its Python and all queries are one session of processes and die together: when one's sink is done and Spark has
+not written that down, the others wherever they are.  Messages come all the time: before, between and after.  The
+queries go on in the session of the tests, from what is on the disk.  More rounds, and other moments:
+`python -m tests.pyspark_stomp.kills`; all moments, without Spark: `test_windows`.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pyspark_stomp.conftest import Broker
-from tests.pyspark_stomp.queries import NAMES, TARGET, source_of, start, written
-from tests.pyspark_stomp.test_receiver import bodies, wait_until
-
-_ROOT = Path(__file__).parents[2]
-_START = 90.0
-
-
-@contextmanager
-def running(broker: Broker, folder: Path, *more: str) -> Iterator[Callable[[], None]]:
-    """The process group; the value checks that it lives.  Leaving the block kills it."""
-    command = [sys.executable, "-m", "tests.pyspark_stomp.queries", str(broker.process.tcp_port), str(folder), *more]
-    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stderr=log, stdout=log, start_new_session=True)
-
-    def check() -> None:
-        assert process.poll() is None, (folder / "log").read_text()[-5000:]
-
-    try:
-        yield check
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+from tests.gateway_process import GatewayProcess
+from tests.pyspark_stomp.conftest import running_gateway
+from tests.pyspark_stomp.kills import Feed, live, outcomes
+from tests.pyspark_stomp.queries import at_gateway, at_rabbitmq, start, written
+from tests.pyspark_stomp.test_receiver import wait_until
 
 
-def everywhere(broker: Broker, count: int, first: int) -> None:
-    """Messages for all queries."""
-    for name in NAMES:
-        broker.send(source_of(name), bodies(count, first))
+@pytest.fixture
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway with a store."""
+    with running_gateway(tmp_path_factory.mktemp("stored"), store="sqlite:store.db", close_linger=0.1) as process:
+        yield process
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_killed_and_killed_again(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    everywhere(broker, 1200, 0)
-    seed = random.randrange(1000)
+@pytest.mark.timeout(400)
+def test_spark_and_gateway_are_killed(
+    spark: SparkSession, stored: GatewayProcess, rabbitmq: int, name: str, tmp_path: Path
+) -> None:
+    queries = at_gateway(stored.tcp_port, name) + (at_rabbitmq(rabbitmq, name) if rabbitmq else [])
+    feed = Feed(queries)
+    feed.send(400)
+    dice = random.Random(seed := random.randrange(1000))
     print(f"seed {seed}")
-    batches = random.Random(seed).randrange(1, 7)  # of the seven that the first messages make, at least
-    with running(broker, tmp_path) as check:
+    live(tmp_path, queries, feed, dice, (dice.choice(["spool", "offset"]), "done"))
+    running = [start(spark, query, tmp_path, rows=1000) for query in queries]
 
-        def far_enough() -> bool:
-            check()
-            return len(list(tmp_path.glob("checkpoint-*/commits/[0-9]*"))) >= batches
+    def all_there() -> bool:
+        assert [each.exception() for each in running] == [None] * len(running)
+        return not any(each.lost or each.left for each in outcomes(queries, tmp_path, feed.sent))
 
-        wait_until(far_enough, _START)
-        everywhere(broker, 600, 1200)
-    with running(broker, tmp_path, "window") as check:
-
-        def all_stand_still() -> bool:
-            check()
-            return all((tmp_path / f"window-{name}").exists() for name in NAMES)
-
-        wait_until(all_stand_still, _START)
-        everywhere(broker, 200, 1800)
-    queries = {name: start(spark, name, broker.process.tcp_port, tmp_path, rows=1000, once=True) for name in NAMES}
-    for name, query in queries.items():
-        assert query.awaitTermination(90), f"{name} does not end"
-        assert query.exception() is None
-    expected = sorted(bodies(2000))
-    assert sorted(written(tmp_path, "spool")) == expected
-    assert sorted(set(written(tmp_path, "ack"))) == expected
-    assert sorted(broker.waiting(TARGET)) == expected
-    for name in ("spool", "ack"):
-        assert broker.waiting(source_of(name)) == []
+    try:
+        wait_until(all_there, 100, 0.2)
+        before = len(written(tmp_path, "ack"))
+        for end in (stored.kill, stored.stop):
+            feed.send(200)
+            end()
+            stored.start()
+            feed.send(200)
+        wait_until(all_there, 100, 0.2)
+    finally:
+        for each in running:
+            each.stop()
+    found = outcomes(queries, tmp_path, feed.sent)
+    assert all(each.is_right for each in found), "\n".join(map(str, found))
+    assert len(written(tmp_path, "ack")) - before == 800  # a broken connection alone doubles nothing

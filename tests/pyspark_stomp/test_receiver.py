@@ -22,12 +22,12 @@ from tests.gateway_process import HOST, free_ports
 from tests.pyspark_stomp.conftest import Broker
 
 
-def wait_until(true: Callable[[], bool], timeout: float = 15.0) -> None:
+def wait_until(true: Callable[[], bool], timeout: float = 15.0, every: float = 0.01) -> None:
     deadline = time.monotonic() + timeout
     pause = threading.Event()
     while not true():
         assert time.monotonic() < deadline, "not in time"
-        pause.wait(0.01)
+        pause.wait(every)
 
 
 @contextmanager

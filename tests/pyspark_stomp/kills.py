@@ -1,0 +1,263 @@
+"""SIGKILL of everything that runs queries, again and again, and then what has become of the messages.
+
+    python -m tests.pyspark_stomp.kills [--rounds N] [--seed N] [--windows]
+
+Messages come all the time, at the gateway and, where it is installed, at RabbitMQ.  In each round a process starts
+Spark with all queries of `queries`, by drawn lots with availableNow or with triggers by time.  It is killed with its
+children at a random moment between the first query's start and two seconds behind the last one's; with `--windows` in
+each of the named moments of `windows` instead, one after the other.  Every round goes on from what is on the disk.
+After the last one the queries run to their ends; then every message must be there, and where a query promises that,
+once; and queues are empty.  The status is 1 when something is lost or doubled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_stomp.batch import BatchReader
+from pyspark_stomp.client import Client
+from pyspark_stomp.options import Options
+from tests.pyspark_stomp.queries import DURABLE, STREAM, Query, at_gateway, at_rabbitmq, config, start, written
+from tests.pyspark_stomp.rabbitmq import is_installed, running_rabbitmq
+from tests.pyspark_stomp.windows import WINDOWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROOT = Path(__file__).parents[2]
+_START = 240.0
+_KILLED = 20.0
+_END = 240
+_TOGETHER = 20
+_EVERY = 0.25
+_PAUSE = 0.05
+
+
+class Life:
+    """A process in a session of its own, which is killed with all its children.
+
+    Args:
+        folder: where it runs; its output is there in `log`.
+        command: and arguments.
+        more: variables of its environment.
+    """
+
+    def __init__(self, folder: Path, *command: str, **more: str) -> None:
+        self._log = folder / "log"
+        environment = os.environ | {"PYTHONPATH": str(_ROOT)} | more
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    @classmethod
+    def of_module(cls, folder: Path, name: str, argument: str) -> Life:
+        """A module of these tests."""
+        return cls(folder, sys.executable, "-m", f"tests.pyspark_stomp.{name}", argument)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def check(self) -> None:
+        """Fail if it has ended by itself."""
+        assert self._process.poll() is None, self.said
+
+    @property
+    def said(self) -> str:
+        """The end of its output."""
+        return self._log.read_text(errors="replace")[-5000:]
+
+    def wait(self) -> int:
+        """The status with which it ends by itself, which it does in time."""
+        return self._process.wait(_START)
+
+    def wait_for(self, true: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Until something is true, which it is in time."""
+        deadline = time.monotonic() + _START
+        while not true():
+            self.check()
+            assert time.monotonic() < deadline, self.said
+            meanwhile()
+            time.sleep(_PAUSE)
+
+    def kill(self) -> None:
+        """SIGKILL for all of the session, and until they are gone."""
+        deadline = time.monotonic() + _KILLED
+        while living := [pid for pid in _session(self._process.pid) if pid != os.getpid()]:
+            for pid in living:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.poll()
+            assert time.monotonic() < deadline, f"processes {living} do not end"
+            time.sleep(0.01)
+        self._process.wait()
+
+
+def _session(leader: int) -> Iterator[int]:
+    """The processes of a session that live."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, session = path.read_text().rpartition(")")[2].split()[:4]
+            if int(session) == leader and state not in "ZX":
+                yield int(path.parent.name)
+
+
+class Feed:
+    """Sends the same messages to the sources of all queries, numbered on.
+
+    Attributes:
+        sent: how many each source has got.
+    """
+
+    def __init__(self, queries: list[Query]) -> None:
+        self._queries = queries
+        self.sent = 0
+        self._next = 0.0
+
+    def trickle(self) -> None:
+        """A few more, if the last are some time ago."""
+        if time.monotonic() >= self._next:
+            self.send(_TOGETHER)
+            self._next = time.monotonic() + _EVERY
+
+    def send(self, count: int) -> None:
+        """Some more; on return the servers have them."""
+        bodies = [f"b{number}" for number in range(self.sent, self.sent + count)]
+        self.sent += count
+        for query in self._queries:
+            client = Client(Options.of(query.where))
+            headers = {"destination": query.source} | (STREAM if query.source.endswith(".stream") else DURABLE)
+            client.send(b"".join([client.encode("SEND", headers | {"x-id": body}, body.encode()) for body in bodies]))
+            client.disconnect()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What has become of the messages of one query.
+
+    Attributes:
+        lost: messages that are not there.
+        doubled: rows that are there twice, by body in files and at a gateway, by `x-dedup-id` at RabbitMQ.
+        left: messages that still wait in its source.
+    """
+
+    query: str
+    lost: int
+    doubled: int
+    left: int
+    exact: bool
+
+    @property
+    def is_right(self) -> bool:
+        """Whether that is what was promised."""
+        return not (self.lost or self.left or (self.exact and self.doubled))
+
+    def __str__(self) -> str:
+        return f"{self.query:14} lost {self.lost}, doubled {self.doubled}, left {self.left}"
+
+
+def waiting(query: Query, destination: str) -> list[tuple[str, str]]:
+    """Body and `x-dedup-id` of what waits in a queue, which stays there."""
+    told = {**query.where, "destination": destination, "idleTimeoutMs": "500"}
+    batches = BatchReader(Options.of(told), ["body", "headers"]).read(InputPartition(0))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return [(row["body"].decode(), dict(row["headers"]).get("x-dedup-id", "")) for row in rows]
+
+
+def outcomes(queries: list[Query], folder: Path, sent: int) -> list[Outcome]:
+    """What has become of the messages: of each query's files, and of each one's target."""
+    expected = {f"b{number}" for number in range(sent)}
+    found = []
+    for query in queries:
+        left = len(waiting(query, query.source)) if query.mode != "offset" else 0
+        if query.files:
+            got = written(folder, query.name)
+            doubled = len(got) - len(set(got))
+            found.append(Outcome(query.name, len(expected - set(got)), doubled, left, query.exact))
+        if query.target:
+            rows = waiting(query, query.target)
+            lost = len(expected - {body for body, _ in rows})
+            by_id = "vhost" in query.where  # RabbitMQ drops nothing; whoever looks at the ids can
+            doubled = len(set(rows) if by_id else rows) - len({body for body, _ in rows})
+            found.append(Outcome(f"{query.name}, sink", lost, doubled, 0, exact=True))
+    return found
+
+
+def live(
+    folder: Path, queries: list[Query], feed: Feed, dice: random.Random, window: tuple[str, str] | None = None
+) -> str:
+    """One round: start everything, kill everything.  What was done, in words."""
+    once = [query.name for query in queries if dice.random() < 0.5]
+    for old in [*folder.glob("window-*"), *folder.glob("runs-*")]:
+        old.unlink()
+    begun, late = dice.randint(1, len(queries)), dice.uniform(0, 2)
+    with Life.of_module(folder, "queries", config(folder, queries, once, window)) as life:
+        if window is not None:
+            life.wait_for((folder / f"window-{window[0]}").exists, feed.trickle)
+            return f"window {window[1]} of {window[0]}"
+        life.wait_for(lambda: len(list(folder.glob("runs-*"))) >= begun, feed.trickle)
+        moment = time.monotonic() + late
+        life.wait_for(lambda: time.monotonic() >= moment, feed.trickle)
+    return f"at random, {late:.2f} s behind the start of query {begun}; availableNow: {' '.join(once) or 'none'}"
+
+
+def finish(spark: SparkSession, queries: list[Query], folder: Path) -> None:
+    """Run all queries to their ends."""
+    running = {query.name: start(spark, query, folder, rows=20_000, once=True) for query in queries}
+    for name, each in running.items():
+        assert each.awaitTermination(_END), f"{name} does not end"
+        assert each.exception() is None, f"{name}: {each.exception()}"
+
+
+def main() -> None:
+    """Kill, and report."""
+    from tests.pyspark_stomp.conftest import running_gateway
+    from tests.spark import start_spark
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--windows", action="store_true")
+    told = parser.parse_args()
+    dice = random.Random(told.seed)
+    windows = [(mode, window) for mode, names in WINDOWS.items() for window in names] if told.windows else []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for each in ("gateway", "rabbitmq", "queries"):
+            (folder / each).mkdir()
+        gateway = stack.enter_context(running_gateway(folder / "gateway", store="sqlite:store.db"))
+        queries = at_gateway(gateway.tcp_port, "kill")
+        if is_installed():
+            queries += at_rabbitmq(stack.enter_context(running_rabbitmq(folder / "rabbitmq")), "kill")
+        feed = Feed(queries)
+        feed.send(400)
+        print(f"seed {told.seed}: {', '.join(query.name for query in queries)}", flush=True)
+        for number in range(len(windows) or told.rounds):
+            what = live(folder / "queries", queries, feed, dice, windows[number] if windows else None)
+            print(f"{number + 1:3} {feed.sent:7,} sent  {what}", flush=True)
+        finish(start_spark(), queries, folder / "queries")
+        found = outcomes(queries, folder / "queries", feed.sent)
+    print(*found, sep="\n", flush=True)
+    sys.exit(not all(each.is_right for each in found))
+
+
+if __name__ == "__main__":
+    main()
