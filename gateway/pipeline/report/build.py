@@ -2,21 +2,23 @@
 
 The files are named once, so all passes see the same rows.  They are
 
-    census      how many rows each event has, and what is counted by reason, transport or place
     traffic     what messages did: the partial rows of the job `metrics`, added up by step and by destination in one go
+    extent      from when to when there are rows, and of which gateways
+    census      all events but the plentiful, of which traffic knows enough: how many there are, and what is counted by
+                reason, transport or place
     letters     the last dead letters, if there are any; the census knows since when
     consumers   the job `consumers`, if any delivery was too old; the census knows whose
 
-The first two go over all rows, side by side: what one does alone, planning and collecting, the other fills.  Each reads
-its own columns and sends little to the driver: sums by step, by destination and by reason.  What
-the job counts by minutes a report counts by its own steps: seconds, where it is short, and days, where it is long.
+The first three go over all rows, one after the other: side by side they would all run while nothing is compiled yet,
+which costs a fifth more.  Each reads its own columns and sends little to the driver: sums by step, by destination and
+by reason.  What the job counts by minutes a report counts by its own steps: seconds, where it is short, and days, where
+it is long.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,8 @@ MOST_DESTINATIONS = 1000
 """Destinations with figures of their own."""
 LETTERS = 20
 """Dead letters that are shown."""
+# Of ten rows these are nine, and nothing is to be told apart in them but what `metrics` does.
+_PLENTIFUL = ("accepted", "delivered", "redelivered", "acked")
 # Characters of a reason.  What a client made up at its end would make each reason another one.
 _LONGEST_REASON = 300
 
@@ -68,23 +72,22 @@ def report(
         rows = rows.where(rows["gateway"].isin(list(gateways)))
     step = times.step_of(until - since)
     made = datetime.now(UTC)
-    with ThreadPoolExecutor(1) as beside:
-        counting = beside.submit(_census, rows, limits)
-        by_step, by_destination = _traffic(rows, step)
-        counted = counting.result()
-    if not counted:
+    extent = _extent(rows)
+    counted = _census(rows, limits)
+    by_step, by_destination = _traffic(rows, step)
+    if not extent:
         return Report(since, until, made, step, stuck_after=timedelta(seconds=limits.stuck_after))
-    events = _sum(counted, "event")
+    events = _sum(counted, "event") | _plentiful(by_step)
     ranking = sums.by_destination(by_destination, MOST_DESTINATIONS)
     return Report(
         since=since,
         until=until,
         made=made,
         step=step,
-        gateways=tuple(sorted(_sum(counted, "gateway"))),
-        rows=sum(events.values()),
-        first=min([each["first"] for each in counted]),
-        last=max([each["last"] for each in counted]),
+        gateways=tuple(sorted([each["gateway"] for each in extent])),
+        rows=sum([each["count"] for each in extent]),
+        first=min([each["first"] for each in extent]),
+        last=max([each["last"] for each in extent]),
         events=events,
         transports=_sum([each for each in counted if each["transport"]], "transport"),
         steps=tuple(_steps(by_step, since, until, step)),
@@ -125,8 +128,25 @@ def _steps(table: pyarrow.Table, since: datetime, until: datetime, step: timedel
         yield Step(start, end, had.get(times.floor(start, step), nothing))
 
 
+def _plentiful(by_step: pyarrow.Table) -> dict[str, int]:
+    """How many rows the plentiful events have, as far as they have any."""
+    counts = sums.figures(by_step).counts
+    return {event: counts[event] for event in _PLENTIFUL if counts[event]}
+
+
+def _extent(rows: DataFrame) -> list[dict[str, Any]]:
+    """Of each gateway: how many rows, from when to when."""
+    from pyspark.sql import functions as f
+
+    counted = rows.groupBy("gateway").agg(
+        f.count("*").alias("count"), f.min("ts").alias("first"), f.max("ts").alias("last")
+    )
+    found: list[dict[str, Any]] = counted.toArrow().to_pylist()
+    return found
+
+
 def _census(rows: DataFrame, limits: Limits) -> list[dict[str, Any]]:
-    """Counts of all rows, by what is worth to be told apart of each event; the rest of the keys is null.
+    """Counts of the rows that are not plentiful, by what is worth to be told apart of each event; other keys are null.
 
     `at` is the time of a gap and the minute of a dead letter, `session` that of a delivery that was too old.
     """
@@ -147,6 +167,7 @@ def _census(rows: DataFrame, limits: Limits) -> list[dict[str, Any]]:
         "at": f.when(gap, f.col("ts")).when(event == "dead_lettered", f.date_trunc("minute", f.col("ts"))),
         "session": f.when(too_old, f.col("session")),
     }
+    rows = rows.where(~event.isin(*_PLENTIFUL))
     counted = rows.groupBy(*[column.alias(name) for name, column in keys.items()]).agg(
         f.count("*").alias("count"),
         f.min("ts").alias("first"),

@@ -81,10 +81,9 @@ def test_counts_are_those_of_the_rows(built: Report) -> None:
     assert built.gateways == ("g1", "g2")
     assert built.transports == {"tcp": 1, "websocket": 1}
     assert (built.first, built.last) == (min([row["ts"] for row in rows]), max([row["ts"] for row in rows]))
-    assert [step.start for step in built.steps] == [START + place * MINUTES for place in range(10)]
-    for place, step in enumerate(built.steps):
-        begin = START + place * MINUTES
-        expected = Counter([row["event"] for row in rows if begin <= row["ts"] < begin + MINUTES])
+    assert [step.start for step in built.steps] == [START + place * built.step for place in range(120)]
+    for step in built.steps:
+        expected = Counter([row["event"] for row in rows if step.start <= row["ts"] < step.end])
         assert step.figures.counts == {event: expected[event] for event in step.figures.counts}
     assert built.whole.octets["accepted"] == 150 * 50
     assert sum(built.whole.queue.values()) == 150
