@@ -87,22 +87,30 @@ def test_there_is_time_to_drain() -> None:
     assert int(unit()["TimeoutStopSec"]) > longest
 
 
-class TestArchive:
-    UNIT = ROOT / "deploy" / "stomp-gateway-archive.service"
+@pytest.mark.parametrize("name", ["stomp-gateway-archive.service", "stomp-gateway-compact.service"])
+class TestBeside:
+    """What becomes of the journal."""
 
-    def test_the_command_is_there(self) -> None:
-        path, *arguments = unit(self.UNIT)["ExecStart"].split()
+    def test_the_command_is_there(self, name: str) -> None:
+        path, *arguments = unit(ROOT / "deploy" / name)["ExecStart"].split()
         assert path == unit()["ExecStart"].split()[0]
-        assert [each in main.list_commands(click.Context(main)) for each in arguments] == [True]
+        command: click.Command | None = main
+        for word in arguments:
+            assert isinstance(command, click.Group)
+            command = command.get_command(click.Context(command), word)
+        assert command is not None
+        assert not isinstance(command, click.Group)
 
-    def test_it_is_the_same_service(self) -> None:
+    def test_it_is_the_same_service(self, name: str) -> None:
         """As for the files: it reads what the gateway writes."""
         same = ("User", "Environment", "WorkingDirectory", "StateDirectory", "StateDirectoryMode", "ProtectSystem")
-        assert {key: unit(self.UNIT)[key] for key in same} == {key: unit()[key] for key in same}
+        assert {key: unit(ROOT / "deploy" / name)[key] for key in same} == {key: unit()[key] for key in same}
 
-    def test_the_page_installs_it(self) -> None:
-        assert f"    install -m 644 deploy/{self.UNIT.name} /etc/systemd/system/\n" in INSTALL
-        assert f"systemctl enable --now {self.UNIT.stem}\n" in INSTALL
-        for name in ("journal", "archive", "tables"):
-            assert f'    {name} = "/var/lib/{unit()["StateDirectory"]}/{name}"\n' in INSTALL
-            assert name in Settings.model_fields
+
+def test_the_page_installs_what_is_beside() -> None:
+    for path in (ROOT / "deploy").glob("stomp-gateway-*"):
+        assert re.search(rf"^    install -m 644 .*deploy/{path.name}\\b.* /etc/systemd/system/$", INSTALL, re.MULTILINE)
+    assert "systemctl enable --now stomp-gateway-archive stomp-gateway-compact.timer\n" in INSTALL
+    for name in ("journal", "archive", "tables"):
+        assert f'    {name} = "/var/lib/{unit()["StateDirectory"]}/{name}"\n' in INSTALL
+        assert name in Settings.model_fields

@@ -51,9 +51,9 @@ for a message of 100 octets that is delivered and acknowledged.
 
 ## The rows
 
-A row is unique by `gateway`, `epoch` and `seq`. `ts` is the wall clock of the start, and the monotonic clock from
-there on: it never goes back, but a clock that was wrong at the start is wrong until the next one. Times between two
-events are measured by the gateway, in microseconds, and hold also where clocks are changed. Version 1 only grows:
+A row is unique by `gateway`, `epoch` and `seq`. `ts` follows the wall clock from segment to segment, and never goes
+back: a clock that was ahead, and is put right, is ahead in the journal until the gateway starts again. Times between
+two events are measured by the gateway, in microseconds, and hold also where clocks are changed. Version 1 only grows:
 columns and events may come, none goes or changes its meaning.
 
 """

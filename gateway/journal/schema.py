@@ -44,7 +44,7 @@ COLUMNS = (
     Column("gateway", STRING, "the id of the gateway", nullable=False),
     Column("epoch", BIGINT, "its start, microseconds since 1970; each start has another one", nullable=False),
     Column("seq", BIGINT, "from 1, and one more for each row of an epoch", nullable=False),
-    Column("ts", TIMESTAMP, "microseconds, UTC: the wall clock at the start, from there on monotonic", nullable=False),
+    Column("ts", TIMESTAMP, "microseconds, UTC; it never goes back within an epoch", nullable=False),
     Column("event", STRING, "what happened", nullable=False),
     Column("transport", STRING, "`tcp` or `websocket`"),
     Column("peer", STRING, "address of the client"),

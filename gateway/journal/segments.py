@@ -21,7 +21,7 @@ import enum
 import fcntl
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import record
@@ -122,10 +122,19 @@ class Segments:
     Args:
         octets: of a segment, from which on it is complete.
         seconds: after which it is complete.
+        offset: the facts' one, as it is now: it is asked for each segment, for clocks are set, and machines sleep.
     """
 
     def __init__(
-        self, folder: Path, facts: record.Facts, *, sync: Sync, octets: int, seconds: float, interval: float = 1.0
+        self,
+        folder: Path,
+        facts: record.Facts,
+        *,
+        sync: Sync,
+        octets: int,
+        seconds: float,
+        interval: float = 1.0,
+        offset: Callable[[], int] | None = None,
     ) -> None:
         self.begun = 0
         self.lost = 0
@@ -135,6 +144,7 @@ class Segments:
         self._octets = octets
         self._seconds = seconds
         self._interval = interval
+        self._offset = offset
         self._path: Path | None = None
         self._file = -1
         self._size = 0
@@ -224,6 +234,9 @@ class Segments:
 
     def _begin(self, now: float) -> None:
         self.mend()
+        if self._offset is not None:
+            # Never back: the rows of an epoch are in the order of their times.
+            self._facts = self._facts._replace(offset=max(self._facts.offset, self._offset()))
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
         path = self._folder / f"{self._facts.epoch}-{self.begun + 1:06d}{OPEN}"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)

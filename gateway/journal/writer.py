@@ -44,7 +44,7 @@ class Journal(Rows):
         on_relief: called when `is_behind` ends.
         on_state: called when `failure` is another.
         clock: nanoseconds, monotonic.
-        wall: nanoseconds since 1970; asked once.
+        wall: nanoseconds since 1970; asked at the start, and for each segment.
 
     Raises:
         JournalError: the folder cannot be used, or another gateway uses it.
@@ -76,7 +76,14 @@ class Journal(Rows):
         now = wall()
         self._lock, self.epoch = lock(own, now // 1000)
         facts = Facts(gateway, run, self.epoch, now - clock())
-        self.segments = Segments(own, facts, sync=sync, octets=segment_octets, seconds=segment_seconds)
+        self.segments = Segments(
+            own,
+            facts,
+            sync=sync,
+            octets=segment_octets,
+            seconds=segment_seconds,
+            offset=lambda: wall() - clock(),
+        )
         self.worker = Worker(
             self,
             self.segments,

@@ -71,10 +71,9 @@ def test_the_thread_wakes(tmp_path: Path) -> None:
 
 
 def test_time_never_goes_back(tmp_path: Path) -> None:
-    """The wall clock is asked once."""
+    """Whatever the wall clock does."""
     clock = Clock()
-    wall = iter([START * 1000])
-    journal = opened(tmp_path, clock, wall=lambda: next(wall))
+    journal = opened(tmp_path, clock, wall=lambda: START * 1000)
     tell(journal, 1)
     clock.go(3600.5)
     tell(journal, 1)
@@ -201,3 +200,16 @@ def test_while_it_grows(tmp_path: Path) -> None:
     assert len(rows_of(tmp_path, ".open")) == 2
     journal.close()
     assert [len(list(Segment(path))) for path in found(tmp_path / "g1")] == [2]
+
+
+def test_each_segment_follows_the_wall_clock(tmp_path: Path) -> None:
+    clock, ahead = Clock(), [0]
+    journal = opened(tmp_path, clock, segment_seconds=1.0, wall=lambda: clock.wall() + ahead[0] * 1_000_000_000)
+    for ahead[0] in (0, 3600, 0, 60):
+        clock.go(10)
+        tell(journal, 1)
+        journal.worker.step()
+        clock.go(10)
+        journal.worker.step()  # which completes the segment
+    journal.close()
+    assert [row["ts"] for row in rows_of(tmp_path)] == [START + at * 1_000_000 for at in (10, 3630, 3650, 3670)]
