@@ -1,6 +1,6 @@
 """A shop's traffic, to have something to look at: orders, prices, offers, and all that goes wrong with them.
 
-    python shop.py FOLDER [--messages 10000] [--rate 1000]
+    python shop.py FOLDER [--messages 10000] [--rate 500]
 
 It starts a gateway of its own in that folder, with shop.toml, which has a journal.  (Where STOMP_PORT says where one
 is, it takes that one.)  What happens then, each role a client:

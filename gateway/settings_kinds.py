@@ -86,8 +86,14 @@ Origins = Annotated[list[str], NoDecode, _Listed, AfterValidator(_are_origins)]
 UrlPath = Annotated[str, AfterValidator(_is_url_path)]
 Bodies = Annotated[str, BeforeValidator(_say_bodies)]
 
-# An empty variable is how a shell unsets one; it would name the working directory.
-Place = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
+
+def _read_place(value: object) -> object:
+    if value is not None and not isinstance(value, (str, Path)):
+        raise ValueError(f'a path is a text, like "folder/file", and not {value!r}')
+    return value or None  # an empty variable is how a shell unsets one; it would name the working directory
+
+
+Place = Annotated[Path | None, BeforeValidator(_read_place)]
 
 Store = Annotated[
     str,

@@ -244,6 +244,8 @@ class TestSlowDisk:
 
 
 def test_settings() -> None:
+    with pytest.raises(ValueError, match="a path is a text"):
+        settings(journal=5)
     assert settings(journal="").journal is None
     for value, kept in (("all", "all"), (7, "7"), ("4KiB", "4KiB"), ("none", "none")):
         assert settings(journal_bodies=value).journal_bodies == kept

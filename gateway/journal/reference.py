@@ -22,8 +22,8 @@ every ten seconds who has unacknowledged messages and where messages wait. [`gat
 of it, and [`gateway pipeline`](pipeline.md) makes tables and a report of that. Off, which is the default, it costs
 nothing.
 
-    journal/gateway/1795271857627686-0000000001.open     is being written
-    journal/gateway/1795271857627686-0000000001.seg      is complete: 64 MiB, or ten seconds old
+    journal/gateway/1795271857627686-000001.open     is being written
+    journal/gateway/1795271857627686-000001.seg      is complete: 64 MiB, or ten seconds old
 
 Nothing deletes segments but the archive, which has then what was in them. Without it the folder grows: some 300 octets
 for a message of 100 octets that is delivered and acknowledged.
