@@ -226,7 +226,7 @@ class TestPaths:
         self.write('users_file = ""')
         assert load().users_file is None
         self.write("users_file = 1")
-        assert refused().startswith("etc/gateway.toml line 1: users_file is wrong: input is not a valid path")
+        assert refused().startswith("etc/gateway.toml line 1: users_file is wrong: a path is a text, like")
 
     @pytest.mark.parametrize("name", ["tcp", "websocket", "http"])
     def test_unix_sockets(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
