@@ -1,13 +1,17 @@
 """Raw files of hours that are over become history: few files, sorted, that reports and replay read.
 
-    clean     what no manifest lists goes: a killed compaction left it
+    clean     what a killed compaction left goes: hidden files, and files that are pending and not in the manifest
     sort      the raw files that the manifest does not list, in bounded memory (`sorting`)
     write     files of about 128 MiB under hidden names, on the disk
-    reveal    they get their names; nobody reads them, for no manifest lists them
+    reveal    they get their names; nobody reads them, for they are pending, and no manifest lists them
     commit    the new manifest replaces the old one: it lists the old files and the new ones, and all raw files
 
 A kill before the last step changes nothing for a reader, and the next compaction begins anew.  Raw files that come
 later, because an archiver was late, are a generation of their own: the hour gets one more file.
+
+History files that are neither pending nor in the manifest have lost it.  Where all raw files are in the history, or
+gone, the hour gets a manifest that lists them: a killed compaction would have left raw files.  Where there are others
+nobody knows whether these rows are in both, and the hour stays as it is.
 
 Raw files are not deleted here: streams watch them (`retention`).
 """
@@ -28,7 +32,7 @@ from gateway.journal.segments import reason_of
 
 from . import history, layout
 from .errors import ArchiveError
-from .history import MANIFEST, Manifest
+from .history import MANIFEST, PENDING, Manifest
 from .locks import lock
 from .parts import Part
 from .schema import aligned
@@ -81,7 +85,8 @@ def compact(
     Args:
         before: with a time zone; None: 15 minutes ago.
         tell: called with each hour.
-        warn: called with a sentence for each hour that cannot be compacted; the others are.
+        warn: called with a sentence for each hour that cannot be compacted, the others are; and for each manifest that
+            was lost and is made anew.
         stopping: whether to end before the next hour.
         at: for tests; called after each step that a kill may follow.
 
@@ -96,13 +101,14 @@ def compact(
     held = lock_of(archive)
     good = True
     try:
-        for hour, raw in layout.hours(archive / layout.RAW):
+        for hour in history.hours(archive):
             if stopping():
                 break
             if layout.start_of(hour + 1) > before:
                 continue
+            raw = archive / layout.RAW / layout.folder_of(hour)
             try:
-                compacted = _Hour(archive, hour, raw, at).compact()
+                compacted = _Hour(archive, hour, raw, warn, at).compact()
             except (OSError, ArchiveError, ValueError, pa.ArrowException) as error:
                 reason = reason_of(error) if isinstance(error, OSError) else str(error)
                 warn(f"{raw} cannot be compacted: {reason}")
@@ -131,10 +137,13 @@ class _Hour:
         raw: its folder of raw files.
     """
 
-    def __init__(self, archive: Path, hour: int, raw: Path, at: Callable[[str], None]) -> None:
+    def __init__(
+        self, archive: Path, hour: int, raw: Path, warn: Callable[[str], None], at: Callable[[str], None]
+    ) -> None:
         self._hour = hour
         self._raw = raw
         self._folder = archive / layout.HISTORY / layout.folder_of(hour)
+        self._warn = warn
         self._at = at
         self._parts: list[Part] = []
 
@@ -148,11 +157,14 @@ class _Hour:
         manifest = history.read(self._folder)
         names = [name for name in layout.visible(self._raw) if name not in manifest.raw]
         self._clean(manifest)
+        if lost := history.unlisted(self._folder, manifest):
+            manifest = self._adopt(lost, names, manifest)
         if not names:
             return None
         make_folder(self._folder)
         try:
             self._write(names, manifest)
+            history.announce(self._folder, [part.path.name for part in self._parts])
             for part in self._parts:
                 part.reveal()
                 self._at("file visible")
@@ -166,11 +178,31 @@ class _Hour:
         return Compacted(layout.start_of(self._hour), len(names), len(self._parts), rows, octets, taken)
 
     def _clean(self, manifest: Manifest) -> None:
-        """What is in the folder and nobody reads goes."""
-        if self._folder.is_dir():
-            for path in self._folder.iterdir():
-                if path.name != MANIFEST and path.name not in manifest.history:
-                    path.unlink(missing_ok=True)
+        """What a killed compaction left goes, and nothing else."""
+        if not self._folder.is_dir():
+            return
+        pending = history.pending(self._folder) - set(manifest.history)
+        for path in self._folder.iterdir():
+            is_hidden = path.name.startswith(layout.HIDDEN) and path.name not in (MANIFEST, PENDING)
+            if is_hidden or path.name in pending:
+                path.unlink(missing_ok=True)
+        (self._folder / PENDING).unlink(missing_ok=True)
+
+    def _adopt(self, lost: list[str], raw: list[str], manifest: Manifest) -> Manifest:
+        """Write the manifest of files that have lost it.
+
+        Raises:
+            ArchiveError: there are raw files that may be in them.
+        """
+        sentence = history.lists_not(self._folder, lost)
+        if raw:
+            known = f"whether they hold the rows of the {len(raw):,} raw files nobody knows"
+            raise ArchiveError(f"{sentence}; {known}: move away the ones or the others")
+        rows = sum([pq.read_metadata(self._folder / name).num_rows for name in lost])
+        new = Manifest(manifest.raw, tuple(sorted({*manifest.history, *lost})), manifest.rows + rows)
+        history.write(self._folder, new)
+        self._warn(f"{sentence}; now one does, with {rows:,} rows more")
+        return new
 
     def _write(self, names: list[str], manifest: Manifest) -> None:
         generation = max([int(name[:4]) for name in manifest.history], default=0) + 1
@@ -199,3 +231,4 @@ class _Hour:
         )
         history.write(self._folder, new)
         self._at("manifest written")
+        (self._folder / PENDING).unlink(missing_ok=True)

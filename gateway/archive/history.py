@@ -5,14 +5,22 @@ The manifest of an hour says which raw files its history holds, and which histor
     ARCHIVE/history/date=/hour=/_manifest.json    {"version": 1, "raw": [names], "history": [names], "rows": n}
 
 The rows of an hour are those of the history files that the manifest lists, and of the raw files that it does not list.
-Nothing else counts.  The manifest is replaced by a rename, so whoever reads it sees the old state or the new one; a
-history file that no manifest lists is what a killed compaction left.  A raw file is deleted only when a manifest lists
-it.  So a reader looks into `raw` first and then at the manifest: what has gone from `raw` before is listed in it.
+Nothing else counts.  The manifest is replaced by a rename, so whoever reads it sees the old state or the new one.  A
+raw file is deleted only when a manifest lists it.  So a reader looks into `raw` first and then at the manifest: what
+has gone from `raw` before is listed in it.
+
+    ARCHIVE/history/date=/hour=/_pending.json     [names]
+
+Before history files get their names, and before they are deleted, they are named there: such a file does not count as
+long as the manifest does not list it, and may be deleted.  A history file that neither of the two names has lost its
+manifest, by a copy that left out what begins with `_`, say.  It is never deleted, and a reader is told of it.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +30,9 @@ from .errors import ArchiveError
 from .storing import store
 
 MANIFEST = "_manifest.json"
+PENDING = "_pending.json"
 _VERSION = 1
+_FILE = re.compile(r"\d{4}-\d{4}\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,49 @@ def write(folder: Path, manifest: Manifest) -> None:
     store(folder / MANIFEST, json.dumps(content, indent=1).encode())
 
 
+def pending(folder: Path) -> frozenset[str]:
+    """The files that do not count unless the manifest lists them.
+
+    Raises:
+        ArchiveError: what is there makes no sense.
+        OSError: it cannot be read.
+    """
+    path = folder / PENDING
+    try:
+        return frozenset(map(str, json.loads(path.read_bytes())))
+    except FileNotFoundError:
+        return frozenset()
+    except (ValueError, TypeError) as error:
+        raise ArchiveError(f"{path} makes no sense ({error!r})") from error
+
+
+def announce(folder: Path, names: Collection[str]) -> None:
+    """Name the files that do not count unless the manifest lists them.
+
+    Raises:
+        OSError: that cannot be written.
+    """
+    store(folder / PENDING, json.dumps(sorted(names)).encode())
+
+
+def unlisted(folder: Path, manifest: Manifest) -> list[str]:
+    """The history files in the folder of an hour that have lost their manifest.
+
+    Raises:
+        ArchiveError, OSError: as with `read`.
+    """
+    if not _others(folder, manifest):
+        return []
+    # Somebody may be at work.  Who makes files names them, lists them, and takes back the names; who deletes them names
+    # them, deletes the list, and then the files.  So look at each before and after.
+    names, before, manifest, after = _others(folder, manifest), pending(folder), read(folder), pending(folder)
+    return sorted((names & _others(folder, manifest)) - before - after)
+
+
+def _others(folder: Path, manifest: Manifest) -> set[str]:
+    return {name for name in layout.visible(folder) if _FILE.fullmatch(name)} - set(manifest.history)
+
+
 def files(archive: Path, since: datetime | None = None, until: datetime | None = None) -> list[Path]:
     """The files that hold the rows from `since` on and before `until`, and others of the same hours.
 
@@ -85,14 +138,14 @@ def files(archive: Path, since: datetime | None = None, until: datetime | None =
         since, until: with a time zone; None: there is no bound.
 
     Raises:
-        ArchiveError: a manifest makes no sense.
+        ArchiveError: a manifest makes no sense, or is lost.
         OSError: the archive cannot be read.
         ValueError: a moment has no time zone.
     """
     first = None if since is None else layout.hour_at(since)
     last = None if until is None else layout.hour_at(until)
     found: list[Path] = []
-    for hour in _hours(archive):
+    for hour in hours(archive):
         if (first is not None and hour < first) or (last is not None and hour > last):
             continue
         if until is None or layout.start_of(hour) < until:
@@ -104,17 +157,26 @@ def files_of(archive: Path, hour: int) -> list[Path]:
     """The files that hold the rows of an hour.
 
     Raises:
-        ArchiveError: its manifest makes no sense.
+        ArchiveError: its manifest makes no sense, or is lost.
         OSError: the archive cannot be read.
     """
     raw = archive / layout.RAW / layout.folder_of(hour)
     folder = archive / layout.HISTORY / layout.folder_of(hour)
     names = layout.visible(raw)
     manifest = read(folder)  # after that: see above
+    if lost := unlisted(folder, manifest):
+        raise ArchiveError(f"{lists_not(folder, lost)}; `gateway pipeline compact` mends it, or says what to do")
     return [folder / name for name in manifest.history] + [raw / name for name in names if name not in manifest.raw]
 
 
-def _hours(archive: Path) -> list[int]:
+def lists_not(folder: Path, names: list[str]) -> str:
+    """What to say about files that have lost their manifest."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{folder} has history files that no manifest lists: {', '.join(names[:3])}{more}"
+
+
+def hours(archive: Path) -> list[int]:
+    """The hours of which there may be rows, the oldest first."""
     # As with the files: what is in `raw` no more is in `history` already.
     raw = [hour for hour, _ in layout.hours(archive / layout.RAW)]
     return sorted({*raw, *[hour for hour, _ in layout.hours(archive / layout.HISTORY)]})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.journal.segments import reason_of
 
-from .errors import ArchiveError
+from .errors import ArchiveError, BusyError
 from .storing import make_folder
 
 
@@ -20,7 +20,8 @@ def lock(path: Path, busy: str) -> int:
         busy: what to say if another process has it, without the number of that.
 
     Raises:
-        ArchiveError: another process has it, or the file cannot be had.
+        BusyError: another process has it.
+        ArchiveError: the file cannot be had.
     """
     try:
         make_folder(path.parent)
@@ -34,7 +35,7 @@ def lock(path: Path, busy: str) -> int:
     except BlockingIOError as error:
         who = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
-        raise ArchiveError(f"{busy} (process {who or 'unknown'})") from error
+        raise BusyError(f"{busy} (process {who or 'unknown'})") from error
     except OSError as error:
         os.close(descriptor)
         raise ArchiveError(f"{path} cannot be locked: {reason_of(error)}") from error

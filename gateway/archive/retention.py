@@ -3,8 +3,12 @@
 A raw file goes when its rows are in the history, and when it has been visible for so long that every stream has seen
 it.  Age is counted from when it became visible, and not from its hour: an archiver may have been late.
 
+The folders of hours stay when they are empty: Spark lists `raw` folder by folder, and a query ends where one has gone
+meanwhile.  Those of a week go together, when it is over for a day and nothing is in it any more: so there is one such
+moment in a week, and not one in each hour.
+
 The history of an hour goes when the hour is old enough, and no raw file of it is left, for without the manifest such a
-file would count again.  The manifest goes first: from then on the hour has no rows.
+file would count again.  The manifest goes first: from then on the hour has no rows, for its files are pending.
 """
 
 from __future__ import annotations
@@ -12,13 +16,17 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from . import history, layout
 from .compact import lock_of
 from .errors import ArchiveError
-from .history import MANIFEST
+from .history import MANIFEST, PENDING
+
+_WEEK = timedelta(days=7)
+_REST = timedelta(days=1)
+"""After the end of a week, until the folders of its raw files may go."""
 
 
 def expire_raw(archive: Path, seconds: float, now: float, at: Callable[[str], None] = lambda _: None) -> int:
@@ -46,8 +54,7 @@ def expire_raw(archive: Path, seconds: float, now: float, at: Callable[[str], No
                 path.unlink()
                 count += 1
                 at("raw file deleted")
-        if names:
-            _remove_empty(folder)
+    _remove_weeks(archive / layout.RAW, now)
     return count
 
 
@@ -74,20 +81,38 @@ def expire_history(archive: Path, seconds: float, now: float, at: Callable[[str]
         for hour, folder in layout.hours(archive / layout.HISTORY):
             is_old = layout.start_of(hour + 1) <= datetime.fromtimestamp(now - seconds, UTC)
             if is_old and not layout.visible(archive / layout.RAW / layout.folder_of(hour)):
-                (folder / MANIFEST).unlink(missing_ok=True)
-                at("manifest deleted")
-                for path in folder.iterdir():
-                    path.unlink(missing_ok=True)
-                    at("history file deleted")
-                _remove_empty(folder)
+                _remove_hour(folder, at)
                 count += 1
     finally:
         os.close(held)
     return count
 
 
-def _remove_empty(folder: Path) -> None:
-    """The folder of an hour, and of its day, if nothing is in them."""
+def _remove_hour(folder: Path, at: Callable[[str], None]) -> None:
+    """Delete the history of an hour, so that no reader sees some of it."""
+    history.announce(folder, layout.visible(folder))
+    (folder / MANIFEST).unlink(missing_ok=True)
+    at("manifest deleted")
+    for path in folder.iterdir():
+        if path.name != PENDING:
+            path.unlink(missing_ok=True)
+            at("history file deleted")
+    (folder / PENDING).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
         folder.parent.rmdir()
+
+
+def _remove_weeks(root: Path, now: float) -> None:
+    """Remove the folders of weeks that are over, where nothing is in any of them."""
+    weeks: dict[datetime, list[Path]] = {}
+    for hour, folder in layout.hours(root):
+        day = layout.start_of(hour - hour % 24)
+        weeks.setdefault(day - timedelta(days=day.weekday()), []).append(folder)
+    for monday, folders in weeks.items():
+        days = sorted({folder.parent for folder in folders})
+        with contextlib.suppress(OSError):  # an archiver wrote a late file just now: it stays
+            is_over = (monday + _WEEK + _REST).timestamp() <= now
+            if is_over and {path for day in [*days, *folders] for path in day.iterdir()} == set(folders):
+                for folder in [*folders, *days]:
+                    folder.rmdir()

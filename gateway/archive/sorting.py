@@ -29,7 +29,7 @@ _MIB = 1024 * 1024
 RUN = 96 * _MIB
 """Octets of a run; to sort it takes the same once more."""
 CHUNK = _MIB
-"""Octets that a merge holds of each run."""
+"""Octets that a merge holds of each run; a row that is larger is alone."""
 FAN = 128
 """Runs that are merged at once: their chunks are about as much as a run."""
 
@@ -99,9 +99,14 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _chunks(table: pa.Table) -> Iterator[pa.Table]:
-    rows = max(1, len(table) * CHUNK // max(1, table.nbytes))
-    for start in range(0, len(table), rows):
-        yield table.slice(start, rows)
+    """A table in pieces, by octets that are counted: the large rows of one destination may stand together."""
+    if len(table) < 2 or table.nbytes <= CHUNK:
+        if len(table):
+            yield table
+        return
+    middle = len(table) // 2
+    yield from _chunks(table.slice(0, middle))
+    yield from _chunks(table.slice(middle))
 
 
 def _sorted(table: pa.Table) -> pa.Table:

@@ -20,8 +20,11 @@ _PORT = 61_613
 # What an exception of our data source looks like in the text of Spark's.
 _OURS = re.compile(r"pyspark_stomp\.errors\.\w+: ([^\n]+)")
 _PYTHONS = re.compile(r"^(?:[A-Za-z_][\w.]*)?(?:Error|Exception)\w*: ([^\n]+)", re.MULTILINE)
-# Spark's own: `[CONDITION] text`, and what follows it is for programmers.
+# What Java throws through py4j, and its causes.
+_JAVAS = re.compile(r"^(?:Caused by)?: [\w.$]+: ([^\n]+)", re.MULTILINE)
+# Spark's own: `[CONDITION] text SQLSTATE: 42703; line 1 pos 0`, and what stands below it is for programmers.
 _CONDITION = re.compile(r"\[[A-Z0-9_.]+\] ?")
+_STATE = re.compile(r" ?SQLSTATE: .*")
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,9 @@ class Broker:
 
 
 def reason(error: Exception) -> str:
-    """The one sentence in what Spark throws: that of our data source, of other Python, or its own first line."""
+    """The one sentence in what Spark throws: of our data source, of other Python, of Java, or its own first line."""
     text = str(error)
-    for pattern in (_OURS, _PYTHONS):
+    for pattern in (_OURS, _PYTHONS, _JAVAS):
         if found := pattern.findall(text):
             return str(found[-1]).strip()
-    return _CONDITION.sub("", text.strip().partition("\n")[0], count=1)
+    return _STATE.sub("", _CONDITION.sub("", text.strip().partition("\n")[0], count=1))

@@ -4,15 +4,16 @@
     TABLES/_checkpoints/<job>/job.json   {"job", "version", "archive"}: whose it is
     TABLES/_checkpoints/<job>.lock       locked while a process runs the job
     TABLES/_checkpoints/<job>.failed     {"at", "reason"} of the last run, where it failed
+    TABLES/_checkpoints/<job>.missed     {hour: files} that were deleted from the archive before the job saw them
     TABLES/_state/<job>/<batch>.json     the state of a job that has one, after that batch
 
 A checkpoint is good for one job, one version of it and one archive.  Spark would go on with any: it knows files by
 their whole path, so it would count an archive that was moved once more, and it would add rows of one version to those
 of another.  So whoever comes with something else is refused, and told of `--reset-checkpoint`.
 
-To reset is to begin anew: table, state, snapshot and checkpoint go, and the job reads all that is in the archive.  A
-kill in between leaves a table without its checkpoint, or the other way round; both are found at the next run
-(`claimed`, `tables.Table.check`), and another reset ends it.
+To reset is to begin anew: table, state, snapshot and checkpoint go, and the job reads all that is in the archive's
+`raw`.  A kill in between leaves a table without its checkpoint, or the other way round; both are found at the next run
+(`claimed`), and another reset ends it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ STATE = "_state"
 CONSOLE = "_console"
 
 _WHOSE = "job.json"
-_ANEW = "--reset-checkpoint computes the table anew from what is in the archive"
+_ANEW = "--reset-checkpoint computes the table anew from what is in the archive's raw/"
 _STATE = re.compile(r"(\d+)\.json")
 
 
@@ -63,6 +64,7 @@ def claimed(tables: Path, job: Job, archive: str) -> Iterator[Path]:
     with _locked(tables, job.name):
         path = folder(tables, job.name)
         _check(path, job, archive, has_table=any((tables / job.name).glob("*.parquet")))
+        _check_table(tables, job, path)
         try:
             path.mkdir(exist_ok=True)
             write_json(path / _WHOSE, {"job": job.name, "version": job.version, "archive": archive})
@@ -85,6 +87,7 @@ def reset(tables: Path, job: str) -> None:
                     shutil.rmtree(path)
             (tables / CONSOLE / f"{job}.json").unlink(missing_ok=True)
             _failed(tables, job).unlink(missing_ok=True)
+            _missed(tables, job).unlink(missing_ok=True)
         except OSError as error:
             raise EnvironmentFailure(f"{error.filename} cannot be removed: {error.strerror}") from error
 
@@ -115,6 +118,28 @@ def note_failure(tables: Path, job: str, reason: str | None) -> None:
 def failure(tables: Path, job: str) -> dict[str, Any] | None:
     """`at` and `reason` of the last run; None: it did not fail."""
     return read_json(_failed(tables, job))
+
+
+def note_missed(tables: Path, job: str, hours: Mapping[str, int]) -> bool:
+    """Keep for `status` how many files of an hour the job never saw; of other hours that stays as it was.
+
+    Returns:
+        whether there are more than before.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    before = missed(tables, job)
+    if not hours.items() - before.items():
+        return False
+    after = {**before, **hours}
+    write_json(_missed(tables, job), after)
+    return sum(after.values()) > sum(before.values())
+
+
+def missed(tables: Path, job: str) -> dict[str, int]:
+    """The files of each hour, `date=/hour=`, that the job never saw."""
+    return read_json(_missed(tables, job)) or {}
 
 
 class State:
@@ -195,6 +220,10 @@ def _failed(tables: Path, job: str) -> Path:
     return tables / CHECKPOINTS / f"{job}.failed"
 
 
+def _missed(tables: Path, job: str) -> Path:
+    return tables / CHECKPOINTS / f"{job}.missed"
+
+
 @contextlib.contextmanager
 def _locked(tables: Path, job: str) -> Iterator[None]:
     path = tables / CHECKPOINTS / f"{job}.lock"
@@ -233,3 +262,11 @@ def _check(path: Path, job: Job, archive: str, *, has_table: bool) -> None:
             f"the checkpoint {path} is of the archive {has.get('archive')}, and this is {archive}: "
             f"its rows would count once more; {_ANEW}"
         )
+
+
+def _check_table(tables: Path, job: Job, path: Path) -> None:
+    """Refuse a checkpoint that says more than the table; older files of the table may have been removed."""
+    over = committed(tables, job.name)
+    batches = [int(name.stem.rpartition("-")[2]) for name in (tables / job.name).glob("[0-9]*-*[0-9].parquet")]
+    if over is not None and over > max(batches, default=-1):
+        raise UsageFailure(f"the table of {job.name} lacks batch {over}, which {path} says is over; {_ANEW}")

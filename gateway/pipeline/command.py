@@ -10,6 +10,7 @@ like that; 3 when something is missing on this machine.  Whatever is wrong is on
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
     from .stopping import Stopping
 
 _HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "grpc")
+
+# What Spark says when the rows that a query leaves are too many for it, all together or of one task.
+_TOO_MUCH = ("spark.driver.maxResultSize", "TaskResultLost")
+_SMALLER = (
+    "run it with --conf spark.driver.maxResultSize=4g --conf spark.driver.memory=6g; of a job, a batch that was begun "
+    "needs that in any case, and --files 20 makes those that follow smaller"
+)
+
+# Under this a command finds the arguments that it was called with.
+_ARGUMENTS = "gateway.pipeline.arguments"
 
 Settings = Sequence[tuple[str, str]]
 
@@ -49,6 +60,8 @@ class _Pipeline(click.Group):
 
 def _failure(error: Exception) -> PipelineFailure | None:
     """What a user is told; None: it is a fault of this program."""
+    if isinstance(error, JobFailure) and any(each in str(error) for each in _TOO_MUCH):
+        return JobFailure(f"{error}: {_SMALLER}")
     if isinstance(error, PipelineFailure):
         return error
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] in _HEAVY:
@@ -60,7 +73,7 @@ def _failure(error: Exception) -> PipelineFailure | None:
     if type(error).__module__.startswith(("pyspark.", "py4j.")):
         from .broker import reason
 
-        return JobFailure(reason(error))
+        return _failure(JobFailure(reason(error)))
     return None
 
 
@@ -96,6 +109,7 @@ def run(
     tables: str | None,
     once: bool,
     interval: float,
+    files: int,
     publish: str | None,
     reset_checkpoint: bool,
     stuck_after: float,
@@ -137,6 +151,7 @@ def run(
                     into,
                     once=once,
                     interval=interval,
+                    files=files,
                     publish=publish,
                     progress=progress,
                     stopping=stopping.event,
@@ -191,7 +206,15 @@ def report(
     click.echo(f"wrote {out}")
 
 
-@pipeline.command()
+class _Replay(click.Command):
+    """Knows how it was called."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        context.meta[_ARGUMENTS] = list(args)
+        return super().parse_args(context, args)
+
+
+@pipeline.command(cls=_Replay)
 @options.archive
 @options.tables
 @options.since
@@ -248,9 +271,22 @@ def replay(
         click.echo(plan.text())
         if not dry_run:
             plan.check()
+            if plan.rows and not name:
+                _say_how_to_go_on(chosen.since, chosen.until, plan.record.id)
             if plan.rows and not stopping.event.is_set() and (yes or click.confirm("Send them?", err=True)):
                 job.run(spark, plan, _say, stopping.event)
         spark.stop()
+
+
+def _say_how_to_go_on(since: str, until: str, name: str) -> None:
+    """Where the same words mean another span later, and would be another replay: the command for this one."""
+    from .span import is_fixed
+
+    if is_fixed(since) and is_fixed(until):
+        return
+    context = click.get_current_context()
+    _say("If it is broken off go on with this, for the same command again would send all of it again:")
+    _say(f"{context.command_path} {shlex.join([*context.meta[_ARGUMENTS], '--id', name])}")
 
 
 @pipeline.command()
@@ -301,6 +337,7 @@ def submit_command(
     tables: str | None,
     once: bool,
     interval: float,
+    files: int,
     publish: str | None,
     reset_checkpoint: bool,
     stuck_after: float,
@@ -312,7 +349,7 @@ def submit_command(
 ) -> None:
     """Print the line that runs a job on a cluster, by spark-submit; on standard error, what it needs."""
     arguments = ["run", job, "--archive", places.archive(archive), "--tables", str(places.tables(tables))]
-    arguments += ["--interval", f"{interval:g}", "--stuck-after", f"{stuck_after:g}"]
+    arguments += ["--interval", f"{interval:g}", "--stuck-after", f"{stuck_after:g}", "--files", str(files)]
     arguments += ["--publish", publish] if publish else []
     for wanted, name in ((once, "--once"), (reset_checkpoint, "--reset-checkpoint"), (as_json, "--json")):
         arguments += [name] if wanted else []
@@ -345,8 +382,9 @@ def _spark(
 ) -> SparkSession:
     if master is not None and remote is not None:
         raise UsageFailure("--master and --remote exclude each other: give one of them")
-    from .session import session
+    from .session import session, silence
 
+    silence()
     spark = session(master, remote, f"gateway pipeline {name}", dict(conf))
     if stopping is not None:
         stopping.catch()

@@ -18,6 +18,7 @@ A JVM whose Python process is gone ends by itself, for it reads the end of its s
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import subprocess
@@ -73,6 +74,21 @@ def _is_there(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):  # not even its parent is there; it was taken out of `sys.modules`
         return False
+
+
+def silence() -> None:
+    """Have nothing of what pyspark and py4j log on the terminal: whatever goes wrong is told in a sentence of ours.
+
+    pyspark logs each error in an SQL expression, with Java's stack trace, by a handler of its own.  py4j logs a Ctrl-C
+    by the root logger, which makes itself a handler where it has none.
+    """
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
 
 
 def is_local(master: str) -> bool:

@@ -56,6 +56,16 @@ def span(since: str, until: str, now: datetime) -> tuple[datetime, datetime]:
     return begin, end
 
 
+def is_fixed(text: str) -> bool:
+    """Whether a text names the same moment whenever it is read.
+
+    Raises:
+        UsageFailure: it names none.
+    """
+    early = datetime(2026, 1, 1, tzinfo=UTC)
+    return moment(text, early) == moment(text, early + timedelta(days=1))
+
+
 def shown(when: datetime) -> str:
     """A moment as people read it."""
     return when.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -3,29 +3,22 @@
 All of it is found by looking at the files, without Spark, so it costs no more than a second, and can be asked while
 everything runs.  It is a look, not a transaction: while it looks a segment may go and a file come.
 
-Which files of the archive a job has read is what Spark keeps in its checkpoint, as lines of JSON:
-
-    _checkpoints/<job>/sources/0/<batch>             the files of one batch
-    _checkpoints/<job>/sources/0/<batch>.compact     of this one and of all before
-
-A file counts as read when its batch has begun.
+Which files of the archive a job has read is what Spark keeps in its checkpoint (`sources`).
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from gateway.archive import layout
 from gateway.journal import segments
 
-from . import checkpoints, places, tables
+from . import checkpoints, places, sources, tables
 from .jobs import JOBS, Job
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -78,6 +71,7 @@ class JobStatus:
         waiting: files of the archive that it has not read; None: they cannot be counted here.
         files: of its table.
         failure: `at` and `reason`, if its last run failed.
+        missing: files of the archive that were deleted before it read them, so that their rows are not in its table.
     """
 
     job: str
@@ -89,6 +83,7 @@ class JobStatus:
     waiting: int | None
     files: int
     failure: dict[str, Any] | None
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +165,7 @@ def _job(into: Path, job: Job, raw: dict[str, int] | None) -> JobStatus:
     table = tables.of(into, job)
     files = table.files()
     facts = table.facts()
-    waiting = None if raw is None else len(raw.keys() - set(_read_by(checkpoints.folder(into, job.name))))
+    waiting = None if raw is None else len(raw.keys() - set(sources.read_by(checkpoints.folder(into, job.name))))
     return JobStatus(
         job.name,
         files[-1].last if files else None,
@@ -181,27 +176,8 @@ def _job(into: Path, job: Job, raw: dict[str, int] | None) -> JobStatus:
         waiting,
         len(files),
         checkpoints.failure(into, job.name),
+        facts.missing + sum(checkpoints.missed(into, job.name).values()),
     )
-
-
-def _read_by(checkpoint: Path) -> Iterator[str]:
-    """The raw files that a job has read, `date=/hour=/name`."""
-    folder = checkpoint / "sources" / "0"
-    try:
-        names = [name for name in os.listdir(folder) if name.removesuffix(".compact").isdigit()]
-    except FileNotFoundError:
-        return
-    compact = max([int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")], default=-1)
-    for name in names:
-        covered = int(name) <= compact if name.isdigit() else name != f"{compact}.compact"
-        if covered:
-            continue
-        try:
-            lines = (folder / name).read_text().splitlines()[1:]  # the first says the version of the format
-        except FileNotFoundError:  # Spark has removed it
-            continue
-        for line in lines:
-            yield "/".join(unquote(json.loads(line)["path"]).rsplit("/", 3)[1:])
 
 
 def _stat(path: Path) -> os.stat_result | None:
@@ -230,6 +206,8 @@ def _job_line(job: JobStatus) -> str:
         parts.append(f"up to {job.newest[:19].replace('T', ' ')}, lag {job.lag:,.1f} s")
     if job.waiting is not None:
         parts.append(f"{job.waiting:,} files wait" if job.waiting else "nothing waits")
+    if job.missing:
+        parts.append(f"without the rows of {job.missing:,} files, which were deleted before it read them")
     failed = f"; failed at {job.failure.get('at')}: {job.failure.get('reason')}" if job.failure else ""
     return f"{job.job:<12} {', '.join(parts)}{failed}"
 

@@ -6,12 +6,15 @@ and nothing is left out, and a kill anywhere changes no figure.
 
 For batch n of a job, in this order:
 
+    the plan of n, which Spark has written, is seen to the disk
     batches below n are over: the small files among them become one, where there are enough
     transform, then fold with the state after n - 1
     the state after n, then the file of n in the table
     Spark's commit of n
 
-Where the file of n is there already, Spark did not come to its commit the last time, and nothing is left to do.
+Where the file of n is there already, Spark did not come to its commit the last time, and nothing is left to do, as long
+as it is a file of the same files of the archive.  Where it is not, Spark has lost its plan and made another one, and n
+is computed anew.
 
 All jobs of a call run at the same time in one session, each as a query with a checkpoint of its own.  Who stops is
 heard between two batches: a batch that runs is finished, one that Spark wants to begin is refused, which leaves it for
@@ -41,13 +44,15 @@ from pyspark.sql.observation import Observation
 from gateway.archive.layout import RAW
 from gateway.journal import schema
 
-from . import checkpoints, places, tables
+from . import checkpoints, places, sources, tables
 from .errors import JobFailure, PipelineFailure, UsageFailure
+from .losses import Losses
 from .progress import Batch, Progress
 from .publish import Publisher
 from .snapshots import Snapshots
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -70,12 +75,16 @@ _FAILED = "terminated with exception: "
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)", re.MULTILINE)
 _FILE = re.compile(r"while reading file (\S+?)\.?\s")
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
+# What Spark says where the folder of an hour goes between two steps of its listing.
+_VANISHED = re.compile(r"(?:file:)?(/.*/date=[^:\s]*)(?:: Permission denied| does not exist)")
 _CONF = {
     # A listing of more folders than that would be a job of its own, for some hundred hours of files on a local disk.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # How often Spark writes the list of all files it has seen.
     "spark.sql.streaming.fileSource.log.compactInterval": "100",
     "spark.sql.streaming.stopTimeout": _STOP,
+    # A folder may go while Spark lists it, and a file before it is read; each batch looks which files have gone.
+    "spark.sql.files.ignoreMissingFiles": "true",
 }
 
 
@@ -108,10 +117,12 @@ def run(
 
     Raises:
         UsageFailure: the checkpoint is not that of this job; the job runs elsewhere; there is no such archive.
-        JobFailure: one of them failed; the sentence names it.
+        JobFailure: one of them failed, the sentence names it; or `once`, and files were deleted before it could read
+            them, which is found for the first time.
         EnvironmentFailure: the tables cannot be written.
     """
     place = prepared(archive, progress)
+    folder = None if places.is_uri(archive) else places.folder("--archive", archive)
     with ExitStack() as stack:
         publisher = None
         if publish is not None:
@@ -120,9 +131,14 @@ def run(
         works = []
         for job in jobs:
             checkpoint = stack.enter_context(checkpoints.claimed(into, job, place))
-            works.append(_Work(job, into, checkpoint, progress, limits))
+            works.append(_Work(job, into, checkpoint, folder, progress, limits))
         trigger = {"availableNow": True} if once else {"processingTime": f"{round(interval * 1000)} milliseconds"}
+        for work in works:
+            work.losses.look_back()
         _Run(works, publisher, progress).run(rows_of(spark, place, files), trigger, stopping)
+        losses = [loss for work in works for loss in work.losses.found]
+        if once and losses:
+            raise JobFailure("; ".join(losses))
 
 
 def prepared(archive: str, progress: Progress) -> str:
@@ -181,12 +197,16 @@ class _Work:
         stopped: a batch was not begun for that reason, or was broken off.
         last: the last batch that was finished; None: none yet.
         failure: what went wrong in a batch; None: nothing.
+        losses: files that were deleted before the job could read them.
     """
 
-    def __init__(self, job: Job, into: Path, checkpoint: Path, progress: Progress, limits: Limits) -> None:
+    def __init__(
+        self, job: Job, into: Path, checkpoint: Path, archive: Path | None, progress: Progress, limits: Limits
+    ) -> None:
         self.job = job
         self.tables = into
         self.checkpoint = checkpoint
+        self.losses = Losses(job.name, into, archive, progress)
         self.closed = threading.Event()
         self.stopped = False
         self.last: int | None = None
@@ -228,29 +248,60 @@ class _Work:
 
     def _run(self, rows: DataFrame, batch: int) -> None:
         began = time.monotonic()
+        sources.settle(self.checkpoint, batch)
+        planned = sources.planned(self.checkpoint, batch)
         self._table.check(batch)
         facts = self._table.facts_of(batch)
+        if facts is not None and planned is not None and facts.digest not in ("", sources.digest(planned)):
+            self._progress.say(
+                f"{self.job.name}: batch {batch} has other files than before, as Spark has lost its plan (a power cut "
+                "does that), so it is computed anew"
+            )
+            facts = None
         if facts is None:
             self._table.merge(before=batch)
-            facts = self._compute(rows, batch, began)
+            facts = self._compute(rows, batch, planned, began)
         if self.last is None:
             checkpoints.note_failure(self.tables, self.job.name, None)
         self.last = batch
         self._progress.batch(Batch(self.job.name, batch, facts.rows, facts.seconds, facts.newest, facts.written))
 
-    def _compute(self, rows: DataFrame, batch: int, began: float) -> tables.Facts:
+    def _compute(self, rows: DataFrame, batch: int, planned: frozenset[str] | None, began: float) -> tables.Facts:
+        before: list[str] | None = None
+        missing = self.losses.deleted(planned)
+        while missing != before:  # of what goes meanwhile nobody knows whether it was read
+            before = missing
+            found, partial = self._transformed(rows)
+            missing = self.losses.deleted(planned)
+        if self.job.fold is not None:
+            state, partial = self.job.fold(self._states.before(batch), partial, self._limits)
+            self._states.write(batch, state)
+        facts = tables.Facts(
+            found["rows"],
+            found["newest"],
+            round(time.monotonic() - began, 3),
+            time.time_ns() // 1000,
+            len(missing),
+            "" if planned is None else sources.digest(planned),
+        )
+        self._table.write(batch, partial, facts)
+        self.losses.tell(batch, missing)
+        return facts
+
+    def _transformed(self, rows: DataFrame) -> tuple[Mapping[str, Any], pa.Table]:
+        """What the rows were, and what the job makes of them."""
         seen = Observation()
         asked = [F.count(F.lit(1)).alias("rows"), F.unix_micros(F.max("ts")).alias("newest")]
         partial = self.job.transform(rows.observe(seen, *asked)).toArrow()
         # Of a batch that Spark knows to be empty it observes nothing.
-        found: Mapping[str, Any] = seen.get if partial.num_rows else {"rows": 0, "newest": None}
-        if self.job.fold is not None:
-            state, partial = self.job.fold(self._states.before(batch), partial, self._limits)
-            self._states.write(batch, state)
-        seconds = round(time.monotonic() - began, 3)
-        facts = tables.Facts(found["rows"], found["newest"], seconds, time.time_ns() // 1000)
-        self._table.write(batch, partial, facts)
-        return facts
+        return seen.get if partial.num_rows else {"rows": 0, "newest": None}, partial
+
+
+def _stumbled(work: _Work, query: StreamingQuery) -> bool:
+    """Whether a query has ended for a folder that has gone while Spark listed it; begun again, it goes on."""
+    error = None if query.isActive or work.failure else query.exception()
+    gone = None if error is None else _VANISHED.search(reason(error))
+    return gone is not None and not Path(gone[1]).exists()
 
 
 class _Run:
@@ -276,7 +327,7 @@ class _Run:
                 active = [query.isActive for _, query in self._queries]
                 if not all(active):
                     self._check()
-                if not any(active):
+                if not self._resume(rows, trigger) and not any(active):
                     break
                 for work in self._works:
                     if work.snapshots.due(work.last):
@@ -291,11 +342,19 @@ class _Run:
         """Look whether one has failed."""
         for work, query in self._queries:
             error = None if query.isActive else query.exception()
-            if error is None or work.stopped:
+            if error is None or work.stopped or _stumbled(work, query):
                 continue
             why = f"{work.job.name} failed: {reason(work.failure or error)}"
             checkpoints.note_failure(work.tables, work.job.name, why)
             raise JobFailure(why) from error
+
+    def _resume(self, rows: DataFrame, trigger: Mapping[str, Any]) -> bool:
+        """Begin those again that have stumbled; whether there was one."""
+        stumbled = [_stumbled(*each) for each in self._queries]
+        for place, (work, _) in enumerate(self._queries):
+            if stumbled[place]:
+                self._queries[place] = work, work.start(rows, trigger)
+        return any(stumbled)
 
     def _show(self, work: _Work) -> None:
         """Make a snapshot; where that is not possible the job goes on."""

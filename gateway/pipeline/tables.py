@@ -8,7 +8,9 @@ least or the greatest of them counts.  Without keys a table is a list.
 
 **Each row of the archive counts once, wherever a job is killed.**  Spark's checkpoint says which files of the archive
 batch n consists of, before it runs, and that it is over, after its file is here.  So one that is killed in between runs
-again and has the same rows; where its file is here already, it stays.  Three rules keep that true:
+again and has the same rows; where its file is here already, it stays.  Spark leaves its checkpoint to the system's
+cache, so a power cut may take away what it has said of batch n, and batch n has other files then: the digest of their
+names tells, and such a batch takes the place of the one that is here.  Three rules keep that true:
 
 1. A file gets its name when it is whole and on the disk.
 2. Small files become one, so that there are never many, but only those of batches which Spark never runs again.  Batch
@@ -73,12 +75,16 @@ class Facts:
         newest: the latest `ts` among them, microseconds since 1970; None: there was none.
         seconds: that they took.
         written: when the last one was over, microseconds since 1970.
+        missing: files that they should have read and that had been deleted.
+        digest: of the names of the files of a batch (`sources`); "": it is not known, or of more than one.
     """
 
     rows: int = 0
     newest: int | None = None
     seconds: float = 0.0
     written: int = 0
+    missing: int = 0
+    digest: str = ""
 
     def __add__(self, other: Facts) -> Facts:
         times = [each for each in (self.newest, other.newest) if each is not None]
@@ -87,6 +93,7 @@ class Facts:
             max(times, default=None),
             round(self.seconds + other.seconds, 3),
             max(self.written, other.written),
+            self.missing + other.missing,
         )
 
 

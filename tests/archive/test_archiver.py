@@ -24,7 +24,6 @@ from tests.archive.desk import (
     archive_rows,
     by_seq,
     journal_rows,
-    raw_files,
 )
 
 HOUR = int(BEGIN // 3600)
@@ -109,6 +108,31 @@ class TestRows:
             assert archiver.step(everything=True)
         assert archive_rows(desk.archive) == rows
 
+    def test_one_of_another_user(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is told of once, and the others are archived, whether it is there at the start or comes later."""
+        for name in ("a", "b", "c"):
+            Writer(desk.journal, name).segments(3)
+        rows = [row for row in journal_rows(desk.journal) if row[0] == "c"]
+        refuse(monkeypatch, desk.journal / "a", desk.journal / "b" / "archiver.lock")
+        with desk.archiver() as archiver:
+            assert not archiver.step(everything=True)
+            assert archive_rows(desk.archive) == rows
+            Writer(desk.journal, "d").segments(1)
+            Writer(desk.journal, "aa").segments(1)
+            refuse(monkeypatch, desk.journal / "aa")
+            assert not archiver.step(everything=True)
+            assert {row[0] for row in archive_rows(desk.archive)} == {"c", "d"}
+            foreign = f"{desk.journal / 'b'} cannot be used: {desk.journal / 'b'}/archiver.lock cannot be made"
+            owner = "the archiver must be run by the user of the gateway"
+            assert desk.said == [
+                f"the journal {desk.journal / 'a'} cannot be used: Permission denied; {owner}",
+                f"the journal {foreign}: Permission denied; {owner}",
+                f"the journal {desk.journal / 'aa'} cannot be used: Permission denied; {owner}",
+            ]
+            monkeypatch.undo()
+            assert archiver.step(everything=True)
+        assert {row[0] for row in archive_rows(desk.archive)} == {"a", "aa", "b", "c", "d"}
+
     def test_what_grows_is_left_alone(self, desk: Desk) -> None:
         writer = Writer(desk.journal)
         writer.segments(2)
@@ -160,72 +184,6 @@ class TestGroups:
         assert desk.ranges() == [("hour=22", 1, 1)]
 
 
-class TestDamage:
-    def test_a_torn_end(self, desk: Desk) -> None:
-        writer = Writer(desk.journal)
-        writer.segments(2, 3, 4)
-        rows = journal_rows(desk.journal)
-        path = found(desk.journal / "g1")[1]
-        with path.open("ab") as file:
-            file.write(bytes(100))
-        assert desk.all()
-        assert archive_rows(desk.archive) == rows
-        assert desk.said == [f"{path} ended with 100 octets that are no whole record; they are left out"]
-
-    def test_one_that_makes_no_sense(self, desk: Desk) -> None:
-        """The others are archived, but in no range that it would be in."""
-        Writer(desk.journal).segments(2, 3, 4)
-        rows = journal_rows(desk.journal)
-        path = found(desk.journal / "g1")[1]
-        octets = path.read_bytes()
-        path.write_bytes(b"nonsense" * 10)
-        assert desk.all()
-        assert desk.ranges() == [("hour=22", 1, 1), ("hour=22", 3, 3)]
-        assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
-        assert desk.said == [
-            f"{path} makes no sense, and is kept as {path.stem}.bad; the rest goes on (it has no record that is whole)"
-        ]
-        assert desk.segments() == []
-        path.with_suffix(".bad").unlink()
-        path.write_bytes(octets)
-        assert desk.all()
-        assert by_seq(archive_rows(desk.archive)) == rows
-
-    def test_one_that_cannot_be_read(self, desk: Desk) -> None:
-        Writer(desk.journal).segments(2, 3, 4)
-        rows = journal_rows(desk.journal)
-        path = found(desk.journal / "g1")[1]
-        octets = path.read_bytes()
-        path.unlink()
-        path.mkdir()
-        with desk.archiver() as archiver:
-            assert not archiver.step(everything=True)
-            assert not archiver.step(everything=True)
-            assert desk.said == [f"{path} cannot be read: Is a directory; it is tried again"]
-            assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
-            path.rmdir()
-            path.write_bytes(octets)
-            assert archiver.step(everything=True)
-        assert by_seq(archive_rows(desk.archive)) == rows
-
-    def test_one_without_rows(self, desk: Desk) -> None:
-        Writer(desk.journal).segments(1)
-        (path,) = found(desk.journal / "g1")
-        path.write_bytes(b"")
-        assert desk.all()
-        assert raw_files(desk.archive) == []
-        assert desk.segments() == []
-
-    def test_events_of_a_newer_gateway(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-        Writer(desk.journal).segments(8)
-        rows = journal_rows(desk.journal)
-        known = {code: layout for code, layout in columns_by_code().items() if code != 2}
-        monkeypatch.setattr("gateway.archive.columns.BY_CODE", known)
-        assert desk.all()
-        assert archive_rows(desk.archive) == [row for row in rows if row[4] != "delivered"]
-        assert "has 2 rows of events that this program does not know" in desk.said[0]
-
-
 class TestFailure:
     """Nothing half visible; what fails is told once and tried again."""
 
@@ -275,6 +233,15 @@ class TestFailure:
         desk.journal.rmdir()
         with pytest.raises(ArchiveError, match="journal cannot be read: No such file"):
             desk.archiver()
+
+    def test_no_journal_any_more(self, desk: Desk) -> None:
+        with desk.archiver() as archiver:
+            desk.journal.rmdir()
+            for _ in range(2):
+                assert not archiver.step()
+            assert desk.said == [f"the journal {desk.journal} cannot be read: No such file or directory"]
+            desk.journal.mkdir()
+            assert archiver.step()
 
 
 class TestLock:
@@ -329,7 +296,16 @@ def failing(original: Callable[..., Any], after: int, on: str = "") -> Callable[
     return call
 
 
-def columns_by_code() -> dict[int, Any]:
-    from gateway.journal.record import BY_CODE
+def refuse(patch: pytest.MonkeyPatch, *paths: Path) -> None:
+    """As the system does where something belongs to another user; root it would not refuse."""
 
-    return dict(BY_CODE)
+    def refusing(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any, *arguments: Any, **options: Any) -> Any:
+            if path in paths:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return original(path, *arguments, **options)
+
+        return call
+
+    for name in ("listdir", "open"):
+        patch.setattr(os, name, refusing(getattr(os, name)))

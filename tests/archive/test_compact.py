@@ -14,6 +14,7 @@ from gateway.archive import history, layout, parts, sorting
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import Compacted, compact
 from gateway.archive.errors import ArchiveError
+from gateway.archive.retention import expire_raw
 from gateway.archive.schema import SCHEMA
 from tests.archive.desk import (
     BEGIN,
@@ -139,7 +140,7 @@ def test_large_hours(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "RUN", 100_000)
     monkeypatch.setattr(sorting, "CHUNK", 10_000)
     monkeypatch.setattr(parts, "GROUP_ROWS", 50)
-    monkeypatch.setattr(module, "FILE_OCTETS", 20_000)
+    monkeypatch.setattr(module, "FILE_OCTETS", 10_000)
     for _ in range(4):
         desk.fill(100, body=os.urandom(2000))
     steps: list[str] = []
@@ -162,6 +163,101 @@ def test_a_raw_file_without_rows(desk: Desk) -> None:
     assert desk.compact()
     assert history.files(desk.archive) == []
     assert manifest_of(desk.archive, HOUR)["raw"] == ["a.parquet"]
+
+
+class TestLostManifest:
+    """A copy may leave out what begins with _.  History files stay, and count."""
+
+    def test_nothing_else_is_there(self, desk: Desk) -> None:
+        desk.fill(50)
+        assert desk.compact()
+        (path,) = desk.history()
+        assert expire_raw(desk.archive, 0, LATER.timestamp()) == 1
+        path.with_name(history.MANIFEST).unlink()
+        with pytest.raises(ArchiveError, match=r"history files that no manifest lists: 0001-0001\.parquet;"):
+            history.files(desk.archive)
+        assert desk.compact(LATER)
+        lost = "has history files that no manifest lists: 0001-0001.parquet"
+        assert desk.said == [f"{path.parent} {lost}; now one does, with 50 rows more"]
+        assert by_seq(rows_of(desk.history())) == desk.rows
+        assert manifest_of(desk.archive, HOUR)["rows"] == 50
+        desk.fill(5)
+        assert desk.compact()
+        assert by_seq(rows_of(desk.history())) == desk.rows
+        assert len(desk.said) == 1
+
+    def test_without_a_folder_of_raw_files(self, desk: Desk) -> None:
+        desk.fill(50)
+        assert desk.compact()
+        (path,) = desk.history()
+        path.with_name(history.MANIFEST).unlink()
+        for name in raw_files(desk.archive):
+            desk.archive.joinpath("raw", name).unlink()
+        desk.archive.joinpath("raw", layout.folder_of(HOUR)).rmdir()
+        assert desk.compact()
+        assert by_seq(rows_of(desk.history())) == desk.rows
+
+    def test_raw_files_are_there(self, desk: Desk) -> None:
+        """Nobody knows whether they are in the history: nothing is done with that hour, and it is told."""
+        desk.fill(50)
+        assert desk.compact()
+        (path,) = desk.history()
+        octets = path.read_bytes()
+        path.with_name(history.MANIFEST).unlink()
+        assert not desk.compact()
+        assert path.read_bytes() == octets
+        assert len(desk.said) == 1
+        assert "cannot be compacted: " in desk.said[0]
+        assert "history files that no manifest lists: 0001-0001.parquet" in desk.said[0]
+        assert "1 raw files" in desk.said[0]
+        for name in raw_files(desk.archive):  # what the sentence says
+            desk.archive.joinpath("raw", name).unlink()
+        assert desk.compact()
+        assert by_seq(rows_of(desk.history())) == desk.rows
+
+    def test_an_old_manifest(self, desk: Desk) -> None:
+        desk.fill(50)
+        assert desk.compact()
+        (path,) = desk.history()
+        manifest = path.with_name(history.MANIFEST)
+        old = manifest.read_bytes()
+        desk.fill(20)
+        assert desk.compact()
+        expire_raw(desk.archive, 0, LATER.timestamp())
+        manifest.write_bytes(old)
+        assert desk.compact()
+        assert by_seq(rows_of(desk.history())) == desk.rows
+
+    def test_files_of_others(self, desk: Desk) -> None:
+        desk.fill(50)
+        assert desk.compact()
+        (path,) = desk.history()
+        path.with_name("notes.txt").touch()
+        path.with_name("another.parquet").touch()
+        desk.fill(20)
+        assert desk.compact()
+        assert by_seq(rows_of(desk.history())) == desk.rows
+        assert path.with_name("notes.txt").exists()
+        assert path.with_name("another.parquet").exists()
+
+    @pytest.mark.parametrize("step", ["file visible", "manifest written"])
+    def test_a_compaction_that_ended_early(self, desk: Desk, step: str) -> None:
+        """What it left is known, and goes."""
+
+        def at(name: str) -> None:
+            if name == step:
+                raise KeyboardInterrupt
+
+        desk.fill(50)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                desk.compact(at=at)
+            assert by_seq(archive_rows(desk.archive)) == by_seq(desk.rows)
+            desk.fill(20)
+        assert desk.compact()
+        assert by_seq(rows_of(desk.history())) == by_seq(desk.rows)
+        assert hidden_files(desk.archive / "history") == []
+        assert desk.said == []
 
 
 class TestFailure:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,10 +30,11 @@ def names(paths: list[Path]) -> list[str]:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """Noon is compacted, with one file that came late; the hour before is history alone; the next one is raw."""
+    """Noon is compacted, and a late file partly; the hour before is history alone; the next one is raw."""
     touch(tmp_path, "raw", NOON, "a.parquet", "late.parquet", "_b.parquet")
     folder = touch(tmp_path, "history", NOON, "0001-0001.parquet", "0002-0001.parquet", "_c.parquet")
     history.write(folder, Manifest(frozenset({"a.parquet"}), ("0001-0001.parquet",), 3))
+    history.announce(folder, ["0002-0001.parquet"])
     folder = touch(tmp_path, "history", NOON - 1, "0001-0001.parquet")
     history.write(folder, Manifest(frozenset({"gone.parquet"}), ("0001-0001.parquet",), 3))
     touch(tmp_path, "raw", NOON + 1, "a.parquet")
@@ -104,3 +107,71 @@ class TestManifest:
         (tmp_path / MANIFEST).write_text('{"version": 2}')
         with pytest.raises(ArchiveError, match="has version 2, and this program reads 1 only"):
             history.read(tmp_path)
+
+
+class TestPending:
+    def test_names(self, tmp_path: Path) -> None:
+        assert history.pending(tmp_path) == frozenset()
+        history.announce(tmp_path, ["b", "a"])
+        assert history.pending(tmp_path) == {"a", "b"}
+
+    @pytest.mark.parametrize("octets", [b"{", b"1", b"\xff"])
+    def test_nonsense(self, tmp_path: Path, octets: bytes) -> None:
+        (tmp_path / history.PENDING).write_bytes(octets)
+        with pytest.raises(ArchiveError, match=r"_pending\.json makes no sense"):
+            history.pending(tmp_path)
+
+
+class TestUnlisted:
+    """Files that have lost their manifest."""
+
+    def test_names(self, tmp_path: Path) -> None:
+        folder = touch(tmp_path, "history", NOON, *[f"000{number}-0001.parquet" for number in range(1, 6)], "a.parquet")
+        history.announce(folder, ["0001-0001.parquet"])
+        lost = [f"000{number}-0001.parquet" for number in range(2, 6)]
+        assert history.unlisted(folder, Manifest()) == lost
+        with pytest.raises(ArchiveError, match=r"lists: 0002-0001\.parquet, .* and 1 more; `gateway"):
+            history.files_of(tmp_path, NOON)
+
+    @pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+    def test_while_files_are_made(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+        """Whatever a reader looks at meanwhile."""
+        folder = touch(tmp_path, "history", NOON, "0001-0001.parquet")
+        history.announce(folder, ["0001-0001.parquet"])
+
+        def commit() -> None:
+            history.write(folder, Manifest(frozenset(), ("0001-0001.parquet",)))
+            (folder / history.PENDING).unlink()
+
+        between(monkeypatch, at, commit)
+        assert history.unlisted(folder, Manifest()) == []
+
+    @pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+    def test_while_files_are_deleted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+        folder = touch(tmp_path, "history", NOON, "0001-0001.parquet")
+        manifest = Manifest(frozenset(), ("0001-0001.parquet",))
+        history.write(folder, manifest)
+
+        def delete() -> None:
+            history.announce(folder, ["0001-0001.parquet"])
+            (folder / history.MANIFEST).unlink()
+
+        between(monkeypatch, at, delete)
+        assert history.unlisted(folder, Manifest()) == []
+
+
+def between(patch: pytest.MonkeyPatch, at: int, act: Callable[[], None]) -> None:
+    """Do something before the look of that number: at the files, what is pending, or the manifest."""
+    looks = []
+
+    def looking(original: Callable[..., Any]) -> Callable[..., Any]:
+        def look(*arguments: Any) -> Any:
+            looks.append(original)
+            if len(looks) == at:
+                act()
+            return original(*arguments)
+
+        return look
+
+    for name in ("_others", "pending", "read"):
+        patch.setattr(history, name, looking(getattr(history, name)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -49,13 +50,35 @@ class TestRaw:
         assert expire_raw(desk.archive, 100, desk.visible + 50) == 0
         assert desk.hours("raw") == [0, 1, 2, 3]
         assert expire_raw(desk.archive, 100, desk.visible + 100) == 2
-        assert desk.hours("raw") == [2, 3]
+        assert [name.split("/")[1] for name in raw_files(desk.archive)] == ["hour=00", "hour=01"]
         assert by_seq(archive_rows(desk.archive)) == desk.rows
 
-    def test_all_of_a_day(self, desk: Desk) -> None:
-        """Folders that are empty go, too."""
+    def test_folders_of_a_week_go_together(self, desk: Desk) -> None:
+        """Spark lists them, and ends where one goes meanwhile: that is once in a week, and long after its end."""
         assert expire_raw(desk.archive, 0, desk.visible + 1) == 2
-        assert [path.name for path in (desk.archive / "raw").iterdir()] == ["date=2023-11-15"]
+        assert desk.hours("raw") == [0, 1, 2, 3]
+        assert compact(desk.archive)
+        assert expire_raw(desk.archive, 0, desk.visible + 1) == 2
+        assert desk.hours("raw") == []
+        assert list((desk.archive / "raw").iterdir()) == []
+
+    def test_folders_of_this_week_stay(self, desk: Desk) -> None:
+        """2023-11-14 was a Tuesday."""
+        assert compact(desk.archive)
+        for name in raw_files(desk.archive):
+            os.utime(desk.archive / "raw" / name, (BEGIN, BEGIN))
+        over = datetime(2023, 11, 20, tzinfo=UTC).timestamp()
+        assert expire_raw(desk.archive, 0, over + 86_399) == 4
+        assert desk.hours("raw") == [0, 1, 2, 3]
+        assert expire_raw(desk.archive, 0, over + 86_400) == 0
+        assert desk.hours("raw") == []
+
+    def test_what_is_no_hour_stays(self, desk: Desk) -> None:
+        assert compact(desk.archive)
+        (desk.archive / "raw" / "date=2023-11-14" / "notes").touch()
+        (desk.archive / "raw" / "date=then").mkdir()
+        expire_raw(desk.archive, 0, desk.visible + 1)
+        assert desk.hours("raw") == [0, 1, 2, 3]
 
     def test_the_age_is_not_that_of_the_hour(self, desk: Desk) -> None:
         """A late file was visible for no stream yet."""

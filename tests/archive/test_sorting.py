@@ -87,6 +87,20 @@ def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert max([each.nbytes for each in found]) <= 10 * 11_000
 
 
+def test_large_rows_that_stand_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A destination with large bodies beside one with many small rows: chunks are as large as any others."""
+    monkeypatch.setattr(sorting, "RUN", 200_000)
+    monkeypatch.setattr(sorting, "CHUNK", 10_000)
+    small: list[Key] = [("/b", number, 0) for number in range(1000)]
+    large: list[Key] = [("/a", number, 0) for number in range(30)]
+    tables = [each for _ in range(4) for each in (table(small), table(large, body=4000))]
+    found = sort_all(tmp_path, tables)
+    assert sum(len(each) for each in found) == 4 * 1030
+    assert max([each.nbytes for each in found]) <= 4 * 10_000
+    alone = sort_all(tmp_path, [table(small[:10]), table(large, body=4000)])
+    assert max([each.nbytes for each in alone]) <= 10_000
+
+
 def test_what_is_left_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever does not want the rest leaves no files."""
     monkeypatch.setattr(sorting, "RUN", 1)

@@ -86,7 +86,12 @@ def test_nobody_answers() -> None:
             "it says: no",
         ),
         ("[X.Y] Traceback (most recent call last):\nValueError: too small\n", "too small"),
-        ("[TABLE_NOT_FOUND] There is no t. SQLSTATE: 42P01; line 1\nplan", "There is no t. SQLSTATE: 42P01; line 1"),
+        ("[TABLE_NOT_FOUND] There is no t. SQLSTATE: 42P01; line 1\nplan", "There is no t."),
+        (
+            "An error.\n: a.b.X: In awaitResult: \n\tat x\nCaused by: a.b.X: Job aborted: too large\n\tat y",
+            "Job aborted: too large",
+        ),
+        ("An error occurred while calling o1.x.\n: java.lang.X: it is so\n\tat y", "it is so"),
         ("plain", "plain"),
     ],
 )

@@ -84,6 +84,17 @@ def test_a_table_without_its_checkpoint_is_refused(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("left", [None, "0000000000-0000000009.parquet", "_0000000000-0000000010.parquet"])
+def test_a_checkpoint_without_its_table_is_refused(tmp_path: Path, left: str | None) -> None:
+    begun(tmp_path)
+    (tmp_path / JOB.name / "0000000000-0000000010.parquet").unlink()
+    if left is not None:
+        (tmp_path / JOB.name / left).touch()
+    sentence = r"the table of metrics lacks batch 10, which .*/metrics says is over; --reset-checkpoint"
+    with pytest.raises(UsageFailure, match=sentence), claimed(tmp_path, JOB, ARCHIVE):
+        pass
+
+
 def test_one_process_runs_a_job(tmp_path: Path) -> None:
     with claimed(tmp_path, JOB, ARCHIVE):
         with pytest.raises(UsageFailure, match="metrics runs already"), claimed(tmp_path, JOB, ARCHIVE):
@@ -160,6 +171,18 @@ def test_why_the_last_run_failed(tmp_path: Path) -> None:
     assert found["at"].endswith("+00:00")
     note_failure(tmp_path, JOB.name, None)
     assert failure(tmp_path, JOB.name) is None
+
+
+def test_what_a_job_never_saw_is_kept(tmp_path: Path) -> None:
+    begun(tmp_path)
+    assert checkpoints.missed(tmp_path, JOB.name) == {}
+    assert not checkpoints.note_missed(tmp_path, JOB.name, {})
+    assert checkpoints.note_missed(tmp_path, JOB.name, {"date=1/hour=1": 2})
+    assert not checkpoints.note_missed(tmp_path, JOB.name, {"date=1/hour=1": 2})
+    assert checkpoints.note_missed(tmp_path, JOB.name, {"date=1/hour=2": 3})  # the history of the first one has gone
+    assert checkpoints.missed(tmp_path, JOB.name) == {"date=1/hour=1": 2, "date=1/hour=2": 3}
+    reset(tmp_path, JOB.name)
+    assert checkpoints.missed(tmp_path, JOB.name) == {}
 
 
 def test_a_state_is_there_for_the_batch_that_may_run_again(tmp_path: Path) -> None:

@@ -30,6 +30,13 @@ pytestmark = pytest.mark.usefixtures("folders")
 COMMANDS = ("doctor", "run", "report", "replay", "compact", "status", "submit-command")
 
 
+TOO_MUCH = "Total size of serialized results of 9 tasks is bigger than spark.driver.maxResultSize (1024.0 MiB)"
+SMALLER = (
+    "run it with --conf spark.driver.maxResultSize=4g --conf spark.driver.memory=6g; of a job, a batch that was begun "
+    "needs that in any case, and --files 20 makes those that follow smaller"
+)
+
+
 class TestGroup:
     """What all commands have in common."""
 
@@ -58,7 +65,10 @@ class TestGroup:
             (ImportError("x", name="pyarrow.parquet"), 3, f"pyarrow.parquet cannot be imported: {session.NEEDED}"),
             (OSError(28, "No space left on device", "/tables/x"), 1, "/tables/x: No space left on device"),
             (OSError("nobody knows"), 1, "nobody knows"),
-            (PySparkException("[SOME_CONDITION] It is so.\nat java"), 1, "It is so."),
+            (PySparkException("[SOME_CONDITION] It is so. SQLSTATE: 42703; line 1 pos 0;\nat java"), 1, "It is so."),
+            (PySparkException(f"[X] {TOO_MUCH}"), 1, f"{TOO_MUCH}: {SMALLER}"),
+            (JobFailure("x failed: Lost task: TaskResultLost"), 1, f"x failed: Lost task: TaskResultLost: {SMALLER}"),
+            (JobFailure(f"metrics failed: {TOO_MUCH}"), 1, f"metrics failed: {TOO_MUCH}: {SMALLER}"),
         ],
     )
     def test_a_failure_is_a_sentence(
@@ -108,6 +118,30 @@ class TestGroup:
         )
         expected = f"Error: {missing} is not installed: pip install 'stomp-gateway[pipeline,java]'\n"
         assert [json.loads(line) for line in told.stdout.splitlines()] == [[3, expected]] * len(lines)
+
+    def test_what_libraries_log_is_not_on_the_terminal(self, folders: Path) -> None:
+        """In a process where Spark says what it does at a Ctrl-C, and of an expression that it cannot read."""
+        program = (
+            "import logging, sys\n"
+            "from pyspark.logger import PySparkLogger\n"
+            "from gateway.pipeline import session\n"
+            "from gateway.pipeline.command import pipeline\n"
+            "def start(*asked):\n"
+            "    for name in ('SQLQueryContextLogger', 'DataFrameQueryContextLogger'):\n"
+            "        PySparkLogger.getLogger(name).exception('a stack trace', error='x')\n"
+            "    logging.getLogger('py4j.clientserver').exception('another')\n"
+            "    logging.exception('KeyboardInterrupt while sending command.')\n"
+            "    raise KeyboardInterrupt\n"
+            "session.session = start\n"
+            "pipeline(sys.argv[1:])\n"
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", program, "report", "--archive", "archive", "--since", "1h"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (told.returncode, told.stdout, told.stderr.strip()) == (1, "", "Aborted!")
 
     def test_without_java(self, folders: Path) -> None:
         """In a process that finds none, of which Spark is not even asked."""
@@ -220,9 +254,8 @@ class TestOthers:
         result = invoke(*line, *more, "--conf", "spark.a=b")
         assert result.exit_code == 0
         [told] = result.stdout.splitlines()
-        expected = (
-            f"driver.py run all --archive {folders}/archive --tables {folders}/tables --interval 5 --stuck-after 120"
-        )
+        places = f"--archive {folders}/archive --tables {folders}/tables"
+        expected = f"driver.py run all {places} --interval 5 --stuck-after 120 --files 200"
         assert told.endswith(f"{expected} --publish stomp://h/topic/a --once --reset-checkpoint --json")
         assert "--conf spark.a=b " in told
         assert "GATEWAY_PIPELINE_PASSCODE" in result.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from click.testing import Result
 
 from gateway.pipeline.errors import UsageFailure
 from gateway.pipeline.jobs import Limits, replay
+from gateway.pipeline.jobs.replay_record import Record
 from gateway.pipeline.report import build, page, sheets
 
 from .commands import Calls, Spark, folders, invoke, spark
@@ -54,8 +56,9 @@ class TestReport:
 class Plan:
     """In place of a replay's."""
 
-    def __init__(self, rows: int, stands_against: str = "") -> None:
+    def __init__(self, rows: int, stands_against: str = "", name: str = "x") -> None:
         self.rows = rows
+        self.record = Record(name, {}, "", "")
         self._against = stands_against
 
     def text(self) -> str:
@@ -69,6 +72,7 @@ class Plan:
 class TestReplay:
     """`replay`."""
 
+    FIRST = "If it is broken off go on with this, for the same command again would send all of it again:"
     LINE = (
         "replay --archive archive --tables tables --since 2h --destination /queue/a --to /queue/b --broker stomp://h"
     ).split()
@@ -113,6 +117,17 @@ class TestReplay:
         result = invoke(*self.LINE, answer=answer)
         assert (result.exit_code, sent.count) == (0, count)
         assert "Send them? [y/N]" in result.stderr
+
+    def test_how_to_go_on(self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The same words mean another span later, and that would be another replay: so its id is told before."""
+        self.plan(monkeypatch, Plan(7, name="0a1b"))
+        told = shlex.join(["pipeline", *self.LINE, "--where", "size > 1", "--id", "0a1b"])
+        result = invoke(*self.LINE, "--where", "size > 1", answer="n\n")
+        assert result.stderr.startswith(f"{self.FIRST}\n{told}\nSend them?")
+        for more in (["--id", "0a1b"], ["--dry-run"], ["--since", "2026-03-01", "--until", "2026-03-02"]):
+            assert self.FIRST not in invoke(*self.LINE, *more, answer="n\n").stderr
+        assert self.FIRST in invoke(*self.LINE, "--since", "2026-03-01", "--yes").stderr
+        assert self.FIRST in invoke(*self.LINE, "--until", "today", "--yes").stderr
 
     @pytest.mark.parametrize(("rows", "option"), [(0, "--yes"), (7, "--dry-run"), (0, "--dry-run")])
     def test_nothing_is_sent(

@@ -38,14 +38,15 @@ class TestRun:
     """`run`."""
 
     def test_what_is_handed_on(self, folders: Path, spark: Spark, ran: Calls) -> None:
-        more = "--once --interval 5s --stuck-after 2m --publish stomp://h/topic/a --master local[1] --conf spark.a=b=c"
+        more = "--once --interval 5s --files 7 --stuck-after 2m --publish stomp://h/topic/a --master local[1]"
+        more += " --conf spark.a=b=c"
         result = run(*more.split())
         assert (result.exit_code, result.output) == (0, "")
         assert spark.asked == ("local[1]", None, "gateway pipeline run metrics", {"spark.a": "b=c"})
         assert ran.places == (spark, [JOBS["metrics"]], str(folders / "archive"), folders / "tables")
         names = ran.names
         assert (names["once"], names["interval"], names["publish"]) == (True, 5.0, "stomp://h/topic/a")
-        assert names["limits"] == Limits(stuck_after=120)
+        assert (names["files"], names["limits"]) == (7, Limits(stuck_after=120))
         assert isinstance(names["stopping"], threading.Event)
         assert spark.stopped
 
@@ -53,6 +54,7 @@ class TestRun:
         assert invoke("run", "all", "--archive", "s3a://b/a", "--tables", "t").exit_code == 0
         assert spark.asked[:2] == (None, None)
         assert ran.places[1:3] == (list(JOBS.values()), "s3a://b/a")
+        assert ran.names["files"] == stream.FILES
 
     def test_the_settings_say_where(self, folders: Path, spark: Spark, ran: Calls) -> None:
         (folders / "gateway.toml").write_text('archive = "a"\ntables = "t"\n')

@@ -121,10 +121,17 @@ class TestJava:
             "spark.app.name=a test: 1",
             "spark.sql.session.timeZone=UTC",
             "spark.sql.shuffle.partitions=3",
+            "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.x=y",
         ):
             assert f"--conf {setting}" in (tmp_path / "cache/stomp-gateway/spark-a-test-1.log").read_text()
         assert len(sentence) < 500
+
+    def test_a_cluster_gets_no_settings_for_brief_runs(self, tmp_path: Path) -> None:
+        self.run(tmp_path, 'echo "Error: $*" >&2; exit 1', "spark://host:1")
+        said = (tmp_path / "cache/stomp-gateway/spark-a-test-1.log").read_text()
+        assert "--conf spark.x=y" in said
+        assert "extraJavaOptions" not in said
 
     def test_inside_spark_submit_nothing_is_set(self, tmp_path: Path) -> None:
         """The JVM is there: nobody looks for Java, or makes a log.  Here it is nowhere, and says so."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from gateway.pipeline.errors import UsageFailure
-from gateway.pipeline.span import moment, shown, span
+from gateway.pipeline.span import is_fixed, moment, shown, span
 
 NOW = datetime(2026, 11, 21, 14, 30, 15, 250_000, tzinfo=UTC)
 
@@ -63,3 +63,8 @@ def test_nothing_between(since: str, until: str) -> None:
 
 def test_how_a_moment_is_shown() -> None:
     assert shown(NOW) == "2026-11-21 14:30:15 UTC"
+
+
+@pytest.mark.parametrize(("text", "fixed"), [("now", False), ("today", False), ("2h", False), ("2026-03-01", True)])
+def test_what_means_the_same_whenever_it_is_read(text: str, fixed: bool) -> None:
+    assert is_fixed(text) is fixed

@@ -131,6 +131,17 @@ def test_a_failure_is_told_until_the_job_runs_again(tmp_path: Path) -> None:
     assert found.lines()[2].endswith(": metrics failed: the disk is full")
 
 
+def test_files_that_went_unread_are_told(tmp_path: Path) -> None:
+    worked(tmp_path, tmp_path / "archive", [[]])
+    empty = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
+    tables.of(tmp_path, JOB).write(1, empty, Facts(0, None, 0.1, 1, missing=2, digest="d"))
+    assert checkpoints.note_missed(tmp_path, JOB.name, {"date=2026-03-01/hour=12": 1000})
+    found = status(None, str(tmp_path / "archive"), tmp_path, NOW)
+    assert found.jobs[0].missing == 1002
+    assert found.lines()[2].endswith(", without the rows of 1,002 files, which were deleted before it read them")
+    assert tables.of(tmp_path, JOB).facts().digest == ""
+
+
 def test_large_archives_have_large_units(tmp_path: Path) -> None:
     found = status(None, str(tmp_path), tmp_path, NOW)
     assert found.archive is not None

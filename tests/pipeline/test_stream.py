@@ -9,15 +9,20 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gateway.archive.compact import compact
+from gateway.archive.retention import expire_raw
 from gateway.pipeline import checkpoints, stream, tables
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.jobs import JOBS, Job, Limits
@@ -72,6 +77,11 @@ class Place:
         arguments: dict[str, Any] = {"once": True, "files": 1, "stopping": threading.Event(), "limits": Limits()} | more
         progress = progress or Watched()
         stream.run(spark, jobs or (METRICS,), str(self.archive), self.tables, progress=progress, **arguments)
+
+    def expire(self) -> None:
+        """All that is there is compacted, and deleted from `raw`."""
+        assert compact(self.archive, rows.START + timedelta(days=9))
+        assert expire_raw(self.archive, 0, time.time() + 60)
 
     @property
     def counted(self) -> int:
@@ -191,8 +201,52 @@ def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, place: Place) 
     assert "\n" not in str(caught.value)
     path.unlink()
     place.add(1)
-    place.run(spark, sessions, metrics)
+    with pytest.raises(JobFailure, match="batch 1 ran without 1 file, deleted before"):
+        place.run(spark, sessions, metrics)
     assert place.counted == place.accepted
+
+
+class Ended:
+    """A query that has ended, with an error or without one."""
+
+    isActive = False
+
+    def __init__(self, error: str = "") -> None:
+        self._error = error
+
+    def exception(self) -> Exception | None:
+        """Why."""
+        return RuntimeError(self._error) if self._error else None
+
+    def stop(self) -> None:
+        """It has."""
+
+
+@pytest.mark.parametrize(
+    "said", ["Caused by: java.nio.file.AccessDeniedException: {}: Permission denied", "File file:{} does not exist"]
+)
+def test_a_folder_that_goes_while_spark_lists_ends_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    folder = place.archive / "raw" / "date=2026-03-01" / "hour=12"
+    progress, started = Watched(), []
+    work = stream._Work(METRICS, place.tables, place.tables / "c", place.archive, progress, Limits())
+
+    def start(*_: object) -> Ended:
+        started.append(True)
+        return Ended(said.format(folder)) if len(started) == 1 else Ended()
+
+    def run() -> None:
+        stream._Run([work], None, progress).run(MagicMock(), {}, threading.Event())
+
+    monkeypatch.setattr(work, "start", start)
+    run()
+    assert len(started) == 2
+    folder.mkdir(parents=True)  # it is there, so it is something else
+    started.clear()
+    with pytest.raises(JobFailure, match="hour=12"):
+        run()
+    assert len(started) == 1
 
 
 @pytest.mark.spark

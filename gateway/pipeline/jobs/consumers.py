@@ -5,7 +5,7 @@ What Spark does is to make millions of rows few.  A partial row is one of these,
 | `what` | stands for | columns beside `gateway`, `epoch`, `what`, `first`, `last`, `ts` |
 |---|---|---|
 | `look` | a `gauge_subscription` | all |
-| `settled` | `acked` and `nacked` of a subscription, in five seconds | `session`, `principal`, `peer`, `subscription` |
+| `settled` | all `acked` and `nacked` between two looks at it | `session`, `principal`, `peer`, `subscription` |
 | `end` | an `unsubscribed` | the same, and `destination` |
 | `gone` | a `disconnected` | `session`, `principal`, `peer` |
 | `time` | all other rows: they tell that time has gone by | |
@@ -13,7 +13,8 @@ What Spark does is to make millions of rows few.  A partial row is one of these,
 `first` and `last` are the least and the greatest `seq` of its rows, `ts` their latest time in microseconds since 1970.
 So it is known of two looks, five seconds apart or more, whether something was settled between them, and whether that
 was before or behind the end of a batch.  Of looks that are nearer to each other it may be thought so although it was
-before or after both.
+before or after both: rows are put together by five seconds first, where they are, and what is left then by looks.  A
+consumer that was never looked at leaves one row, however much it settled: most of them are such.
 
 What was settled is known by its subscription and not by its destination, which is the message's, and not that of a
 pattern or a durable subscription.  What the clients of 1.0 settle counts for all their subscriptions without an `id`.
@@ -58,6 +59,7 @@ COLUMNS = (
 
 _NAMES = ("session", "principal", "peer", "subscription")
 _WHOSE = ("gateway", "epoch", "session", "subscription", "destination")
+_SUMMED = ("first", "last", "ts", "pending", "oldest_us")
 _TICK = 5
 
 Span = tuple[int, int]
@@ -70,6 +72,7 @@ _MOST_CHANGES = 1000
 
 def transform(rows: DataFrame) -> DataFrame:
     """Rows of the archive to partial rows."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     event, seq = f.col("event"), f.col("seq")
@@ -79,14 +82,19 @@ def transform(rows: DataFrame) -> DataFrame:
     part = f.when(what == "time", f.lit(0)).when(what == "settled", tick).otherwise(seq)
     names = [f.when(what != "time", f.col(name)).alias(name) for name in _NAMES]
     names.append(f.when(what.isin("look", "end"), f.col("destination")).alias("destination"))
-    grouped = rows.groupBy("gateway", "epoch", what.alias("what"), part.alias("part"), *names).agg(
+    near = rows.groupBy("gateway", "epoch", what.alias("what"), part.alias("part"), *names).agg(
         f.min("seq").alias("first"),
         f.max("seq").alias("last"),
         f.unix_micros(f.max("ts")).alias("ts"),
         f.max("pending").alias("pending"),
         f.max("oldest_us").alias("oldest_us"),
     )
-    return grouped.drop("part")
+    before = Window.partitionBy("gateway", "epoch", "session", "subscription").orderBy("last")
+    looks = f.count(f.when(f.col("what") == "look", 1)).over(before)
+    between = f.when(f.col("what") == "settled", looks).otherwise(f.col("last")).alias("between")
+    kept = [name for name in near.columns if name not in ("part", *_SUMMED)]
+    sums = [f.min("first").alias("first"), *[f.max(name).alias(name) for name in _SUMMED[1:]]]
+    return near.select("*", between).groupBy(*kept, "between").agg(*sums).drop("between")
 
 
 def fold(state: State, partial: pyarrow.Table, limits: Limits) -> tuple[State, pyarrow.Table]:

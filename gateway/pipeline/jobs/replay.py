@@ -156,8 +156,11 @@ def _unchanged(plan: Plan) -> Record:
 # the rows
 
 
-def _selected(spark: SparkSession, plan: Plan, since: datetime, until: datetime) -> DataFrame:
-    """The rows of a span that are left to send, partial ones among them."""
+def _selected(spark: SparkSession, plan: Plan, since: datetime, until: datetime, *, behind: bool = False) -> DataFrame:
+    """The rows of a span that are left to send, partial ones among them; or those that are `behind`.
+
+    These are no further than the record says of their run: what was sent, and what came too late for that.
+    """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
 
@@ -172,7 +175,8 @@ def _selected(spark: SparkSession, plan: Plan, since: datetime, until: datetime)
     if sent:
         done = f.create_map(*[f.lit(each) for pair in sent.items() for each in pair])
         run = f.concat_ws("/", "gateway", "epoch")
-        frame = frame.where(f.col("seq") > f.coalesce(f.try_element_at(done, run), f.lit(0)))
+        is_left = f.col("seq") > f.coalesce(f.try_element_at(done, run), f.lit(0))
+        frame = frame.where(~is_left if behind else is_left)
     return frame
 
 
@@ -181,7 +185,13 @@ def _counted(spark: SparkSession, plan: Plan, *, with_examples: bool) -> Plan:
     from pyspark.sql import functions as f
 
     options, record = plan.options, plan.record
-    frame = _selected(spark, plan, datetime.fromisoformat(record.since), datetime.fromisoformat(record.until))
+    since, until = datetime.fromisoformat(record.since), datetime.fromisoformat(record.until)
+    frame = _selected(spark, plan, since, until)
+    late = 0
+    if record.sent:
+        passed = _selected(spark, plan, since, until, behind=True)
+        passed = passed.where(~replay_rows.is_partial()) if options.partial == "skip" else passed
+        late = max(0, passed.count() - record.rows)
     counts = [f.count("*"), f.count_if(replay_rows.is_partial()), f.count_if(~replay_rows.is_sendable(options.to))]
     # The row of all destinations comes first.  Of temporary ones there may be very many: those with most are named.
     names = frame.rollup("destination").agg(f.grouping_id().alias("all"), *counts)
@@ -195,6 +205,7 @@ def _counted(spark: SparkSession, plan: Plan, *, with_examples: bool) -> Plan:
         parts=tuple(_limited(frame, _parts(frame, options.rate), options.limit, record.rows)),
         partial=int(sums[1]),
         nowhere=int(sums[2]),
+        late=late,
         destinations=tuple(top),
         others=int(sums[0]) - sum([count for _, count in top]),
         examples=tuple(_examples(frame)) if with_examples else (),

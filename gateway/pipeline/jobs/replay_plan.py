@@ -76,6 +76,7 @@ class Plan:
         octets: of all bodies.
         partial: rows whose body was not kept whole, sent or not.
         nowhere: rows whose destination no client can send to.
+        late: rows that came into the archive behind later ones that were sent already; they are not.
         destinations: those with most messages, and how many they have.
         others: messages of other destinations.
         examples: some messages, one line each.
@@ -89,6 +90,7 @@ class Plan:
     parts: tuple[Part, ...] = ()
     partial: int = 0
     nowhere: int = 0
+    late: int = 0
     destinations: tuple[tuple[str, int], ...] = ()
     others: int = 0
     examples: tuple[str, ...] = field(default=(), repr=False)
@@ -132,6 +134,11 @@ class Plan:
             lines.append(f"partial  {self.partial:,} bodies were not kept whole, {what[self.options.partial]}")
         if self.nowhere:
             lines.append(f"nowhere  {self.nowhere:,} had a destination that no client can send to")
+        if self.late:
+            lines.append(
+                f"late     {self.late:,} came into the archive behind later ones that were sent already, and are not "
+                "sent: replay them with another --id, and a --where for their seq"
+            )
         if doubts := self.record.doubts:
             rows = sum([part.rows for part in doubts])
             lines.append(

@@ -7,8 +7,9 @@ A replay sends its rows in order, part by part.  Before a part is sent the recor
 it that it is done: both by writing a file beside it and renaming.  So whoever runs the replay again sends nothing that
 is done, however long ago that was, and knows the part of which the broker may have some, all or nothing.
 
-`sent` has the last number for each run of a gateway; rows of a run come in the order of their numbers, and so whatever
-came into the archive since then is behind that.
+`sent` has the last number for each run of a gateway.  Rows of a run come into the archive in the order of their
+numbers, so whatever came since then is behind that, but for a segment that the archiver left lying at first.  Its rows
+are left out, for behind those that were sent they would be out of order; the plan says how many they are.
 """
 
 from __future__ import annotations

@@ -4,19 +4,19 @@ The files are named once, so all passes see the same rows.  They are
 
     traffic     what messages did: the partial rows of the job `metrics`, added up by step and by destination in one go
     extent      from when to when there are rows, and of which gateways
-    census      all events but the plentiful, of which traffic knows enough: how many there are, and what is counted by
-                reason, transport or place
+    census      all events but the plentiful, of which traffic knows enough
     letters     the last dead letters, if there are any; the census knows since when
     consumers   the job `consumers`, if any delivery was too old; the census knows whose
 
 The first three go over all rows, one after the other: side by side they would all run while nothing is compiled yet,
 which costs a fifth more.  Each reads its own columns and sends little to the driver: sums by step, by destination and
-by reason.  What the job counts by minutes a report counts by its own steps: seconds, where it is short, and days, where
-it is long.
+of the most frequent reasons.  What the job counts by minutes a report counts by its own steps: seconds, where it is
+short, and days, where it is long.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 from .. import reading
 from ..jobs import JOBS, Limits, metrics
 from ..jobs import figures as sums
-from . import consumers, times
-from .figures import Consumer, DeadLetter, Destination, Gap, Reason, Report, Step
+from . import census, consumers, times
+from .figures import DeadLetter, Destination, Gap, Report, Step
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,13 +36,6 @@ MOST_DESTINATIONS = 1000
 """Destinations with figures of their own."""
 LETTERS = 20
 """Dead letters that are shown."""
-# Of ten rows these are nine, and nothing is to be told apart in them but what `metrics` does.
-_PLENTIFUL = ("accepted", "delivered", "redelivered", "acked")
-# Characters of a reason.  What a client made up at its end would make each reason another one.
-_LONGEST_REASON = 300
-
-# Events that are counted by their reason and destination, as far as they have them.
-_REASONED = ("nacked", "dead_lettered", "dropped", "disconnected", "error", "tx_aborted")
 
 
 def report(
@@ -73,12 +66,15 @@ def report(
     step = times.step_of(until - since)
     made = datetime.now(UTC)
     extent = _extent(rows)
-    counted = _census(rows, limits)
-    by_step, by_destination = _traffic(rows, step)
     if not extent:
         return Report(since, until, made, step, stuck_after=timedelta(seconds=limits.stuck_after))
-    events = _sum(counted, "event") | _plentiful(by_step)
-    ranking = sums.by_destination(by_destination, MOST_DESTINATIONS)
+    with contextlib.closing(census.Census(rows, limits)) as counted:
+        by_step, by_destination = _traffic(rows, step)
+        ranking = sums.by_destination(by_destination, MOST_DESTINATIONS)
+        depths = counted.depths([name for name, _ in ranking.top])
+        reasons, unlisted = counted.reasons()
+        suspects = counted.suspects(consumers.MOST_SUSPECTS)
+    totals = counted.totals
     return Report(
         since=since,
         until=until,
@@ -88,16 +84,17 @@ def report(
         rows=sum([each["count"] for each in extent]),
         first=min([each["first"] for each in extent]),
         last=max([each["last"] for each in extent]),
-        events=events,
-        transports=_sum([each for each in counted if each["transport"]], "transport"),
+        events=_sum(totals, "event") | _plentiful(by_step),
+        transports=_sum([each for each in totals if each["transport"]], "transport"),
         steps=tuple(_steps(by_step, since, until, step)),
-        destinations=_destinations(ranking, counted),
+        destinations=tuple([Destination(name, had, depths.get(name)) for name, had in ranking.top]),
         others=ranking.others,
-        reasons=_reasons(counted),
-        dead_letters=_letters(rows, counted),
-        consumers=_consumers(rows, counted, limits),
+        reasons=reasons,
+        unlisted=unlisted,
+        dead_letters=_letters(rows, totals),
+        consumers=consumers.found(rows, limits, suspects, _lasts(totals)) if suspects else (),
         stuck_after=timedelta(seconds=limits.stuck_after),
-        gaps=_gaps(counted),
+        gaps=_gaps(totals),
     )
 
 
@@ -131,7 +128,7 @@ def _steps(table: pyarrow.Table, since: datetime, until: datetime, step: timedel
 def _plentiful(by_step: pyarrow.Table) -> dict[str, int]:
     """How many rows the plentiful events have, as far as they have any."""
     counts = sums.figures(by_step).counts
-    return {event: counts[event] for event in _PLENTIFUL if counts[event]}
+    return {event: counts[event] for event in census.PLENTIFUL if counts[event]}
 
 
 def _extent(rows: DataFrame) -> list[dict[str, Any]]:
@@ -145,40 +142,6 @@ def _extent(rows: DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def _census(rows: DataFrame, limits: Limits) -> list[dict[str, Any]]:
-    """Counts of the rows that are not plentiful, by what is worth to be told apart of each event; other keys are null.
-
-    `at` is the time of a gap and the minute of a dead letter, `session` that of a delivery that was too old.
-    """
-    from pyspark.sql import functions as f
-
-    event = f.col("event")
-
-    reasoned = event.isin(*_REASONED)
-    gap = event == "journal_dropped"
-    too_old = (event == "gauge_subscription") & (f.col("oldest_us") > limits.stuck_after * 1_000_000)
-    keys = {
-        "gateway": f.col("gateway"),
-        "epoch": f.col("epoch"),
-        "event": event,
-        "transport": f.when(event == "connected", f.col("transport")),
-        "destination": f.when(reasoned | (event == "gauge_destination"), f.col("destination")),
-        "reason": f.when(reasoned | gap, f.substring("reason", 1, _LONGEST_REASON)),
-        "at": f.when(gap, f.col("ts")).when(event == "dead_lettered", f.date_trunc("minute", f.col("ts"))),
-        "session": f.when(too_old, f.col("session")),
-    }
-    rows = rows.where(~event.isin(*_PLENTIFUL))
-    counted = rows.groupBy(*[column.alias(name) for name, column in keys.items()]).agg(
-        f.count("*").alias("count"),
-        f.min("ts").alias("first"),
-        f.max("ts").alias("last"),
-        f.sum("dropped_rows").alias("dropped_rows"),
-        f.max(f.when(event == "gauge_destination", f.col("depth"))).alias("depth"),
-    )
-    found: list[dict[str, Any]] = counted.toArrow().to_pylist()
-    return found
-
-
 def _sum(counted: Iterable[dict[str, Any]], key: str) -> dict[str, int]:
     totals: Counter[str] = Counter()
     for each in counted:
@@ -186,31 +149,9 @@ def _sum(counted: Iterable[dict[str, Any]], key: str) -> dict[str, int]:
     return dict(totals)
 
 
-def _destinations(ranking: sums.Ranking, counted: Iterable[dict[str, Any]]) -> tuple[Destination, ...]:
-    waiting: dict[str, int] = {}
-    for each in counted:
-        if each["event"] == "gauge_destination" and each["depth"] is not None:
-            waiting[each["destination"]] = max(waiting.get(each["destination"], 0), each["depth"])
-    return tuple([Destination(name, had, waiting.get(name)) for name, had in ranking.top])
-
-
-def _reasons(counted: Iterable[dict[str, Any]]) -> tuple[Reason, ...]:
-    """Of all gateways together, the most frequent first."""
-    found: dict[tuple[str, str | None, str | None], Reason] = {}
-    for each in counted:
-        if each["event"] not in _REASONED:
-            continue
-        key = each["event"], each["destination"], each["reason"]
-        count, first, last = each["count"], each["first"], each["last"]
-        if (known := found.get(key)) is not None:
-            count, first, last = count + known.count, min(first, known.first), max(last, known.last)
-        found[key] = Reason(*key, count, first, last)
-    return tuple(sorted(found.values(), key=lambda each: (-each.count, each.destination or "", each.reason or "")))
-
-
 def _gaps(counted: Iterable[dict[str, Any]]) -> tuple[Gap, ...]:
     found = [
-        Gap(each["gateway"], each["epoch"], each["at"], each["dropped_rows"] or 0, each["reason"])
+        Gap(each["gateway"], each["epoch"], each["at"], each["dropped_rows"] or 0, each["gap"])
         for each in counted
         if each["event"] == "journal_dropped"
     ]
@@ -239,18 +180,16 @@ def _letters(rows: DataFrame, counted: Iterable[dict[str, Any]]) -> tuple[DeadLe
     names = DeadLetter.__dataclass_fields__.keys() - {"headers"}
     return tuple(
         [
-            DeadLetter(**{name: each[name] for name in names}, headers=each["headers"] or {})
-            for each in latest.to_pylist(maps_as_pydicts="lossy")
+            DeadLetter(**{name: each[name] for name in names}, headers=dict(each["headers"] or ()))
+            for each in latest.to_pylist()
         ]
     )
 
 
-def _consumers(rows: DataFrame, counted: Iterable[dict[str, Any]], limits: Limits) -> tuple[Consumer, ...]:
-    suspects: set[str] = set()
+def _lasts(counted: Iterable[dict[str, Any]]) -> dict[consumers.Process, datetime]:
+    """When the last row of each process was, as far as the census knows."""
     lasts: dict[consumers.Process, datetime] = {}
     for each in counted:
         process = each["gateway"], each["epoch"]
         lasts[process] = max(lasts.get(process, each["last"]), each["last"])
-        if each["session"] is not None:
-            suspects.add(each["session"])
-    return consumers.found(rows, limits, suspects, lasts) if suspects else ()
+    return lasts

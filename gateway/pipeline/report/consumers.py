@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _EVENTS = ("gauge_subscription", "acked", "nacked", "unsubscribed", "disconnected")
 _WHOSE = ("gateway", "epoch", "session", "subscription", "destination", "kind", "since")
-# Names that Spark looks up in a set; with more of them it reads all sessions.
-_MOST_SUSPECTS = 1000
+MOST_SUSPECTS = 1000
+"""Names that Spark looks up in a set; with more of them it reads all sessions."""
 
 Process = tuple[str, int]
 """Gateway and epoch."""
@@ -45,7 +45,7 @@ def found(
     assert job.fold is not None
     names = sorted(set(suspects))
     wanted = rows.where(rows["event"].isin(*_EVENTS))
-    if len(names) <= _MOST_SUSPECTS:
+    if len(names) <= MOST_SUSPECTS:
         wanted = wanted.where(wanted["session"].isin(names))
     partial = job.transform(wanted.select(*job.columns)).toArrow()
     _, table = job.fold({}, _with_time(partial, lasts), limits)

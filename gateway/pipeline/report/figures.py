@@ -136,6 +136,7 @@ class Report:
         transports: sessions begun, by transport.
         destinations: the busiest first; `others` are those beyond.
         reasons: of every event that has one, the most frequent first.
+        unlisted: how many more reasons an event has, where not all are among them.
         consumers: the latest first.
         stuck_after: the limit from which on they are stuck or slow.
     """
@@ -154,6 +155,7 @@ class Report:
     destinations: tuple[Destination, ...] = ()
     others: int = 0
     reasons: tuple[Reason, ...] = ()
+    unlisted: Counts = field(default_factory=dict)
     dead_letters: tuple[DeadLetter, ...] = ()
     consumers: tuple[Consumer, ...] = ()
     stuck_after: timedelta = timedelta(seconds=60)

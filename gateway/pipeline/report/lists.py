@@ -72,7 +72,7 @@ def dead_letters(report: Report) -> Markup:
         for each in found[:MOST_REASONS]
     ]
     columns = ["Destination", "Reason", "#Messages", "Last (UTC)"]
-    content = [parts.table("Dead letters", columns, rows, cards=True), *_beyond(found, MOST_REASONS)]
+    content = [parts.table("Dead letters", columns, rows, cards=True), *_reasons_beyond(report, "dead_lettered")]
     if report.dead_letters:
         columns = ["Destination", "When (UTC)", "Reason", "#Deliveries", "#Size", "Message and headers"]
         examples = [_dead_letter(each) for each in report.dead_letters]
@@ -117,7 +117,7 @@ def consumers(report: Report) -> Markup:
     columns = ["Destination", "Kind", "#Pending", "#Oldest", "From (UTC)", "To (UTC)", "Who"]
     rows = [_consumer(each) for each in found[:MOST_CONSUMERS]]
     table = parts.table("Stuck and slow consumers", columns, rows, cards=True)
-    more = _beyond(found, MOST_CONSUMERS)
+    more = _beyond(len(found), MOST_CONSUMERS)
     return parts.section("consumers", "Stuck and slow consumers", remark, table, *more, class_="long")
 
 
@@ -171,7 +171,7 @@ def sessions(report: Report) -> Markup:
     content: list[Markup] = [parts.headlines(figures, "small")]
     for key, title, events in _WHY:
         if found := report.because(*events):
-            content += [element("h3", title), _reasons(key, title, found), *_beyond(found, MOST_REASONS)]
+            content += [element("h3", title), _reasons(key, title, found), *_reasons_beyond(report, *events)]
     return parts.section("sessions", "Sessions and errors", *content, class_="long")
 
 
@@ -210,7 +210,7 @@ def gaps(report: Report) -> list[Markup]:
         " rows of the journal are missing in this span.",
     )
     table = parts.table("Missing rows", ["Gateway", "#Rows", "When (UTC)", "Why"], rows, cards=True)
-    more = _beyond(report.gaps, MOST_GAPS)
+    more = _beyond(len(report.gaps), MOST_GAPS)
     return [parts.section("gaps", "The figures are incomplete", sentence, table, *more, class_="notice")]
 
 
@@ -228,6 +228,12 @@ def _sentence(text: str | None) -> Markup:
     return element("bdi", parts.clipped(text, 300)) if text else element("span", "no reason given", class_="quiet")
 
 
-def _beyond(found: Sequence[object], most: int) -> list[Markup]:
+def _reasons_beyond(report: Report, *events: str) -> list[Markup]:
+    """How many more reasons these events have."""
+    many = len(report.because(*events)) + sum([report.unlisted.get(event, 0) for event in events])
+    return _beyond(many, MOST_REASONS)
+
+
+def _beyond(many: int, most: int) -> list[Markup]:
     """How many more there are than are shown."""
-    return [parts.quiet(f"and {values.count(len(found) - most)} more")] if len(found) > most else []
+    return [parts.quiet(f"and {values.count(many - most)} more")] if many > most else []

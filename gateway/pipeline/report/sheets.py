@@ -1,4 +1,6 @@
-"""The figures as CSV files, for spreadsheets and programs: one for each table of the page, and with all of its rows.
+"""The figures as CSV files, for spreadsheets and programs: one for each table of the page, and with all that is known.
+
+Of the reasons of an event these are the 1,000 most frequent ones; `other_reasons_<event>` counts the rows of the rest.
 
 Times are ISO 8601 in UTC, latencies microseconds, sizes octets.  Spreadsheets take a cell that begins with `=`, `+`,
 `-` or `@` for a formula, and clients choose the names here; such a text has an apostrophe in front.
@@ -57,6 +59,9 @@ def _totals(report: Report) -> Iterable[Sequence[Value]]:
     yield "octets", whole.octets["accepted"]
     yield from sorted(report.events.items())
     yield from [(f"connected_{transport}", many) for transport, many in sorted(report.transports.items())]
+    for event in sorted(report.unlisted):
+        listed = sum([each.count for each in report.because(event)])
+        yield f"other_reasons_{event}", report.total(event) - listed
     yield from zip(_PERCENTILES, [*percentiles(whole.queue), *percentiles(whole.ack)], strict=True)
     yield "stuck", len(report.consumers_that_were("stuck"))
     yield "slow", len(report.consumers_that_were("slow"))

@@ -111,7 +111,22 @@ def looks_of(rows: Iterable[Row]) -> pyarrow.Table:
         part = {"time": 0, "settled": int(row["ts"].timestamp() // 5)}.get(kind, row["seq"])
         found.setdefault((row["gateway"], row["epoch"], kind, *names, part), []).append(row)
     listed = [dict(zip(LOOKS.names, [*key[:-1], *_extremes(each)], strict=True)) for key, each in found.items()]
-    return pyarrow.Table.from_pylist(listed, schema=LOOKS)
+    return pyarrow.Table.from_pylist(list(_between_looks(listed)), schema=LOOKS)
+
+
+def _between_looks(listed: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """What was settled between two looks as one row."""
+    whose = ("gateway", "epoch", "session", "subscription")
+    open_rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in sorted(listed, key=lambda row: row["last"]):
+        key = tuple([row[name] for name in whose])
+        if row["what"] == "look":
+            open_rows.pop(key, None)
+        if row["what"] == "settled" and (last := open_rows.setdefault(key, row)) is not row:
+            last["first"] = min(last["first"], row["first"])
+            last["last"], last["ts"] = row["last"], max(last["ts"], row["ts"])
+        else:
+            yield row
 
 
 def _extremes(rows: list[Row]) -> list[int | None]:

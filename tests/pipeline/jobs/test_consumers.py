@@ -187,6 +187,23 @@ def test_spark_leaves_what_is_needed(spark: SparkSession) -> None:
     assert in_order(found) == in_order(looks_of(several))
 
 
+@pytest.mark.spark
+def test_what_a_consumer_settles_is_a_row_between_two_looks(spark: SparkSession) -> None:
+    """However long a batch is: a consumer that was never looked at leaves one row."""
+    several = [rows.acked(at, session=f"s{at % 3}") for at in range(900)]
+    several += [rows.gauge_subscription(at + 0.5, session="s0") for at in (300, 600)]
+    several.sort(key=lambda row: row["ts"])
+    for number, row in enumerate(several):
+        row["seq"] = number
+    found = JOB.transform(rows.frame(spark, several).select(*JOB.columns)).toArrow()
+    assert Counter([row["session"] for row in found.to_pylist() if row["what"] == "settled"]) == {
+        "s0": 3,
+        "s1": 1,
+        "s2": 1,
+    }
+    assert in_order(found) == in_order(looks_of(several))
+
+
 def test_snapshot_has_what_is_raised_now_and_what_changed() -> None:
     several = [*looks(0, 10, session="a"), rows.disconnected(11, session="a")]
     several += looks(20, 30, session="b", oldest_us=80_000_000)

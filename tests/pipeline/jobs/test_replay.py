@@ -143,11 +143,16 @@ def test_a_replay_and_the_same_again(spark: SparkSession, gateway: GatewayProces
     again = replay.plan(spark, str(archive), tables, options, NOW)
     assert (again.rows, again.record.rows) == (0, 41)
     assert replay.run(spark, again) == 0
+    # What comes later with lower numbers is told of: it would be out of order.
+    assert again.late == 0
+    rows.write(archive, [order(39, 5.0, message_id="late", headers={})], number=2)
+    assert replay.plan(spark, str(archive), tables, options, NOW).late == 1
     # What was planned before is not run again either.
     with pytest.raises(JobFailure, match="replay again went on somewhere else meanwhile"):
         replay.run(spark, plan)
     # The record is lost, but the gateway remembers.
     fresh = replay.plan(spark, str(archive), tmp_path / "lost", replace(options, limit=40), NOW)
+    assert fresh.late == 0
     assert replay.run(spark, fresh) == 40
     assert len(waiting(gateway, "/queue/whole")) == 41
 

@@ -73,6 +73,14 @@ def test_a_plan_in_words() -> None:
     ]
 
 
+def test_a_plan_tells_of_rows_that_came_late() -> None:
+    assert "late" not in PLAN.text()
+    assert replace(PLAN, late=3).text().splitlines()[-1] == (
+        "late     3 came into the archive behind later ones that were sent already, and are not sent: replay them with "
+        "another --id, and a --where for their seq"
+    )
+
+
 def test_what_stands_against_a_plan() -> None:
     PLAN.check()
     with pytest.raises(UsageFailure, match="3 of the selected messages cannot be sent back whole"):

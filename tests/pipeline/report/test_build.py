@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gateway.pipeline import reading
 from gateway.pipeline.jobs import Limits
-from gateway.pipeline.report import Report, html, report
+from gateway.pipeline.report import Report, build, census, consumers, html, report
 from gateway.pipeline.report.consumers import alarms
 from tests.pipeline import rows as synthetic
 from tests.pipeline.report.conftest import Look
@@ -166,3 +167,40 @@ def test_an_alarm_is_one_consumer() -> None:
     slow, stuck = alarms(rows)
     assert (slow.kind, slow.raised, slow.cleared) == ("slow", later, None)
     assert (stuck.raised, stuck.cleared, stuck.pending, stuck.oldest_us) == (START, later, 8, 9)
+
+
+@pytest.mark.spark
+def test_very_many_reasons_and_sessions_do_not_come_to_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [synthetic.error(at, reason=f"reason {at % 7}", gateway=f"g{at % 2}") for at in range(30)]
+    made += [synthetic.nacked(at, reason=f"bad {at}") for at in range(3)]
+    for number in range(5):
+        whose = {"session": f"s{number}", "destination": f"/queue/{number}"}
+        made += [synthetic.gauge_subscription(at, oldest_us=70_000_000, **whose) for at in (0, 10)]
+        made += [synthetic.accepted(number, destination=whose["destination"])] * (5 - number)
+        made.append(synthetic.gauge_destination(10, destination=whose["destination"], depth=number + 1))
+    synthetic.write(tmp_path, made)
+    monkeypatch.setattr(census, "MOST_REASONS", 3)
+    monkeypatch.setattr(consumers, "MOST_SUSPECTS", 2)
+    monkeypatch.setattr(build, "MOST_DESTINATIONS", 2)
+    found = report(spark, str(tmp_path), START, START + 10 * MINUTES)
+    assert [(each.reason, each.count) for each in found.because("error")] == [
+        ("reason 0", 5),
+        ("reason 1", 5),
+        ("reason 2", 4),
+    ]
+    assert len(found.because("nacked")) == 3
+    assert found.unlisted == {"error": 4}
+    assert len(found.consumers) == 5
+    assert [(each.name, each.waiting) for each in found.destinations] == [("/queue/0", 1), ("/queue/1", 2)]
+    counted = census.Census(reading.rows(spark, str(tmp_path), START, START + 10 * MINUTES), Limits(stuck_after=60))
+    assert len(counted.suspects(2)) == 3
+    assert counted.depths(["/queue/4"]) == {"/queue/4": 5}
+    assert len(counted.totals) < 10
+    counted.close()
+
+
+def test_pyarrow_18_has_what_is_used() -> None:
+    for path in Path(build.__file__).parents[1].rglob("*.py"):
+        assert "maps_as_pydicts" not in path.read_text(), path

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,6 +98,14 @@ def test_the_figures_of_a_day(look: Look) -> None:
         "queue-chart",
         "ack-chart",
     ]
+
+
+def test_reasons_that_are_not_listed_are_counted() -> None:
+    report = made.day()
+    many = len(report.because("error"))
+    assert f"and {many - 15 + 2000:,} more" in page.html(replace(report, unlisted={"error": 2000})).replace(
+        "\u202f", ","
+    )
 
 
 def test_missing_rows_come_first(look: Look) -> None:

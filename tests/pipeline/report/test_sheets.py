@@ -52,3 +52,12 @@ def test_no_text_is_a_formula(tmp_path: Path) -> None:
     sheets.csv(report, tmp_path)
     found = [row["destination"] for row in read(tmp_path / "destinations.csv")]
     assert found == ["'=cmd()", "'+1", "'-1", "'@a", "'\tx", "plain", "a\\x00b\nc\\ud800"]
+
+
+def test_reasons_that_are_not_listed_are_counted(tmp_path: Path) -> None:
+    report = replace(made.day(), unlisted={"error": 4})
+    report = replace(report, events={**report.events, "error": 10_000})
+    files = {path.stem: read(path) for path in sheets.csv(report, tmp_path)}
+    totals = {row["figure"]: row["value"] for row in files["totals"]}
+    listed = sum([int(row["count"]) for row in files["reasons"] if row["event"] == "error"])
+    assert totals["other_reasons_error"] == str(10_000 - listed)

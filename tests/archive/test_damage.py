@@ -1,0 +1,197 @@
+"""Segments that are torn, damaged or nonsense: what is whole is archived, and nothing goes without a word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gateway.archive.segments import Tables
+from gateway.journal import found
+from tests.archive.archiving import Desk
+from tests.archive.desk import Writer, archive_rows, by_seq, journal_rows, raw_files
+from tests.archive.test_recovery import interrupting
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_torn_end(desk: Desk) -> None:
+    writer = Writer(desk.journal)
+    writer.segments(2, 3, 4)
+    rows = journal_rows(desk.journal)
+    path = found(desk.journal / "g1")[1]
+    with path.open("ab") as file:
+        file.write(bytes(100))
+    assert desk.all()
+    assert archive_rows(desk.archive) == rows
+    assert desk.said == [f"{path} ended with 100 octets that are no whole record; they are left out"]
+
+
+def test_an_octet_in_the_middle(desk: Desk) -> None:
+    """Whatever is whole is archived, and the segment is kept; it has a file of its own."""
+    writer = Writer(desk.journal)
+    writer.segments(2)
+    for _ in range(3):
+        writer.rows(4)
+        writer.clock.go(1)
+        writer._journal.worker.step()
+    path = writer.roll()
+    writer.segments(3)
+    rows = journal_rows(desk.journal)
+    octets = bytearray(path.read_bytes())
+    octets[len(octets) // 2] ^= 1
+    path.write_bytes(octets)
+    assert desk.all()
+    assert desk.ranges() == [("hour=22", 1, 1), ("hour=22", 2, 2), ("hour=22", 3, 3)]
+    assert by_seq(archive_rows(desk.archive)) == [*rows[:6], *rows[10:]]
+    (said,) = desk.said
+    assert re.fullmatch(
+        rf"{path} is damaged: \d+ octets of it are left out, and it is kept as {path.stem}\.bad; all other rows of it "
+        "are archived",
+        said,
+    )
+    assert path.with_suffix(".bad").read_bytes() == octets
+    assert desk.segments() == []
+    path.with_suffix(".bad").rename(path)
+    assert desk.all()
+    assert by_seq(archive_rows(desk.archive)) == [*rows[:6], *rows[10:]]
+    assert path.with_suffix(".bad").exists()
+
+
+def test_one_that_gets_worse(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is damaged when it is read with others, and cannot be read when it is read alone."""
+    writer = Writer(desk.journal)
+    writer.segments(2)
+    for _ in range(2):
+        writer.rows(4)
+        writer.clock.go(1)
+        writer._journal.worker.step()
+    path = writer.roll()
+    rows = journal_rows(desk.journal)
+    octets = bytearray(path.read_bytes())
+    octets[20] ^= 1
+    path.write_bytes(octets)
+
+    class Worse(Tables):
+        def __iter__(self) -> Iterator[pa.Table]:
+            yield from super().__iter__()
+            if self.damaged:
+                path.write_bytes(b"nonsense" * 10)
+
+    monkeypatch.setattr("gateway.archive.gateway.Tables", Worse)
+    assert desk.all()
+    assert archive_rows(desk.archive) == rows[:2]
+    assert "makes no sense, and is kept" in desk.said[0]
+    assert path.with_suffix(".bad").exists()
+
+
+def test_one_that_makes_no_sense(desk: Desk) -> None:
+    """The others are archived, but in no range that it would be in."""
+    Writer(desk.journal).segments(2, 3, 4)
+    rows = journal_rows(desk.journal)
+    path = found(desk.journal / "g1")[1]
+    octets = path.read_bytes()
+    path.write_bytes(b"nonsense" * 10)
+    assert desk.all()
+    assert desk.ranges() == [("hour=22", 1, 1), ("hour=22", 3, 3)]
+    assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
+    assert desk.said == [
+        f"{path} makes no sense, and is kept as {path.stem}.bad; the rest goes on (it has no record that is whole)"
+    ]
+    assert desk.segments() == []
+    path.with_suffix(".bad").unlink()
+    path.write_bytes(octets)
+    assert desk.all()
+    assert by_seq(archive_rows(desk.archive)) == rows
+
+
+def test_one_that_cannot_be_read(desk: Desk) -> None:
+    Writer(desk.journal).segments(2, 3, 4)
+    rows = journal_rows(desk.journal)
+    path = found(desk.journal / "g1")[1]
+    octets = path.read_bytes()
+    path.unlink()
+    path.mkdir()
+    with desk.archiver() as archiver:
+        assert not archiver.step(everything=True)
+        assert not archiver.step(everything=True)
+        assert desk.said == [f"{path} cannot be read: Is a directory; it is tried again"]
+        assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
+        path.rmdir()
+        path.write_bytes(octets)
+        assert archiver.step(everything=True)
+    assert by_seq(archive_rows(desk.archive)) == rows
+
+
+def test_one_without_rows(desk: Desk) -> None:
+    Writer(desk.journal).segments(1)
+    (path,) = found(desk.journal / "g1")
+    path.write_bytes(b"")
+    assert desk.all()
+    assert raw_files(desk.archive) == []
+    assert desk.segments() == []
+
+
+def test_events_of_a_newer_gateway(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    Writer(desk.journal).segments(8)
+    rows = journal_rows(desk.journal)
+    known = {code: layout for code, layout in columns_by_code().items() if code != 2}
+    monkeypatch.setattr("gateway.archive.columns.BY_CODE", known)
+    assert desk.all()
+    assert archive_rows(desk.archive) == [row for row in rows if row[4] != "delivered"]
+    assert "has 2 rows of events that this program does not know" in desk.said[0]
+
+
+def test_a_segment_that_is_damaged_meanwhile(desk: Desk) -> None:
+    """What is whole of it is archived in the range that is visible."""
+    writer = Writer(desk.journal, apart=1800)
+    writer.segments(2)
+    for _ in range(2):
+        writer.rows(2)
+        writer.clock.go(1)
+        writer._journal.worker.step()
+    path = writer.roll()
+    rows = journal_rows(desk.journal)
+    with pytest.raises(KeyboardInterrupt):
+        desk.all(at=interrupting("file visible"))
+    octets = bytearray(path.read_bytes())
+    octets[20] ^= 1
+    path.write_bytes(octets)
+    assert desk.all()
+    assert by_seq(archive_rows(desk.archive)) == [*rows[:2], *rows[4:]]
+    assert "is damaged" in desk.said[0]
+    assert path.with_suffix(".bad").exists()
+    assert desk.segments() == []
+
+
+def test_a_segment_that_is_damaged_and_a_kill(desk: Desk) -> None:
+    writer = Writer(desk.journal)
+    writer.segments(2)
+    for _ in range(2):
+        writer.rows(2)
+        writer.clock.go(1)
+        writer._journal.worker.step()
+    path = writer.roll()
+    rows = journal_rows(desk.journal)
+    octets = bytearray(path.read_bytes())
+    octets[20] ^= 1
+    path.write_bytes(octets)
+    with pytest.raises(KeyboardInterrupt):
+        desk.all(at=interrupting("file visible"))
+    assert desk.all()
+    assert by_seq(archive_rows(desk.archive)) == [*rows[:2], *rows[4:]]
+    assert path.with_suffix(".bad").exists()
+    assert desk.segments() == []
+
+
+def columns_by_code() -> dict[int, Any]:
+    from gateway.journal.record import BY_CODE
+
+    return dict(BY_CODE)
