@@ -13,6 +13,7 @@ open calls it often enough; a client without heart-beats (`beat=False`) may be l
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import ssl
@@ -27,6 +28,9 @@ from .errors import ConnectionLost, ServerError
 from .options import Options
 
 _CHUNK = 256 * 1024
+# Messages that came while something else was waited for are handed over in parts of about so many octets: all of them
+# at once might be more than an Arrow column of octets can hold, which is 2 GiB.
+_AT_ONCE = 64 * 1024**2
 # A server's frames are ours to read: only what an Arrow column cannot hold is refused.
 _LIMITS = Limits(headers=10_000, header_line=1024**2, body=1024**3, origin="")
 # A peer is taken for dead after so many of its intervals without an octet.
@@ -57,6 +61,7 @@ class Client:
         self._name = f"{options.host}:{options.port}"
         self._timeout = options.receipt_timeout / 1000
         self._frames: list[Frame] = []
+        self._held = 0  # octets that have come and were not handed over, at most
         self._decoder = Decoder(_LIMITS)
         self._decoder.begin(V10, _LIMITS)
         self._send_interval = self._heard_interval = 0.0
@@ -203,14 +208,42 @@ class Client:
     def receive(self, timeout: float) -> list[Frame]:
         """Frames that have come, MESSAGE and RECEIPT only; empty: none within the timeout, in seconds.
 
+        They have a chunk more than `_AT_ONCE` octets, at most, or are one.
+
         Raises:
             ConnectionLost: the connection has ended, or the server's heart-beats have.
             ServerError: an ERROR came, or what is no STOMP.
         """
         if not self._frames:
             self._pull(timeout)
-        frames, self._frames = self._frames, []
+        if self._held <= _AT_ONCE:
+            frames, self._frames, self._held = self._frames, [], 0
+            return frames
+        count = size = 0
+        while count < len(self._frames) and size < _AT_ONCE:
+            size += len(self._frames[count].body) + self._frames[count].head.size
+            count += 1
+        frames, self._frames = self._frames[:count], self._frames[count:]
+        self._held = max(0, self._held - size) if self._frames else 0
         return frames
+
+    def rest(self, seconds: float) -> None:
+        """Read nothing for so long, so that the server has to wait; it still hears that somebody is there.
+
+        Raises:
+            ConnectionLost: the connection has ended.
+        """
+        time.sleep(min(seconds, max(0.0, self._beat())))
+
+    def _beat(self) -> float:
+        """Send a heart-beat if it is time; the seconds until the next."""
+        if not self._send_interval:
+            return math.inf
+        due = self._sent + 0.8 * self._send_interval - time.monotonic()
+        if due > 0:
+            return due
+        self.send(b"\n")
+        return 0.8 * self._send_interval
 
     def _pull(self, timeout: float) -> None:
         """Read one chunk, after waiting for it if need be."""
@@ -218,13 +251,7 @@ class Client:
             now = time.monotonic()
             if self._heard_interval and now - self._heard > _MARGIN * self._heard_interval:
                 raise ConnectionLost(f"{self._name} has sent nothing for {now - self._heard:.1f} s")
-            if self._send_interval:
-                due = self._sent + 0.8 * self._send_interval - now
-                if due <= 0:
-                    self.send(b"\n")
-                else:
-                    timeout = min(timeout, due)
-            self._wait(timeout, select.POLLIN)
+            self._wait(min(timeout, self._beat()), select.POLLIN)
             self._read_chunk()
 
     def _wait(self, timeout: float, events: int) -> None:
@@ -243,6 +270,7 @@ class Client:
         if not chunk:
             raise ConnectionLost(f"{self._name} ended the connection")
         self._heard = time.monotonic()
+        self._held += len(chunk)
         self._decoder.feed(chunk)
         try:
             for each in self._decoder.frames():

@@ -4,7 +4,9 @@ These are the gateway's topics with a log, whose MESSAGEs carry `seq`, and Rabbi
 carry `x-stream-offset`.  Both understand SUBSCRIBE with `x-stream-offset:offset=N`, `first` and `last`; that is the
 dialect here.  Nothing is acknowledged but to keep the messages flowing.
 
-The driver only asks where a log ends: it subscribes from `last`, takes what comes at once, and unsubscribes.  A task
+The driver only asks where a log ends: it subscribes from `last`, takes what comes, and unsubscribes.  Nothing comes
+from an empty log, and its RECEIPT says nothing of messages: so a log counts as empty when it was silent for
+`idleTimeoutMs`.  Whoever is only looking for news waits so long where there are none anywhere.  A task
 subscribes from its first number and reads until it sees the last, or one behind it: numbers may be left out, where a
 gateway was killed, so a range may hold fewer messages than numbers.
 
@@ -35,8 +37,8 @@ EMPTY = -1
 _WINDOW = 10_000
 _ROWS = 8_192
 _OCTETS = 4 * 1024**2
-# A log that has something answers at once; one that has nothing says nothing, and is given up on after that.
-_ANSWER = 0.3
+# There is news of one log; the others get so many seconds to tell theirs, or the next question.
+_OTHERS = 0.3
 _QUIET = 0.02
 _LONGEST_PAUSE = 30.0
 # A message that the log had does not come: a slow server, up to so many seconds.
@@ -88,11 +90,15 @@ def seq_of(message: Frame) -> int | None:
 
 
 class Probe:
-    """Asks logs where they end, on a connection that it keeps.  A selector is no part of the question."""
+    """Asks logs where they end, on a connection that it keeps.  A selector is no part of the question.
+
+    Each question has ids of its own, so that an answer that comes too late is not taken for one to the next.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._client: Client | None = None
+        self._questions = 0
 
     def close(self) -> None:
         """End the connection."""
@@ -100,36 +106,48 @@ class Probe:
             self._client.close()
             self._client = None
 
-    def last(self, destinations: tuple[str, ...]) -> dict[str, int]:
-        """The number of each log's last message; a log that has none is left out."""
-        return with_retries(self._options, lambda: self._ask(dict.fromkeys(destinations, "last"), max))
+    def last(self, destinations: tuple[str, ...], known: dict[str, int] | None = None) -> dict[str, int]:
+        """The number of each log's last message; a log that has none is left out.
+
+        Args:
+            known: of a log, the number from which on a message is news: as soon as there are some, logs that are silent
+                may be left out, too.
+        """
+        return with_retries(self._options, lambda: self._ask(dict.fromkeys(destinations, "last"), max, known))
 
     def first(self, starts: dict[str, int]) -> dict[str, int]:
         """The number of each log's first message from a number on; a log that has none is left out."""
         begins = {destination: begin_at(seq) for destination, seq in starts.items()}
         return with_retries(self._options, lambda: self._ask(begins, min))
 
-    def _ask(self, begins: dict[str, str], choose: Callable[[int, int], int]) -> dict[str, int]:
+    def _ask(
+        self, begins: dict[str, str], choose: Callable[[int, int], int], known: dict[str, int] | None = None
+    ) -> dict[str, int]:
         if self._client is None:
             self._client = Client(self._options)
         client = self._client
         found: dict[str, int] = {}
+        self._questions += 1
+        ids = {f"{self._questions}:{name}": name for name in begins}
         try:
-            for destination, begin in begins.items():
-                headers = {"id": destination, "destination": destination, "ack": "client"}
-                headers |= {"prefetch-count": "1000", "x-stream-offset": begin}
+            for own, destination in ids.items():
+                headers = {"id": own, "destination": destination, "ack": "client"}
+                headers |= {"prefetch-count": "1000", "x-stream-offset": begins[destination]}
                 client.request("SUBSCRIBE", headers | self._options.subscribe_headers)
-            deadline = time.monotonic() + _ANSWER
-            while time.monotonic() < deadline:
+            began = time.monotonic()
+            patience = self._options.idle_timeout / 1000
+            while time.monotonic() - began < patience:
                 frames = client.receive(_QUIET)
                 for frame in frames:
-                    destination, seq = frame.headers.get("subscription", ""), seq_of(frame)
-                    if seq is not None:
-                        found[destination] = choose(found.get(destination, seq), seq)
+                    asked, seq = ids.get(frame.headers.get("subscription", "")), seq_of(frame)
+                    if asked is not None and seq is not None:
+                        found[asked] = choose(found.get(asked, seq), seq)
                 if not frames and len(found) == len(begins):
                     break
-            for destination in begins:
-                client.request("UNSUBSCRIBE", {"id": destination, "destination": destination})
+                if known is not None and any(seq >= known.get(name, 0) for name, seq in found.items()):
+                    patience = min(patience, _OTHERS)
+            for own, destination in ids.items():
+                client.request("UNSUBSCRIBE", {"id": own, "destination": destination})
             client.receive(0)  # what was on its way
         except BaseException:
             self.close()

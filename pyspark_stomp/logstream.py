@@ -105,7 +105,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at = self._at(start)
         if unknown := [name for name in self._options.destination if name not in at]:
             return self._offset(at | starts(self._options, self._probe, unknown))
-        last = self._target if self._target is not None else self._last()
+        last = self._target if self._target is not None else self._last(at)
         if begun := {name: seq for name, seq in at.items() if seq == EMPTY and name in last}:
             return self._offset(at | self._probe.first(begun))
         ends = {name: max(seq, last.get(name, seq - 1) + 1) for name, seq in at.items()}
@@ -119,10 +119,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._limit(ahead, ends, max(1, rows // len(ahead)))
         return self._offset(ends)
 
-    def _last(self) -> dict[str, int]:
+    def _last(self, at: dict[str, int]) -> dict[str, int]:
         time.sleep(max(0.0, self._asked + _POLL - time.monotonic()))
         self._asked = time.monotonic()
-        return self._probe.last(self._options.destination)
+        return self._probe.last(self._options.destination, at)
 
     def _limit(self, ahead: dict[str, int], ends: dict[str, int], rows: int) -> None:
         """Move ends back.  Numbers that were left out do not count, or a batch after the other would be empty."""

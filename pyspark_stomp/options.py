@@ -189,13 +189,18 @@ class Options:
 
     @property
     def prefetch(self) -> int:
-        """Messages that the server may send ahead of their ACKs.
+        """Messages that the server may send ahead of their ACKs, on each subscription.
 
         Mode ack holds a batch that runs and gathers the next; the others acknowledge as they go.
         """
         if self.prefetch_count:
             return self.prefetch_count
         return 2 * self.max_rows if self.mode == "ack" else 10_000
+
+    @property
+    def in_flight(self) -> int:
+        """Messages whose ACKs a broken connection may lose: `prefetch` counts for each subscription."""
+        return self.prefetch * len(self.destination)
 
     def secret(self) -> str:
         """The passcode, or "".

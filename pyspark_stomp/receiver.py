@@ -7,8 +7,9 @@ a `Memory`, when it says that they are due.  In either case the ACKs of a block 
 when nothing is unconfirmed, the server has let go of all that was acknowledged.
 
 Rows gather for at most `_LINGER` seconds, or until there are enough of them; as long as the store is full they gather
-on, unacknowledged, until the server has sent as many as `prefetch` says, and stops.  What has gathered when the
-connection breaks is thrown away: it was not acknowledged, and comes again.
+on, unacknowledged, until the server has sent as many as `prefetch` says, and stops, or until they are `_GATHERED`
+octets; then the socket is not read.  What has gathered when the connection breaks is thrown away: it was not
+acknowledged, and comes again.
 
 A lost connection, or an ERROR on one that had worked, is followed by new attempts, with a pause that doubles from 0.1
 to 30 s, until `maxReconnectMs` are over.  An ERROR to the first subscription is final: login or destination is wrong,
@@ -31,6 +32,8 @@ from .spool import Spool
 
 _ROWS = 8_192
 _OCTETS = 4 * 1024**2
+# Many, because a server may hang up on who reads nothing for long; few enough for the memory of a driver.
+_GATHERED = 64 * 1024**2
 _LINGER = 0.02
 _IDLE = 0.01
 _FIRST_PAUSE = 0.1
@@ -42,10 +45,12 @@ class Receiver:
 
     Attributes:
         failure: why it gave up; None: it has not.
+        is_blocked: the store is full and enough has gathered: nothing is read.
     """
 
     def __init__(self, options: Options, store: Spool | Memory) -> None:
         self.failure: StompError | None = None
+        self.is_blocked = False
         self._options = options
         self._store = store
         self._stop = threading.Event()
@@ -115,10 +120,12 @@ class Receiver:
             self._subscribed = True
             self._sessions += 1
             self._receive(client)
-            client.disconnect()
+            if not self.is_blocked:  # or all that was not read would have to be, in front of the RECEIPT
+                client.disconnect()
         finally:
             self._subscribed = False
             client.close()
+            self.is_blocked = False
             self._unconfirmed.clear()
             self._gathering = False
             if isinstance(self._store, Memory):
@@ -142,6 +149,10 @@ class Receiver:
         collector = Collector(dedup_header=self._options.dedup_header, body=self._options.include_body)
         gathered: set[str] = set()
         while not self._stop.is_set():
+            self.is_blocked = collector.octets >= _GATHERED and self._store.full()
+            if self.is_blocked:
+                client.rest(_IDLE)
+                continue
             frames = client.receive(_IDLE)
             if frames:
                 self._take(frames, collector, gathered)

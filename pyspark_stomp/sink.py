@@ -19,6 +19,7 @@ source and this sink.  The first holds for the gateway's `dedup_window`, and a q
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
+
+from gateway.codec import Version
 
 from .client import Client
 from .errors import OptionError, StompError
@@ -49,6 +52,7 @@ _NOT_COPIED = frozenset(
     "ack browser content-length content-type dedup-id delivery-count destination first-seq gap heart-beat message-id "
     "receipt redelivered retained seq subscription transaction user-id x-dedup-id x-stream-offset".split()
 )
+_CONTROL = re.compile(r"[\x00-\x1f]")
 # Of each header beside its value, in a transaction that is held; our gateway counts 100 and the name.
 _OVERHEAD = 150
 # With a limit of rows a second, so many transactions a second.
@@ -67,6 +71,11 @@ class Plan:
     options: Options
     columns: list[str]
     job: str
+
+    @property
+    def dedup(self) -> str:
+        """The column that makes a message's id; "": none does."""
+        return self.options.dedup_column or ("dedup_id" if "dedup_id" in self.columns else "")
 
     @classmethod
     def of(cls, options: Options, schema: StructType, *, overwrite: bool) -> Plan:
@@ -143,7 +152,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def _write(plan: Plan, batches: Iterator[pa.RecordBatch], query: str, batch: str) -> Written:
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
-    sender = _Sender(plan.options)
+    sender = _Sender(plan, partition)
     try:
         encoder = _Encoder(plan, f"{query}-{batch}-{partition}")
         for each in batches:
@@ -157,10 +166,15 @@ def _write(plan: Plan, batches: Iterator[pa.RecordBatch], query: str, batch: str
 
 @dataclass(slots=True)
 class _Row:
-    """A message before it knows its version."""
+    """A message before it knows its version.
+
+    Attributes:
+        number: of the row in its partition, from 0.
+    """
 
     headers: dict[str, str]
     body: bytes
+    number: int
 
 
 class _Encoder:
@@ -175,7 +189,7 @@ class _Encoder:
         self._destination = options.destination[0] if options.destination else None
         self._content_type = options.content_type
         self._more = options.send_headers
-        self._dedup = options.dedup_column or ("dedup_id" if "dedup_id" in plan.columns else "")
+        self._dedup = plan.dedup
         self._task = task
         self.row = 0
 
@@ -210,14 +224,16 @@ class _Encoder:
                 headers[name] = value
         headers |= self._more
         body = row["body"]
-        return _Row(headers, body.encode() if isinstance(body, str) else body or b"")
+        return _Row(headers, body.encode() if isinstance(body, str) else body or b"", self.row)
 
 
 class _Sender:
     """Sends rows in transactions."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    def __init__(self, plan: Plan, partition: int) -> None:
+        self._options = options = plan.options
+        self._partition = partition
+        self._dedup = plan.dedup
         self._most = options.transaction_rows
         if options.max_rate:
             self._most = min(self._most, max(1, options.max_rate // _PARTS))
@@ -281,8 +297,38 @@ class _Sender:
         for row in self._rows:
             lines = "".join([f"{key}:{value}\n" for key, value in row.headers.items()])
             count = len(row.headers)
-            if version.lenient or not (lines.count("\n") == lines.count(":") == count and "\\" not in lines):
+            plain = lines.count("\n") == lines.count(":") == count and "\\" not in lines
+            if version.lenient or not plain or "\r" in lines or "\0" in lines or "" in row.headers:
+                self._check(row, version)
                 yield client.encode("SEND", {**row.headers, "transaction": name}, row.body)
                 continue
             head = f"SEND\n{lines}transaction:{name}\ncontent-length:{len(row.body)}\n\n"
             yield b"%b%b\0" % (head.encode(), row.body)
+
+    def _check(self, row: _Row, version: Version) -> None:
+        """Refuse what the version cannot write: a server would drop the header, cut it or end the connection.
+
+        Raises:
+            OptionError: names row and column.
+        """
+        for name, value in row.headers.items():
+            if reason := _unspeakable(name, value, version):
+                column = {"dedup-id": self._dedup, "content-type": "content_type", "destination": "destination"}
+                place = (
+                    f"row {row.number} of partition {self._partition}, column {column.get(name, f'headers, {name!r}')}"
+                )
+                raise OptionError(f"{place}: STOMP {version.name} has no way to write {reason}")
+
+
+def _unspeakable(name: str, value: str, version: Version) -> str:
+    """What of a header the version cannot write; "": it can write all of it."""
+    text = name + value
+    if not name:
+        return "a header without a name"
+    if "\0" in text:
+        return "NUL in a header"
+    if version.lenient:
+        if ":" in name:
+            return "a colon in a header's name"
+        return "a control character in a header" if _CONTROL.search(text) else ""
+    return "CR in a header" if "\r" in text and "\r" not in version.escapes else ""

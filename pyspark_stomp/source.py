@@ -1,20 +1,31 @@
 """The data source: which reader or writer a query gets.
 
 Constructors run in a process that only plans, so nothing here connects, opens or locks anything.
+
+Spark stops a stream's reader whatever happened, also one that it did not get, and then tells of that instead.  So what
+is wrong with the options of a stream is told by a reader that has no other answer.  What any source needs is told
+earlier, when Spark asks for the columns, and what is no option at all earliest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    InputPartition,
 )
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from .batch import BatchReader, LogReader
+from .errors import OptionError
 from .logstream import LogStreamReader
 from .options import Options
 from .rows import check_columns, ddl
@@ -23,7 +34,15 @@ from .stream import StoreStreamReader
 
 
 class DefaultSource(DataSource):
-    """`format("stomp")`."""
+    """`format("stomp")`.
+
+    Raises:
+        OptionError: an option is unknown or cannot be meant.
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._parsed = Options.of(options)
 
     @classmethod
     def name(cls) -> str:
@@ -31,8 +50,13 @@ class DefaultSource(DataSource):
         return "stomp"
 
     def schema(self) -> str:
-        """The columns of a source."""
-        return ddl(body=Options.of(self.options).include_body)
+        """The columns of a source.
+
+        Raises:
+            OptionError: there is no destination.
+        """
+        self._parsed.check_source()
+        return ddl(body=self._parsed.include_body)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """`spark.read`.
@@ -40,20 +64,19 @@ class DefaultSource(DataSource):
         Raises:
             OptionError: options or schema cannot be meant.
         """
-        options = Options.of(self.options)
+        options = self._parsed
         options.check_source()
         columns = _columns(schema)
         return LogReader(options, columns) if options.mode == "offset" else BatchReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """`spark.readStream`.
-
-        Raises:
-            OptionError: options or schema cannot be meant.
-        """
-        options = Options.of(self.options)
-        options.check_stream()
-        columns = _columns(schema)
+        """`spark.readStream`."""
+        options = self._parsed
+        try:
+            options.check_stream()
+            columns = _columns(schema)
+        except OptionError as error:
+            return RefusedReader(error)
         return LogStreamReader(options, columns) if options.mode == "offset" else StoreStreamReader(options, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -62,7 +85,7 @@ class DefaultSource(DataSource):
         Raises:
             OptionError: options or columns cannot be meant.
         """
-        return BatchWriter(Plan.of(Options.of(self.options), schema, overwrite=overwrite))
+        return BatchWriter(Plan.of(self._parsed, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """`df.writeStream`.
@@ -70,7 +93,41 @@ class DefaultSource(DataSource):
         Raises:
             OptionError: options or columns cannot be meant.
         """
-        return StreamWriter(Plan.of(Options.of(self.options), schema, overwrite=overwrite))
+        return StreamWriter(Plan.of(self._parsed, schema, overwrite=overwrite))
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Answers the first question, whichever that is, with what is wrong."""
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Raises the error."""
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raises the error."""
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Raises the error."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Raises the error."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Raises the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises the error."""
+        raise self._error
+
+    def stop(self) -> None:
+        """Nothing has begun."""
 
 
 def _columns(schema: StructType) -> list[str]:

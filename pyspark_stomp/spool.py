@@ -13,10 +13,13 @@ message is unacknowledged, or in a segment, or done with.
 **No duplicates.**  An ACK may be lost in a socket that dies, and its message then comes again.  What is kept is
 therefore known by its key as long as its segment is there, and beyond that among the last `remembered` keys of the
 state: as many as a server sends ahead of their ACKs.  Rows whose ACK the server has not yet confirmed are remembered
-in any case.
+in any case; their segments go as soon as Spark has them, because a full spool may have to be emptied before the
+receipt is read.
 
 **No loss.**  Segments that do not follow each other, or that cannot be read, are an error that names the file.  The
 spool has an identity that is part of every offset: a checkpoint and another, or emptied, spool refuse each other.
+
+**Nobody else** may read it: bodies are whatever people send each other.
 
 The weakness: if the server names a message differently when it redelivers it (RabbitMQ does), its key must come from a
 header that the sender sets: `dedupHeader`.
@@ -128,7 +131,7 @@ class Spool:
         self._end = 0
         self._confirmed = 0
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise OptionError(f"option spoolDir names {folder}, which cannot be used: {error}") from None
@@ -271,16 +274,16 @@ class Spool:
     def release(self, end: int) -> None:
         """All rows before that one are done with."""
         with self._guard:
-            gone = [each for each in self._segments if each.end <= min(end, self._confirmed)]
-            if not gone:
-                return
+            gone = [each for each in self._segments if each.end <= end]
             self._segments = self._segments[len(gone) :]
-            self.first = gone[-1].end
             for segment in gone:
+                self.first = segment.end
                 self._done.extend(segment.keys)
                 self._size -= segment.size
-            surplus = max(0, len(self._done) - self._remembered)
+            surplus = len(self._done) - max(self._remembered, self.first - self._confirmed)
             self._known.difference_update([self._done.popleft() for _ in range(surplus)])
+        if not gone:
+            return
         self._write_state()
         for segment in gone:
             with contextlib.suppress(OSError):  # the next start deletes it
@@ -299,7 +302,7 @@ class Spool:
     def _write(self, path: Path, octets: bytes) -> None:
         """A file that is there as a whole, or not at all, whatever dies."""
         hidden = path.with_name("_" + path.name)
-        with hidden.open("wb") as file:
+        with open(hidden, "wb", opener=_private) as file:
             file.write(octets)
             file.flush()
             os.fdatasync(file.fileno())
@@ -309,3 +312,7 @@ class Spool:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

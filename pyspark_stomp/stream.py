@@ -62,6 +62,7 @@ def read_pieces(pieces: Sequence[Piece], columns: list[str]) -> Iterator[pa.Reco
 
     Raises:
         DataLost: a segment's file is not on this node.
+        OptionError: it is there for another user.
     """
     for piece in pieces:
         try:
@@ -69,6 +70,9 @@ def read_pieces(pieces: Sequence[Piece], columns: list[str]) -> Iterator[pa.Reco
             batch = pa.ipc.open_stream(source).read_next_batch()
         except FileNotFoundError as error:
             raise DataLost(f"a spool segment is not on this node, so sharedSpool must be false: {error}") from None
+        except PermissionError as error:
+            sentence = "a spool is its owner's alone; with sharedSpool tasks must run as the driver's user"
+            raise OptionError(f"{sentence}: {error}") from None
         yield batch.slice(piece.skip, piece.take).select(columns)
 
 
@@ -109,7 +113,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = self._options
             self._store = Spool(
                 Path(options.spool_dir),
-                options.prefetch,
+                options.in_flight,
                 most=options.max_spool,
                 dedup_header=options.dedup_header,
                 shared=options.shared_spool,
@@ -122,7 +126,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.mode == "spool":
             self._spool()
         elif self._store is None:
-            self._store = Memory(row, self._options.prefetch)
+            self._store = Memory(row, self._options.in_flight)
         assert self._store is not None
         if self._receiver is None:
             self._receiver = Receiver(self._options, self._store)

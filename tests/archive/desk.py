@@ -91,9 +91,14 @@ def rows_of(paths: Iterable[Path]) -> list[Row]:
         with path.open("rb") as file:
             table = pq.read_table(file)
         columns = [table[name].cast(pa.int64()) if name == "ts" else table[name] for name in NAMES]
-        lists: list[list[Any]] = [column.to_pylist(maps_as_pydicts="strict") for column in columns]
+        lists: list[list[Any]] = [[_plain(value) for value in column.to_pylist()] for column in columns]
         rows += zip(*lists, strict=True)
     return rows
+
+
+def _plain(value: Any) -> Any:
+    """A map as a dictionary; Arrow gives a list of pairs."""
+    return dict(value) if isinstance(value, list) else value
 
 
 def archive_rows(archive: Path, since: datetime | None = None, until: datetime | None = None) -> list[Row]:

@@ -28,7 +28,8 @@ def rows_in(body: bytes) -> list[tuple[object, ...]]:
     table.validate(full=True)
     assert table.schema.equals(SCHEMA, check_metadata=True)
     table = table.set_column(schema.INDEX["ts"], "ts", table["ts"].cast(pa.int64()))
-    return [tuple(row.values()) for row in table.to_pylist(maps_as_pydicts="strict")]
+    plain = [{**row, "headers": None if row["headers"] is None else dict(row["headers"])} for row in table.to_pylist()]
+    return [tuple(row.values()) for row in plain]
 
 
 @st.composite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import ssl
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway.codec import Frame
+from pyspark_stomp import client as module
 from pyspark_stomp.client import Client
 from pyspark_stomp.errors import ConnectionLost, OptionError, ServerError
 from pyspark_stomp.options import Options
@@ -148,6 +150,30 @@ def test_messages_wait_while_a_receipt_is_waited_for() -> None:
         client = Client(options)
         client.request("BEGIN", {"transaction": "t"})
         assert [frame.body for frame in until(client, 3)] == [b"1", b"2", b"3"]
+        client.close()
+
+
+def test_no_more_at_a_time_than_a_batch_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AT_ONCE", 40)
+    messages = b"".join([b"MESSAGE\nmessage-id:%d\n\nten octets\0" % number for number in range(5)])
+    with server(CONNECTED, messages + b"RECEIPT\nreceipt-id:r1\n\n\0") as options:
+        client = Client(options)
+        client.request("BEGIN", {"transaction": "t"})
+        counts = [len(client.receive(0.5)) for _ in range(4)]
+        client.close()
+    assert sum(counts) == 5
+    assert max(counts) == 2
+
+
+def test_beating_without_reading() -> None:
+    """The server's octets stay where they are, and it hears that somebody is there."""
+    with server(CONNECTED.replace(b"\n\n", b"\nheart-beat:0,50\n\n") + b"MESSAGE\n\n1\0", b"MESSAGE\n\n2\0") as options:
+        client = Client(dataclasses.replace(options, heartbeat=50), beat=True)
+        client.receive(0.5)
+        for _ in range(10):
+            client.rest(0.01)
+        assert client._frames == []
+        assert [frame.body for frame in until(client, 1)] == [b"2"]
         client.close()
 
 

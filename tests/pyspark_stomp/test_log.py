@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import re
+import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pyspark_stomp import log
+from pyspark_stomp.client import Client
 from pyspark_stomp.errors import ConnectionLost, DataLost, OptionError, ServerError
-from pyspark_stomp.log import LogRange, Probe, read_range, with_retries
+from pyspark_stomp.log import EMPTY, LogRange, Probe, read_range, with_retries
 from pyspark_stomp.logstream import LogStreamReader, split
 from pyspark_stomp.options import Options
 from tests.clients.forwarder import start_forwarder
 from tests.gateway_process import HOST, free_ports
 from tests.pyspark_stomp.conftest import Broker
+from tests.pyspark_stomp.queries import STREAM
+from tests.pyspark_stomp.rabbitmq import LOGIN
 from tests.pyspark_stomp.test_receiver import bodies
 
 
@@ -38,7 +48,7 @@ def ends(broker: Broker, topic: str) -> tuple[int, int]:
 
 
 def test_where_logs_begin_and_end(broker: Broker, topic: str) -> None:
-    probe = Probe(broker.options())
+    probe = Probe(broker.options(idleTimeoutMs="300"))
     assert probe.last((topic,)) == probe.first({topic: 0}) == {}
     broker.send(topic, bodies(10))
     first, last = probe.first({topic: 0})[topic], probe.last((topic,))[topic]
@@ -46,6 +56,81 @@ def test_where_logs_begin_and_end(broker: Broker, topic: str) -> None:
     assert probe.first({topic: first + 3}) == {topic: first + 3}
     assert probe.last((topic, topic + ".empty")) == {topic: last}
     probe.close()
+
+
+@contextmanager
+def late(seconds: float, questions: int = 0) -> Iterator[Options]:
+    """A server that confirms at once, and sends what a log has so much later, and after so many other questions."""
+    listener = socket.create_server((HOST, 0))
+    asked: list[bytes] = []
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as connection:
+            connection.settimeout(10)
+            came = b""
+            while chunk := connection.recv(65_536):
+                *frames, came = (came + chunk).split(b"\0")
+                for frame in [each.lstrip() for each in frames]:
+                    if frame.startswith(b"CONNECT\n"):
+                        connection.sendall(b"CONNECTED\nversion:1.2\n\n\0")
+                    if receipt := re.search(rb"\nreceipt:([^\n]+)", frame):
+                        connection.sendall(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt[1])
+                    if frame.startswith(b"SUBSCRIBE"):
+                        asked.extend(re.findall(rb"\nid:([^\n]+)", frame))
+                        about = asked[-1 - questions :][:1] if len(asked) > questions else [b"none"]
+                        message = b"MESSAGE\nsubscription:%b\nmessage-id:1\nack:1\nseq:5000\n\nx\0" % about[0]
+                        threading.Timer(seconds, connection.sendall, [message]).start()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield Options.of({"host": HOST, "port": str(listener.getsockname()[1])})
+    finally:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_server_that_answers_late_has_no_empty_log() -> None:
+    with late(0.5) as options:
+        probe = Probe(options)
+        assert probe.last(("/topic/a",)) == {"/topic/a": 5000}
+        probe.close()
+
+
+def test_an_answer_to_an_older_question_counts_for_nothing() -> None:
+    with late(0, questions=1) as options:
+        probe = Probe(dataclasses.replace(options, idle_timeout=200))
+        assert [probe.last(("/topic/a",)), probe.first({"/topic/a": 7})] == [{}, {}]
+        probe.close()
+
+
+def test_where_streams_of_rabbitmq_end(rabbitmq: int, name: str) -> None:
+    if not rabbitmq:
+        return
+    told = {**LOGIN, "subscribeHeaders": json.dumps(STREAM), "idleTimeoutMs": "1000"}
+    options = Options.of({"host": HOST, "port": str(rabbitmq), **told})
+    full, empty = f"/queue/{name}", f"/queue/{name}.empty"
+    probe = Probe(options)
+    assert probe.last((full, empty)) == {}
+    client = Client(options)
+    for body in bodies(5):
+        client.request("SEND", {"destination": full, **STREAM}, body.encode())
+    client.disconnect()
+    assert probe.last((full, empty)) == {full: 4}
+    assert probe.first({full: 2}) == {full: 2}
+    probe.close()
+
+
+def test_nobody_waits_for_an_empty_log_while_another_has_news(broker: Broker, topic: str) -> None:
+    broker.send(topic, bodies(3))
+    empty = f"{topic}.empty"
+    first, end = ends(broker, topic)
+    source = reader(broker, f"{topic},{empty}", idleTimeoutMs="60000")
+    began = time.monotonic()
+    at = source.latestOffset({"v": 1, "mode": "offset", "at": {topic: first, empty: EMPTY}}, ReadAllAvailable())
+    assert at["at"] == {topic: end, empty: EMPTY}
+    assert time.monotonic() - began < 15
+    source.stop()
 
 
 def test_ranges(broker: Broker, topic: str) -> None:
@@ -178,7 +263,7 @@ def test_a_query_from_numbers(broker: Broker, topic: str) -> None:
 
 @pytest.mark.parametrize("starting", ["earliest", "latest"])
 def test_a_log_that_is_empty_at_first(broker: Broker, topic: str, starting: str) -> None:
-    source = reader(broker, topic, startingOffsets=starting)
+    source = reader(broker, topic, startingOffsets=starting, idleTimeoutMs="300")
     start = source.latestOffset(source.initialOffset(), ReadAllAvailable())
     assert source.latestOffset(start, ReadAllAvailable()) == start
     broker.send(topic, bodies(3))

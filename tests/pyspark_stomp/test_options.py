@@ -87,6 +87,10 @@ def test_prefetch_by_mode() -> None:
     assert Options.of({"mode": "ack", "prefetch": "9"}).prefetch == 9
 
 
+def test_all_that_is_on_its_way() -> None:
+    assert Options.of({"destination": "a,b,c", "prefetch": "7"}).in_flight == 21
+
+
 @pytest.mark.parametrize(
     ("told", "sentence"),
     [

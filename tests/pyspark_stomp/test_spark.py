@@ -210,3 +210,13 @@ def test_what_a_stream_says(spark: SparkSession, broker: Broker, tmp_path: Path)
     query = to_files(stream(spark, broker, destination="/nowhere/a", mode="ack"), tmp_path)
     with pytest.raises(PySparkException, match="/nowhere/a"):
         query.awaitTermination(60)
+
+
+def test_what_is_wrong_is_the_last_that_python_says(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    query = to_files(stream(spark, broker, destination="/queue/a"), tmp_path)
+    with pytest.raises(PySparkException) as caught:
+        query.awaitTermination(60)
+    told = str(caught.value).partition("=== Streaming Query ===")[0].strip().splitlines()
+    assert [line for line in told if "Error: " in line][-1].startswith(
+        "pyspark_stomp.errors.OptionError: option spoolDir is missing"
+    )

@@ -81,15 +81,39 @@ def test_released_rows_are_gone_and_the_last_are_remembered(tmp_path: Path) -> N
     spool.close()
 
 
-def test_unconfirmed_rows_stay(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, 0)
+def test_unconfirmed_rows_are_remembered(tmp_path: Path) -> None:
+    """Their disk is free: the receipt may stand behind what a full spool does not let in."""
+    spool = Spool(tmp_path, 0, most=1)
     spool.keep(block(range(5)))
+    assert spool.full()
     spool.release(5)
+    assert not spool.full()
+    assert list(tmp_path.glob("0*.arrow")) == []
     assert spool.knows("/queue/a\nm0")
-    spool.confirmed(5)
-    spool.release(5)
-    assert not spool.knows("/queue/a\nm0")
     spool.close()
+    spool = Spool(tmp_path, 0)
+    assert spool.knows("/queue/a\nm0")
+    spool.keep(block(range(5, 6)))
+    spool.release(6)
+    assert [number for number in range(6) if spool.knows(f"/queue/a\nm{number}")] == [5]
+    spool.confirmed(6)
+    spool.release(6)
+    assert not spool.knows("/queue/a\nm5")
+    spool.close()
+
+
+def test_nobody_else_reads_it(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        spool = Spool(tmp_path / "spool", 10)
+        spool.keep(block(range(5)))
+        spool.close()
+    finally:
+        os.umask(before)
+    files = list((tmp_path / "spool").iterdir())
+    assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    assert len(files) == 3
 
 
 def test_killed_between_state_and_deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
 
-COLUMNS = ("ts", "event", "destination", "size", "queue_us", "ack_us")
+COLUMNS = ("ts", "event", "destination", "size", "delivery_count", "queue_us", "ack_us")
 
 # Of a snapshot: destinations at most, and minutes of a column of the heat map.
 _MOST = 1000
@@ -50,8 +50,10 @@ def transform(rows: DataFrame, seconds: int = 60) -> DataFrame:
     event = f.col("event")
     took = f.when(event.isin("delivered", "redelivered"), f.col("queue_us"))
     took = took.when(event.isin("acked", "nacked"), f.col("ack_us"))
+    # What a browser got was shown to it, and delivered to nobody.
+    browsed = (event == "delivered") & f.col("delivery_count").eqNullSafe(0)
     counted = (
-        rows.where(event.isin(*EVENTS))
+        rows.where(event.isin(*EVENTS) & ~browsed)
         .groupBy(
             f.expr(f"unix_seconds(ts) div {seconds}").alias("number"),
             f.col("destination"),

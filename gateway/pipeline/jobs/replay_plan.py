@@ -9,12 +9,15 @@ from datetime import datetime
 from ..broker import Broker
 from ..errors import UsageFailure
 from ..span import shown
+from ..visible import visible
 from .replay_record import Part, Record, Records
 from .replay_rows import TEMPLATE
 
 PARTIAL = ("refuse", "skip", "send")
 """What becomes of messages whose body the journal did not keep whole."""
 
+# Characters of a line of the plan: a destination may have thousands.
+_LONGEST_LINE = 300
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -125,7 +128,8 @@ class Plan:
         if record.rows:
             lines.append(f"before   {record.rows:,} were sent already and are not sent again")
         lines += self._warnings()
-        return "\n".join([*lines, *self.examples])
+        # Whoever may send chose some of these words.
+        return "\n".join([visible(line)[:_LONGEST_LINE] for line in (*lines, *self.examples)])
 
     def _warnings(self) -> list[str]:
         lines = []

@@ -11,34 +11,15 @@ text beside it.
 from __future__ import annotations
 
 import html
-import unicodedata
 from collections.abc import Iterable
 
-# Categories that show nothing: control, format, surrogate, unassigned, line and paragraph separator.
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"})
-# Format characters that scripts and emoji need.
-_JOINERS = "\u200c\u200d"
+from ..visible import visible
 
 
 class Markup(str):
     """Text that is HTML already."""
 
     __slots__ = ()
-
-
-def visible(text: str) -> str:
-    """The text, with escapes in place of characters that show nothing."""
-    if text.isprintable():
-        return text
-    return "".join([_literal(each) if _is_unseen(each) else each for each in text])
-
-
-def _is_unseen(character: str) -> bool:
-    return character not in _JOINERS and unicodedata.category(character) in _UNSEEN
-
-
-def _literal(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def escape(text: str) -> Markup:

@@ -52,7 +52,8 @@ def metrics_of(rows: Iterable[Row]) -> pyarrow.Table:
     """The partial rows of `metrics`."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for row in rows:
-        if row["event"] in EVENTS:
+        browsed = row["event"] == "delivered" and row["delivery_count"] == 0
+        if row["event"] in EVENTS and not browsed:
             took = row["ack_us"] if row["event"] in ("acked", "nacked") else row["queue_us"]
             if row["event"] not in ("acked", "nacked", "delivered", "redelivered"):
                 took = None

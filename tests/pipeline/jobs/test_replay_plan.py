@@ -172,3 +172,11 @@ def test_patterns_are_the_gateways(pattern: str, name: str) -> None:
     written = "/" + name.removeprefix("/").replace(".", "/")
     found = re.fullmatch(regular_expression(pattern), written) is not None
     assert found == Pattern(pattern).matches(name)
+
+
+def test_what_clients_wrote_does_nothing_to_a_terminal() -> None:
+    name = "/queue/\x1b]0;owned\x07\u202e" + "x" * 5000
+    lines = replace(PLAN, destinations=((name, 3),)).text().splitlines()
+    (line,) = [each for each in lines if "owned" in each]
+    assert line.isprintable()
+    assert len(line) <= 300

@@ -1,0 +1,28 @@
+"""Text that clients chose, for the eyes of an operator: on a page, or on a terminal, which does what some of it says.
+
+What would do something, or show nothing, is written as in Python's literals.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Categories that show nothing: control, format, surrogate, unassigned, line and paragraph separator.
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"})
+# Format characters that scripts and emoji need.
+_JOINERS = "\u200c\u200d"
+
+
+def visible(text: str) -> str:
+    """The text, with escapes in place of characters that show nothing."""
+    if text.isprintable():
+        return text
+    return "".join([_literal(each) if _is_unseen(each) else each for each in text])
+
+
+def _is_unseen(character: str) -> bool:
+    return character not in _JOINERS and unicodedata.category(character) in _UNSEEN
+
+
+def _literal(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

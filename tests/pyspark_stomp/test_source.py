@@ -1,0 +1,54 @@
+"""The data source without Spark: when it says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from pyspark_stomp import DefaultSource
+from pyspark_stomp.errors import OptionError
+from pyspark_stomp.rows import ddl
+
+
+def test_what_every_source_needs_is_said_with_its_schema() -> None:
+    with pytest.raises(OptionError, match="option destination is missing"):
+        DefaultSource({}).schema()
+    assert DefaultSource({"destination": "/queue/a"}).schema() == ddl(body=True)
+
+
+def test_a_slip_of_the_pen_is_told_before_anything() -> None:
+    with pytest.raises(OptionError, match=r"is destination meant\?"):
+        DefaultSource({"destinatoin": "/queue/a"})
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda reader: reader.initialOffset(),
+        lambda reader: reader.getDefaultReadLimit(),
+        lambda reader: reader.prepareForTriggerAvailableNow(),
+        lambda reader: reader.latestOffset({}, ReadAllAvailable()),
+        lambda reader: reader.partitions({}, {}),
+    ],
+)
+@pytest.mark.parametrize("told", [{}, {"destination": "/queue/a"}])
+def test_a_stream_is_refused_with_its_first_question(told: dict[str, str], ask: Callable[[Any], object]) -> None:
+    """Who raises in `streamReader` is drowned by Spark, which then stops a reader that it has not got."""
+    reader = DefaultSource(told).streamReader(StructType())
+    assert isinstance(reader, DataSourceStreamReader)
+    assert isinstance(reader, SupportsTriggerAvailableNow)
+    with pytest.raises(OptionError, match=r"option destination|option spoolDir"):
+        ask(reader)
+    reader.stop()
+
+
+def test_a_schema_that_cannot_be_is_refused_so_too() -> None:
+    told = {"destination": "/topic/a", "mode": "offset"}
+    schema = StructType().add("colour", "string")
+    with pytest.raises(OptionError, match="names a column colour"):
+        DefaultSource(told).streamReader(schema).initialOffset()
