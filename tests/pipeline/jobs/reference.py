@@ -48,12 +48,16 @@ def in_order(table: pyarrow.Table) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=repr)
 
 
+def is_browsed(row: Row) -> bool:
+    """It was shown to a browser, and delivered to nobody."""
+    return row["event"] == "delivered" and row["delivery_count"] == 0
+
+
 def metrics_of(rows: Iterable[Row]) -> pyarrow.Table:
     """The partial rows of `metrics`."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for row in rows:
-        browsed = row["event"] == "delivered" and row["delivery_count"] == 0
-        if row["event"] in EVENTS and not browsed:
+        if row["event"] in EVENTS and not is_browsed(row):
             took = row["ack_us"] if row["event"] in ("acked", "nacked") else row["queue_us"]
             if row["event"] not in ("acked", "nacked", "delivered", "redelivered"):
                 took = None
