@@ -29,6 +29,7 @@ ARROWS = {
     "transports": {"codec", "broker"},
     "address": set(),
     "octets": set(),
+    "durations": set(),
     "settings_file": set(),
     "settings_kinds": {"address", "octets", "settings_file", "journal"},
     "policies": {"broker", "octets", "settings_file", "settings_kinds"},
@@ -41,8 +42,8 @@ ARROWS = {
     "journal": set(),
     "recording": {"broker", "journal", "transports", "settings", "settings_kinds"},
     # What reads the journal, in processes of its own.
-    "archive": {"journal", "mistakes", "octets", "settings"},
-    "pipeline": {"archive", "broker", "codec", "journal", "octets", "settings"},
+    "archive": {"durations", "journal", "mistakes", "octets", "settings"},
+    "pipeline": {"archive", "broker", "codec", "durations", "journal", "octets", "settings"},
     "runtime": {"codec", "broker", "transports", "handlers", "stores", "journal", "recording", "settings"},
     "auth": {"broker", "settings"},
     "observe": {"broker", "journal", "transports"},

@@ -1,4 +1,4 @@
-"""How long the tests take that start Spark, as `make test-spark` runs them."""
+"""How long the tests take that start Spark."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ Exit status: 0 done, 1 something failed, 2 usage, 3 pyarrow is missing.  That is
 from __future__ import annotations
 
 import json
-import re
 import signal
 import sys
 import threading
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway import octets
+from gateway import durations, octets
 
 from .errors import ArchiveError
 
@@ -35,23 +34,15 @@ NEEDED = "pip install 'stomp-gateway[pipeline]'"
 _EXPIRE_EVERY = 60.0
 """Seconds between two looks for what is too old."""
 
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*(ms|[smhd]?)")
-_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SHORTEST = 0.1
+_LIKE = "60s, 5m, 48h or 90d"
 
 
 def _duration(text: str) -> float:
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is None:
-        raise click.BadParameter(f"{text[:80]!r} is no duration; write one like 60s, 5m, 48h or 90d")
-    return float(found[1]) * _SECONDS[found[2]]
+    return durations.parse(text, _LIKE)
 
 
 def _interval(text: str) -> float:
-    seconds = _duration(text)
-    if seconds < _SHORTEST:
-        raise click.BadParameter(f"{text[:80]!r} is too short; it must be {_SHORTEST:g}s or longer")
-    return seconds
+    return durations.pause(text, _LIKE)
 
 
 def _octets(text: str) -> int:

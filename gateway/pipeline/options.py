@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from gateway import durations
+
 from .jobs import JOBS
 
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*(ms|[smhd]?)")
-_SHORTEST = 0.1
-_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LIKE = "60s, 5m or 2h"
 
 
 def duration(text: str) -> float:
@@ -21,10 +20,7 @@ def duration(text: str) -> float:
     Raises:
         click.BadParameter: it is none of these.
     """
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is None:
-        raise click.BadParameter(f"{text[:80]!r} is no duration; write one like 60s, 5m or 2h")
-    return float(found[1]) * _SECONDS[found[2]]
+    return durations.parse(text, _LIKE)
 
 
 def interval(text: str) -> float:
@@ -33,10 +29,7 @@ def interval(text: str) -> float:
     Raises:
         click.BadParameter: it is no duration, or so short that nothing else would be done.
     """
-    seconds = duration(text)
-    if seconds < _SHORTEST:
-        raise click.BadParameter(f"{text[:80]!r} is too short; it must be {_SHORTEST:g}s or longer")
-    return seconds
+    return durations.pause(text, _LIKE)
 
 
 def name_and_value(text: str) -> tuple[str, str]:

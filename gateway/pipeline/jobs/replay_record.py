@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from ..checkpoints import write_whole
 from ..errors import EnvironmentFailure, JobFailure, UsageFailure
 
 
@@ -134,18 +135,8 @@ class Records:
             JobFailure: it cannot be kept.
         """
         path = self._folder / f"{record.id}.json"
-        beside = path.with_name(f"_{path.name}")
         try:
-            with beside.open("w") as file:
-                json.dump(asdict(record), file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.rename(path)
-            folder = os.open(self._folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            write_whole(path, json.dumps(asdict(record), indent=1).encode())
         except OSError as error:
             raise JobFailure(f"{path}, which says what the replay has sent, cannot be written: {error}") from None
 
