@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from gateway import mistakes, policies, settings_file
 
@@ -24,15 +24,23 @@ from gateway.mistakes import wrong as wrong
 from gateway.settings_file import SettingsError as SettingsError
 from gateway.settings_file import config_file as config_file
 from gateway.settings_kinds import Addresses, Attribute, Bodies, Octets, Origins, Place, Store, Token, UrlPath
+from gateway.settings_security import KIB, MIB, Security
 
-KIB = 1024
-MIB = 1024 * KIB
+_LISTENERS = ("tcp", "websocket", "http", "tcp_tls", "websocket_tls")
+_PLACES = (
+    "users_file",
+    "journal",
+    "archive",
+    "tables",
+    "tls_certificate",
+    "tls_key",
+    "tls_client_ca",
+    "jwt_keys",
+    "cookie_keys",
+)
 
-_LISTENERS = ("tcp", "websocket", "http")
-_PLACES = ("users_file", "journal", "archive", "tables")
 
-
-class Settings(BaseSettings):
+class Settings(Security):
     """All settings with unit, default and reason."""
 
     model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="forbid", frozen=True)
@@ -343,9 +351,9 @@ class Settings(BaseSettings):
                 max_body=self.max_body,
                 memory_limit=self.memory_limit,
             )
-        if not self.http or not (self.tcp or self.websocket):
+        if not self.http or not (self.tcp or self.websocket or self.tcp_tls or self.websocket_tls):
             raise mistakes.Misfit(
-                "http, and one of tcp and websocket, must name an address",
+                "http, and one of tcp, websocket, tcp_tls and websocket_tls, must name an address",
                 **{name: [] for name in ("http", "tcp", "websocket") if not getattr(self, name)},
             )
         if self.max_outbound < 2 * self.max_body:
@@ -360,7 +368,7 @@ class Settings(BaseSettings):
     @property
     def exposed(self) -> list[Address]:
         """The STOMP addresses that other machines can reach."""
-        found = [Address.parse(text) for text in [*self.tcp, *self.websocket]]
+        found = [Address.parse(text) for text in [*self.tcp, *self.websocket, *self.tcp_tls, *self.websocket_tls]]
         return [address for address in found if not address.is_loopback]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +39,16 @@ def _are_origins(value: list[str]) -> list[str]:
     for text in value:
         if text != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", text):
             raise ValueError(f"{text!r} is not an origin; write scheme://host or scheme://host:port, or *")
+    return value
+
+
+def _are_networks(value: list[str]) -> list[str]:
+    for text in value:
+        try:
+            if text != "unix":
+                ip_network(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is neither an address nor a network, like 10.0.0.0/8, nor unix") from None
     return value
 
 
@@ -83,6 +94,7 @@ _Listed = BeforeValidator(settings_file.listed)
 Octets = Annotated[int, BeforeValidator(lambda value: octets.parse(value) if isinstance(value, str) else value)]
 Addresses = Annotated[list[str], NoDecode, _Listed, AfterValidator(_are_addresses)]
 Origins = Annotated[list[str], NoDecode, _Listed, AfterValidator(_are_origins)]
+Networks = Annotated[list[str], NoDecode, _Listed, AfterValidator(_are_networks)]
 UrlPath = Annotated[str, AfterValidator(_is_url_path)]
 Bodies = Annotated[str, BeforeValidator(_say_bodies)]
 

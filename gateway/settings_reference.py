@@ -18,7 +18,8 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from gateway.mistakes import variable
-from gateway.settings import KIB, MIB, Settings
+from gateway.settings import Settings
+from gateway.settings_security import KIB, MIB, Security
 
 SECRETS = frozenset({"admin_token"})
 """Settings whose values are not shown."""
@@ -49,18 +50,23 @@ What holds for single destinations stands behind all of them, in `[[policy]]` ta
 
 def page() -> str:
     """The reference page, in Markdown."""
-    return HEAD + "".join(_row(name, field) for name, field in Settings.model_fields.items())
+    return HEAD + "".join(_row(name, field) for name, field in _fields())
+
+
+def _fields() -> list[tuple[str, FieldInfo]]:
+    """Every setting as a reader looks for it: addresses first, and the tables behind all that has a line."""
+    return sorted(Settings.model_fields.items(), key=lambda item: (item[0] == TABLES, item[0] in Security.model_fields))
 
 
 def listed() -> Iterator[str]:
     """Every setting in one line: name, variable, default."""
-    for name, field in Settings.model_fields.items():
+    for name, field in _fields():
         yield f"{name:25} {'[[policy]] in the file' if name == TABLES else variable(name):32} {_toml(field.default)}"
 
 
 def in_force(settings: Settings) -> Iterator[str]:
     """Every setting as a line of `gateway.toml`, with its source, and every policy as a table; secrets hidden."""
-    for name in Settings.model_fields:
+    for name, _ in _fields():
         value = getattr(settings, name)
         if isinstance(value, Path):
             value = value.absolute()  # wherever the lines are written to

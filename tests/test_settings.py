@@ -109,7 +109,7 @@ WRONG = [
         "max_dedup_ids (GATEWAY_MAX_DEDUP_IDS) is wrong: input should be greater than or equal to 1",
     ),
     ("MAX_HEADER_LINE", "300", "settings do not fit together: max_connect_header_line must not be larger than"),
-    ("HTTP", "", "settings do not fit together: http, and one of tcp and websocket, must name an address"),
+    ("HTTP", "", "settings do not fit together: http, and one of tcp, websocket"),
     ("MAX_OUTBOUND", "65536", "settings do not fit together: max_outbound must be at least twice max_body"),
     ("HEARTBEAT_MARGIN", "1", "heartbeat_margin (GATEWAY_HEARTBEAT_MARGIN) is wrong: input should be greater"),
     ("LOG_FORMAT", "xml", "log_format (GATEWAY_LOG_FORMAT) is wrong: string should match pattern"),
@@ -255,6 +255,8 @@ class TestOctets:
     """Every setting that is measured in octets may have a unit, wherever it stands."""
 
     NAMES = (
+        "memory_mark",
+        "max_octets_per_second",
         *("max_body", "max_header_line", "max_connect_header_line", "max_transaction_octets"),
         *("max_unacknowledged_octets", "max_outbound", "memory_limit", "journal_queue"),
     )

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from gateway.broker.identity import Credentials, Identity
 from gateway.broker.ports import ANONYMOUS
 
 
 class Anonymous:
     """Lets everybody in."""
 
-    async def authenticate(self, login: str | None, passcode: str | None) -> str | None:
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
         """The name given, or `anonymous`; the passcode is not looked at."""
-        return login or ANONYMOUS
+        return Identity(credentials.login or ANONYMOUS, method="anonymous")

@@ -24,6 +24,7 @@ import structlog
 import trio
 
 from gateway.auth import passwords
+from gateway.broker.identity import Credentials, Identity
 from gateway.settings import SettingsError, wrong
 
 THREADS = 2
@@ -55,19 +56,20 @@ class UsersFile:
         self._key = os.urandom(32)
         self._verified: set[bytes] = set()
 
-    async def authenticate(self, login: str | None, passcode: str | None) -> str | None:
-        """The user's name, or None when the credentials are refused."""
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        """The user, or None when the credentials are refused."""
+        login, passcode = credentials.login, credentials.passcode
         if login is None or passcode is None or passwords.is_too_long(login) or passwords.is_too_long(passcode):
             return None
         # Who logged in before shall not stand in line behind a flood of wrong passcodes: this costs microseconds.
         if self._look() == self._stamp and self._digest(login, self._users.get(login, ""), passcode) in self._verified:
-            return login
+            return Identity(login)
         # A client that hangs up, or whose connect timeout ends, does not wait for the thread; the thread
         # holds its place with the limiter until it is done all the same.
         allowed = await trio.to_thread.run_sync(
             self._check, login, passcode, limiter=self._limiter, abandon_on_cancel=True
         )
-        return login if allowed else None
+        return Identity(login) if allowed else None
 
     def _check(self, login: str, passcode: str) -> bool:
         """In a worker thread.  Two may run at once: each assignment is one step, so the worst is work done twice."""

@@ -18,6 +18,7 @@ from itertools import chain, islice
 from gateway.codec import Version
 
 from . import rows
+from .access import Access
 from .agenda import Agenda
 from .counters import Counters
 from .directory import Directory
@@ -131,6 +132,7 @@ class Broker:
         connected_at: float,
         carrier: Carrier,
         client_id: str = "",
+        access: Access | None = None,
     ) -> Session:
         """A client has logged in."""
         if client_id:
@@ -145,6 +147,7 @@ class Broker:
             connected_at=connected_at,
             carrier=carrier,
             client_id=client_id,
+            access=access,
         )
         self.sessions[session.id] = session
         self.counters.sessions += 1

@@ -22,6 +22,7 @@ class Opening:
         login: the user's name as claimed, or None.
         passcode: or None; never logged.
         host: the virtual host asked for; any is accepted (CON-04, CON-10).
+        authorization: the header `Authorization`, as HTTP has it; empty: it has none; never logged.
         client_id: what durable subscriptions are known by; empty: none.
     """
 
@@ -29,6 +30,7 @@ class Opening:
     heart_beat: tuple[int, int]
     login: str | None
     passcode: str | None = field(repr=False)
+    authorization: str = field(default="", repr=False)
     host: str | None = None
     client_id: str = ""
 
@@ -57,6 +59,7 @@ def read_opening(frame: Frame) -> Opening:
         heart_beat=heartbeat.parse(headers.get("heart-beat")) if version.heartbeats else (0, 0),
         login=login,
         passcode=headers.get("passcode"),
+        authorization=headers.get("Authorization") or headers.get("authorization", ""),
         host=headers.get("host"),
         client_id=headers.get("client-id", ""),
     )

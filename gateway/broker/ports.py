@@ -7,17 +7,31 @@ from typing import Protocol
 
 from gateway.codec import ProtocolError
 
+from .access import Access
 from .batch import Batch, Stored
+from .identity import Credentials, Identity
 
 ANONYMOUS = "anonymous"
 """The name of a user who gave none, where that is allowed."""
 
 
 class Authenticator(Protocol):
-    """Says who a client is.  Called once per connection, at the handshake, under the connect timeout."""
+    """Says who a client is.  Called at the handshake, under the connect timeout, and when a session is renewed."""
 
-    def authenticate(self, login: str | None, passcode: str | None) -> Awaitable[str | None]:
-        """The user's name, or None when the credentials are refused.  May take long; must not block the loop."""
+    def authenticate(self, credentials: Credentials) -> Awaitable[Identity | None]:
+        """Who it is, or None when the credentials are refused.  May take long; must not block the loop.
+
+        Raises:
+            LoginRefused: likewise, where more can be said than that.
+        """
+        ...
+
+
+class Authorizer(Protocol):
+    """Says what somebody may do.  Asked once per session."""
+
+    def access_of(self, identity: Identity, transport: str) -> Access:
+        """What that user may do who came that way; equal ones share what it remembers."""
         ...
 
 

@@ -33,6 +33,7 @@ from .temporaries import Temporaries
 from .transactions import Settlement, Transaction, Transactions
 
 if TYPE_CHECKING:
+    from .access import Access
     from .broker import Broker
     from .ports import Carrier
     from .queue import Queue
@@ -47,6 +48,7 @@ class Session:
     Attributes:
         id: unique; the `session` header of CONNECTED.
         login: the user's name.
+        access: what it may do; None: everything.
         client_id: the `client-id` of CONNECT, which durable subscriptions are known by; empty: none.
         user: whose mail `/user/queue/...` is: the login, or, of somebody without a name, the session's id.
         peer: address of the other end, for logs and lists.
@@ -65,6 +67,7 @@ class Session:
     __slots__ = (
         "_allowance",
         "_keys",
+        "access",
         "acknowledging",
         "batch",
         "broker",
@@ -100,8 +103,10 @@ class Session:
         connected_at: float,
         carrier: Carrier,
         client_id: str = "",
+        access: Access | None = None,
     ) -> None:
         self.client_id = client_id
+        self.access = access
         self.broker = broker
         self.id = session_id
         self.version = version

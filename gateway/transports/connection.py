@@ -24,11 +24,11 @@ import trio
 
 from gateway.broker import Session
 from gateway.broker.errors import LoginRefused, NotAllowed, SessionEnded, SlowConsumer, error_frame
-from gateway.broker.negotiate import read_opening
 from gateway.codec import Decoder, Frame, MalformedFrame, ProtocolError, encoder
 
 from .hub import Hub
 from .link import BrokenLink, Buffers, Link
+from .login import log_in
 from .outgoing import Outgoing, write_all
 from .pulse import Pulse
 from .websocket_frames import CloseCode
@@ -180,21 +180,16 @@ class Connection:
 
     async def _open_session(self, frame: Frame) -> None:
         hub = self._hub
-        hub.now = trio.current_time()
-        opening = read_opening(frame)
-        if hub.draining:
-            raise SessionEnded("server is shutting down", "connect again in a moment")
-        user = await hub.authenticator.authenticate(opening.login, opening.passcode)
-        if user is None:
-            raise LoginRefused
+        opening, identity = await log_in(hub, self._link, frame)
         session = hub.broker.open_session(
             opening.version,
-            user,
+            identity.user,
             peer=self._link.peer,
             transport=self._link.transport,
             connected_at=time.time(),
             carrier=self,
             client_id=opening.client_id,
+            access=hub.access_of(identity, self._link.transport),
         )
         self.session = session
         assert self._nursery is not None  # it is there as long as we read

@@ -17,10 +17,12 @@ import structlog
 import trio
 
 from gateway.broker import Broker, Quotas, Session
+from gateway.broker.access import Access
 from gateway.broker.facts import Facts
+from gateway.broker.identity import Identity
 from gateway.broker.outbound import Outbound
 from gateway.broker.policy import Policies
-from gateway.broker.ports import Authenticator, TendedStore
+from gateway.broker.ports import Authenticator, Authorizer, TendedStore
 from gateway.broker.queue import Queue
 from gateway.broker.storage import Storage
 from gateway.codec import Limits
@@ -98,6 +100,7 @@ class Hub:
         options: Options | None = None,
         policies: Policies | None = None,
         store: TendedStore | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.broker = Broker(
             quotas,
@@ -117,6 +120,7 @@ class Hub:
             self.committer = Committer(storage, store, self.flush)
             self._housekeeper = Housekeeper(storage, store, self.committer)
         self.authenticator = authenticator
+        self._authorizer = authorizer
         self.options = options or Options()
         self.wheel = Wheel()
         self.holds = Holds(self.wheel, self.broker.counters)
@@ -147,6 +151,10 @@ class Hub:
     def relieve(self) -> None:
         """Publishers who are held for store, journal or memory look whether they still have to be."""
         self._relief.unpark_all()
+
+    def access_of(self, identity: Identity, transport: str) -> Access | None:
+        """What somebody may do; None: everything."""
+        return None if self._authorizer is None else self._authorizer.access_of(identity, transport)
 
     def enter(self, connection: Connection) -> None:
         """A connection begins; it has `connect_timeout` to become a session."""

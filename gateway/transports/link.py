@@ -11,9 +11,12 @@ import contextlib
 import os
 import select
 import socket
+from dataclasses import dataclass
 from typing import Protocol
 
 import trio
+
+from gateway.broker.identity import Certificate, Upgrade
 
 from .websocket_frames import CloseCode
 
@@ -49,6 +52,26 @@ def advance(buffers: Buffers, octets: int) -> Buffers:
             return [memoryview(buffer)[octets:], *buffers[index + 1 :]]
         octets -= len(buffer)
     return []
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """What a connection tells of its other end before STOMP begins.
+
+    Attributes:
+        address: the client's own, without the port; behind trusted proxies it is what they say; empty: a unix socket.
+        secure: the octets came through TLS, ours or a trusted proxy's.
+        certificate: verified; None: it showed none.
+        upgrade: the HTTP request of a WebSocket; None on TCP.
+    """
+
+    address: str = ""
+    secure: bool = False
+    certificate: Certificate | None = None
+    upgrade: Upgrade | None = None
+
+
+UNKNOWN = Remote()
 
 
 class BrokenLink(Exception):
@@ -96,13 +119,15 @@ class Link(Protocol):
 
     Attributes:
         transport: `tcp` or `websocket`, for lists and logs.
-        peer: address of the other end.
+        peer: address of the other end with its port, for lists and logs.
+        remote: what else is known of it.
         pipe: the octets below.
         ping: a control frame that the peer answers by itself; empty where there is no such thing.
     """
 
     transport: str
     peer: str
+    remote: Remote
     pipe: Pipe
     ping: bytes
 
@@ -222,14 +247,15 @@ class StreamPipe:
 class TcpLink:
     """STOMP straight on the pipe."""
 
-    __slots__ = ("peer", "pipe")
+    __slots__ = ("peer", "pipe", "remote")
 
     transport = "tcp"
     ping = b""
 
-    def __init__(self, pipe: Pipe, peer: str) -> None:
+    def __init__(self, pipe: Pipe, peer: str, remote: Remote = UNKNOWN) -> None:
         self.pipe = pipe
         self.peer = peer
+        self.remote = remote
 
     async def receive(self, size: int) -> bytes | None:
         """See `Link`."""

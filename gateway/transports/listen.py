@@ -19,7 +19,7 @@ import trio
 
 from .connection import Connection, warn_of_tls
 from .hub import Hub
-from .link import SocketPipe, TcpLink
+from .link import Remote, SocketPipe, TcpLink
 from .websocket import Refusal, WebSocketLink, accept
 
 log = structlog.get_logger("gateway.listen")
@@ -137,31 +137,34 @@ def _name(address: object) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _peer(stream: trio.SocketStream) -> str | None:
-    """Who is there; None when it has gone already."""
+def _peer(stream: trio.SocketStream) -> tuple[str, Remote] | None:
+    """Who is there: name and what else is known; None when it has gone already."""
     try:
-        return _name(stream.socket.getpeername())
+        address = stream.socket.getpeername()
     except OSError:
         return None
+    return _name(address), Remote(address[0] if isinstance(address, tuple) else "")
 
 
 async def serve_tcp(hub: Hub, stream: trio.SocketStream) -> None:
     """One accepted TCP connection, to its end."""
-    peer = _peer(stream)
-    if peer is None:
+    known = _peer(stream)
+    if known is None:
         await trio.aclose_forcefully(stream)
         return
-    await Connection(hub, TcpLink(SocketPipe(stream), peer)).serve()
+    peer, remote = known
+    await Connection(hub, TcpLink(SocketPipe(stream), peer, remote)).serve()
 
 
 async def serve_websocket(hub: Hub, stream: trio.SocketStream) -> None:
     """One connection to the WebSocket port: upgrade, then STOMP, to its end."""
-    peer = _peer(stream)
+    known = _peer(stream)
+    peer, remote = known or ("", None)
     options = hub.options
     pipe = SocketPipe(stream)
     result: WebSocketLink | Refusal | None = None
     try:
-        if peer is not None:
+        if remote is not None:
             with trio.move_on_after(options.connect_timeout):
                 result = await accept(
                     pipe,
@@ -169,12 +172,13 @@ async def serve_websocket(hub: Hub, stream: trio.SocketStream) -> None:
                     wanted_path=options.websocket_path,
                     allowed_origins=options.allowed_origins,
                     open_to_all=options.anonymous,
+                    remote=remote,
                 )
     except Exception:
         log.exception("WebSocket handshake failed", peer=peer)
     if result is None or isinstance(result, Refusal) or hub.draining:
         hub.broker.counters.refused += 1
-        if isinstance(result, Refusal) and not warn_of_tls(result.request[:2], str(peer)):
+        if isinstance(result, Refusal) and not warn_of_tls(result.request[:2], peer):
             log.info("WebSocket refused", peer=peer, status=result.status, reason=result.reason)
         with trio.CancelScope(shield=True):
             await pipe.aclose()

@@ -11,14 +11,17 @@ subprotocol that we know, or none offered at all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import trio
 import trio_websocket
 
-from .link import BrokenLink, Buffers, Pipe, advance, joined
+from gateway.broker.identity import Upgrade
+
+from .link import UNKNOWN, BrokenLink, Buffers, Pipe, Remote, advance, joined
 from .websocket_frames import CloseCode, Deframer, Opcode, WebSocketError, close_frame, header, pack
 
 _LOOPBACK = "localhost"
@@ -27,6 +30,7 @@ _PROXY_FIELDS = frozenset(["forwarded", "x-forwarded-for", "x-forwarded-host", "
 SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
 _END_OF_REQUEST = b"\r\n\r\n"
 _LONGEST_REQUEST = 16 * 1024  # octets of an HTTP upgrade request; nginx and browsers stay below 8 KiB
+_MOST_PARAMETERS = 100  # of its query; one of them is ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +153,36 @@ class _HandshakeStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
 
+def upgrade_of(path: str, fields: Mapping[str, str]) -> Upgrade:
+    """What a request shows of who sent it.
+
+    Args:
+        path: with its query.
+        fields: header fields by lower-case name.
+    """
+    query: dict[str, list[str]] = {}
+    with suppress(ValueError):  # too many
+        query = parse_qs(path.partition("?")[2], max_num_fields=_MOST_PARAMETERS)
+    return Upgrade(
+        authorization=fields.get("authorization", ""),
+        cookie=fields.get("cookie", ""),
+        ticket=query.get("ticket", [""])[0],
+    )
+
+
 async def accept(
-    pipe: Pipe, peer: str, *, wanted_path: str, allowed_origins: Sequence[str], open_to_all: bool
+    pipe: Pipe,
+    peer: str,
+    *,
+    wanted_path: str,
+    allowed_origins: Sequence[str],
+    open_to_all: bool,
+    remote: Remote = UNKNOWN,
 ) -> WebSocketLink | Refusal:
     """Do the opening handshake.
+
+    Args:
+        remote: what is known of the peer before it.
 
     Returns:
         The link, or why there is none; the HTTP response has been sent in both cases.
@@ -175,7 +205,8 @@ async def accept(
                 await request.reject(chosen.status, body=(chosen.reason + "\n").encode())
             else:
                 await request.accept(subprotocol=chosen)
-                result = WebSocketLink(pipe, peer, stream.behind)
+                shown = replace(remote, upgrade=upgrade_of(request.path, stream.fields))
+                result = WebSocketLink(pipe, peer, stream.behind, shown)
         except trio_websocket.ConnectionClosed:
             result = Refusal(400, "the peer closed during the handshake")
         nursery.cancel_scope.cancel()
@@ -185,14 +216,15 @@ async def accept(
 class WebSocketLink:
     """STOMP in WebSocket messages."""
 
-    __slots__ = ("_behind", "_deframer", "_failure", "peer", "pipe")
+    __slots__ = ("_behind", "_deframer", "_failure", "peer", "pipe", "remote")
 
     transport = "websocket"
     ping = header(Opcode.PING, 0)
 
-    def __init__(self, pipe: Pipe, peer: str, behind: bytes = b"") -> None:
+    def __init__(self, pipe: Pipe, peer: str, behind: bytes = b"", remote: Remote = UNKNOWN) -> None:
         self.pipe = pipe
         self.peer = peer
+        self.remote = remote
         self._behind = behind  # octets that came together with the upgrade request
         self._deframer = Deframer()
         self._failure: WebSocketError | None = None

@@ -15,6 +15,7 @@ from gateway import auth
 from gateway.auth import passwords, users
 from gateway.auth.anonymous import Anonymous
 from gateway.auth.users import UsersFile
+from gateway.broker.identity import Credentials, Identity
 from gateway.settings import SettingsError, load
 
 SECRET = passwords.hash_passcode("secret")
@@ -68,32 +69,33 @@ class TestUsersFile:
         ],
     )
     async def test_who_is_let_in(self, path: Path, login: str | None, passcode: str | None, user: str | None) -> None:
-        assert await UsersFile(path).authenticate(login, passcode) == user
+        found = await UsersFile(path).authenticate(Credentials(login, passcode))
+        assert found == (None if user is None else Identity(user))
 
     async def test_what_is_too_long_is_not_hashed(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         verifications = Verifications(monkeypatch)
-        assert await UsersFile(path).authenticate("alice", "x" * 1025) is None
-        assert await UsersFile(path).authenticate("x" * 1025, "secret") is None
+        assert await UsersFile(path).authenticate(Credentials("alice", "x" * 1025)) is None
+        assert await UsersFile(path).authenticate(Credentials("x" * 1025, "secret")) is None
         assert verifications.asked == []
 
     async def test_an_unknown_user_costs_a_verification_too(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         verifications = Verifications(monkeypatch)
         # The passcode of the hash that is taken instead: right, and still no entrance.
-        assert await UsersFile(path).authenticate("carol", "secret") is None
+        assert await UsersFile(path).authenticate(Credentials("carol", "secret")) is None
         assert verifications.asked == [(SECRET, "secret")]
 
     async def test_nobody_in_the_file(self, path: Path) -> None:
         write(path, "# nobody\n")
-        assert await UsersFile(path).authenticate("alice", "secret") is None
+        assert await UsersFile(path).authenticate(Credentials("alice", "secret")) is None
 
     async def test_who_comes_back_is_known(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         verifications = Verifications(monkeypatch)
         authenticator = UsersFile(path)
         for _ in range(3):
-            assert await authenticator.authenticate("alice", "secret") == "alice"
+            assert await authenticator.authenticate(Credentials("alice", "secret")) == Identity("alice")
         assert len(verifications.asked) == 1
-        assert await authenticator.authenticate("alice", "other") is None
-        assert await authenticator.authenticate("alic", "esecret") is None
+        assert await authenticator.authenticate(Credentials("alice", "other")) is None
+        assert await authenticator.authenticate(Credentials("alic", "esecret")) is None
         assert len(verifications.asked) == 3
 
     async def test_memory_of_the_known_is_bounded(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +103,7 @@ class TestUsersFile:
         verifications = Verifications(monkeypatch)
         authenticator = UsersFile(path)
         for login, passcode in [("alice", "secret"), ("bob", "other"), ("alice", "secret")]:
-            assert await authenticator.authenticate(login, passcode) == login
+            assert await authenticator.authenticate(Credentials(login, passcode)) == Identity(login)
         assert len(verifications.asked) == 3
 
     async def test_two_verifications_at_a_time(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +128,7 @@ class TestUsersFile:
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
                 for number in range(6):
-                    nursery.start_soon(authenticator.authenticate, "alice", f"guess {number}")
+                    nursery.start_soon(authenticator.authenticate, Credentials("alice", f"guess {number}"))
         assert most == 2
 
     async def test_who_hangs_up_does_not_wait_for_the_hash(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +143,7 @@ class TestUsersFile:
         authenticator = UsersFile(path)
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(authenticator.authenticate, "alice", "secret")
+                nursery.start_soon(authenticator.authenticate, Credentials("alice", "secret"))
                 await begun.wait()
                 nursery.cancel_scope.cancel()
             assert authenticator._limiter.borrowed_tokens == 1, "the thread still hashes"
@@ -153,12 +155,12 @@ class TestUsersFile:
 class TestChangesOfTheFile:
     async def test_read_again(self, path: Path, logged: list[EventDict]) -> None:
         authenticator = UsersFile(path)
-        assert await authenticator.authenticate("alice", "secret") == "alice"
+        assert await authenticator.authenticate(Credentials("alice", "secret")) == Identity("alice")
         passwords.write_user(path, "alice", OTHER)
         passwords.write_user(path, "carol", SECRET)
-        assert await authenticator.authenticate("alice", "secret") is None, "not even from memory"
-        assert await authenticator.authenticate("alice", "other") == "alice"
-        assert await authenticator.authenticate("carol", "secret") == "carol"
+        assert await authenticator.authenticate(Credentials("alice", "secret")) is None, "not even from memory"
+        assert await authenticator.authenticate(Credentials("alice", "other")) == Identity("alice")
+        assert await authenticator.authenticate(Credentials("carol", "secret")) == Identity("carol")
         assert [(line["event"], line["users"]) for line in logged] == [("users file read again", 3)]
 
     @pytest.mark.parametrize("damage", ["nonsense\n", None], ids=["damaged", "removed"])
@@ -169,18 +171,18 @@ class TestChangesOfTheFile:
         else:
             write(path, damage)
         for _ in range(2):
-            assert await authenticator.authenticate("alice", "secret") == "alice"
+            assert await authenticator.authenticate(Credentials("alice", "secret")) == Identity("alice")
         assert [line["log_level"] for line in logged] == ["error"], "said once"
         assert str(path) in logged[0]["reason"]
         write(path, f"dave:{SECRET}\n")
         os.utime(path, ns=(1, 1))
-        assert await authenticator.authenticate("dave", "secret") == "dave"
+        assert await authenticator.authenticate(Credentials("dave", "secret")) == Identity("dave")
 
     async def test_nothing_logged_holds_a_passcode(self, path: Path, logged: list[EventDict]) -> None:
         authenticator = UsersFile(path)
-        await authenticator.authenticate("alice", "secret")
+        await authenticator.authenticate(Credentials("alice", "secret"))
         write(path, "alice:secret\n")
-        await authenticator.authenticate("alice", "secret")
+        await authenticator.authenticate(Credentials("alice", "secret"))
         assert logged
         assert "secret" not in str(logged)
 
@@ -189,14 +191,14 @@ class TestChoice:
     async def test_no_users_file(self) -> None:
         authenticator = auth.for_settings(load(users_file=None))
         assert isinstance(authenticator, Anonymous)
-        assert await authenticator.authenticate(None, None) == "anonymous"
-        assert await authenticator.authenticate("", "x") == "anonymous"
-        assert await authenticator.authenticate("alice", None) == "alice"
+        assert await authenticator.authenticate(Credentials(None, None)) == Identity("anonymous", method="anonymous")
+        assert await authenticator.authenticate(Credentials("", "x")) == Identity("anonymous", method="anonymous")
+        assert await authenticator.authenticate(Credentials("alice", None)) == Identity("alice", method="anonymous")
 
     async def test_users_file(self, path: Path) -> None:
         authenticator = auth.for_settings(load(users_file=path))
         assert isinstance(authenticator, UsersFile)
-        assert await authenticator.authenticate("alice", "secret") == "alice"
+        assert await authenticator.authenticate(Credentials("alice", "secret")) == Identity("alice")
 
     async def test_a_damaged_users_file_is_a_wrong_setting(self, path: Path) -> None:
         write(path, "alice:secret\n")

@@ -278,9 +278,7 @@ class TestLeft:
 class TestLock:
     def test_one_at_a_time(self, folder: Path) -> None:
         descriptor, _ = lock(folder, EPOCH)
-        with pytest.raises(
-            JournalError, match=r"another gateway writes .*g1: give each one a journal_id of"
-        ):
+        with pytest.raises(JournalError, match=r"another gateway writes .*g1: give each one a journal_id of"):
             lock(folder, EPOCH)
         os.close(descriptor)
         os.close(lock(folder, EPOCH)[0])

@@ -17,6 +17,7 @@ from trio.testing import memory_stream_pair
 from gateway.auth.anonymous import Anonymous
 from gateway.broker import Broker, Quotas
 from gateway.broker.counters import Counters
+from gateway.broker.identity import Credentials, Identity
 from gateway.broker.policy import Policies
 from gateway.broker.ports import Authenticator
 from gateway.broker.words import Pattern
@@ -142,9 +143,9 @@ class Slow:
         self._seconds = seconds
         self._answer = answer
 
-    async def authenticate(self, login: str | None, passcode: str | None) -> str | None:
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
         await trio.sleep(self._seconds)
-        return self._answer
+        return None if self._answer is None else Identity(self._answer)
 
 
 @dataclass

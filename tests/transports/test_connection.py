@@ -15,6 +15,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Session
+from gateway.broker.identity import Credentials, Identity
 from gateway.codec import Limits
 from gateway.transports import Options
 
@@ -164,7 +165,7 @@ class TestHandshake:
 class Broken:
     """An authenticator that cannot do its work."""
 
-    async def authenticate(self, login: str | None, passcode: str | None) -> str | None:
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
         raise OSError("the directory of users burns")
 
 

@@ -1,0 +1,45 @@
+"""What a user may do, as far as the broker has to know it.
+
+The rules themselves are elsewhere (`gateway/auth/rules`).  The broker asks by canonical names, and only about what a
+client wants: what the broker does of itself, like a dead letter, needs nobody's leave.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+
+class Action(Enum):
+    """What rules speak of."""
+
+    SEND = "send"
+    SUBSCRIBE = "subscribe"
+    ADMIN = "admin"
+
+
+class Reach(Enum):
+    """How much of what a pattern matches somebody may subscribe to."""
+
+    ALL = "all"
+    SOME = "some"
+    NONE = "none"
+
+
+class Access(Protocol):
+    """What one user may do.  All sessions of the same user, groups and transport share it.
+
+    Attributes:
+        sendable: destinations, as clients write them, that a plain SEND may go to; the broker adds what it has asked
+            about, so that the next frame costs one look-up.  Whoever changes the rules empties it.
+    """
+
+    sendable: set[str]
+
+    def may(self, action: Action, name: str) -> bool:
+        """Whether that is allowed at the destination of that canonical name."""
+        ...
+
+    def reach(self, pattern: str) -> Reach:
+        """How much of what a canonical pattern matches may be subscribed to; SOME where that cannot be told."""
+        ...

@@ -1,0 +1,82 @@
+"""Who a client is: what it shows at the handshake, and what an authenticator makes of that.
+
+What is secret here is left out of every `repr`, so that no log line can have it by accident.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What the HTTP request of a WebSocket shows; empty texts: it does not.
+
+    Attributes:
+        authorization: the field `Authorization`.
+        cookie: the field `Cookie`, whole.
+        ticket: the parameter `ticket` of the query.
+    """
+
+    authorization: str = field(default="", repr=False)
+    cookie: str = field(default="", repr=False)
+    ticket: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A TLS client certificate that the listener has verified.
+
+    Attributes:
+        subject: the distinguished name, as RFC 4514 writes it.
+        common_name: the subject's CN; empty: it has none.
+        names: the subject's alternative names: DNS names, addresses of mail, URIs.
+    """
+
+    subject: str
+    common_name: str = ""
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """All that a client shows until its CONNECT has been read.
+
+    Attributes:
+        login: the name that it claims; None: none.
+        passcode: or None.
+        authorization: the header `Authorization` of the CONNECT frame; empty: it has none.
+        transport: `tcp` or `websocket`.
+        address: the client's own address, behind all trusted proxies; empty: a unix socket.
+        secure: the octets came through TLS, ours or a trusted proxy's.
+        upgrade: None on TCP.
+        certificate: None: it showed none.
+    """
+
+    login: str | None = None
+    passcode: str | None = field(default=None, repr=False)
+    authorization: str = field(default="", repr=False)
+    transport: str = "tcp"
+    address: str = ""
+    secure: bool = False
+    upgrade: Upgrade | None = None
+    certificate: Certificate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a client is, as its session knows it.
+
+    Attributes:
+        user: the name.
+        groups: those that the user belongs to, for the rules.
+        expires: seconds since the epoch, after which the session ends unless it is renewed; infinite: never.
+        method: how it was found out: `anonymous`, `passcode`, `token`, `ticket`, `certificate`, `cookie`, or a word of
+            the operator's own authenticator.
+    """
+
+    user: str
+    groups: frozenset[str] = frozenset()
+    expires: float = math.inf
+    method: str = "passcode"

@@ -1,0 +1,161 @@
+"""The settings of who may come in, by which way, and how much of everything a stranger may take.
+
+They are a part of `gateway.settings.Settings`, which reads and checks them together with the rest.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import BaseSettings
+
+from gateway.settings_kinds import Addresses, Attribute, Networks, Octets, Place
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Security(BaseSettings):
+    """Settings of listeners with TLS, of authenticators and of limits against the greedy."""
+
+    tcp_tls: Addresses = Field(
+        [],
+        description="Addresses of the STOMP over TCP listener with TLS, like those of tcp; 61614 is the port the field "
+        "uses.",
+    )
+    websocket_tls: Addresses = Field(
+        [],
+        description="Addresses of the STOMP over WebSocket listener with TLS (`wss:`), like those of websocket; "
+        "RabbitMQ's users dial 15673.",
+    )
+    tls_certificate: Place = Field(
+        None,
+        description="File of the certificate chain, in PEM, the server's own first. Read again on SIGHUP; sessions "
+        "go on.",
+    )
+    tls_key: Place = Field(None, description="File of its private key, in PEM, without a passphrase.")
+    tls_client_ca: Place = Field(
+        None,
+        description="File of the authorities, in PEM, whose client certificates are believed. None: no client is "
+        "asked for one.",
+    )
+    tls_client_certificates: str = Field(
+        "optional",
+        pattern="^(optional|required)$",
+        description="Whether a client must show a certificate of tls_client_ca.",
+    )
+    tls_user: str = Field(
+        "common-name",
+        pattern="^(none|common-name|subject|dns|email|uri)$",
+        description="What of a client's certificate is the user's name; `none`: it only has to have one, and logs in "
+        "besides.",
+    )
+    trusted_proxies: Networks = Field(
+        [],
+        description="Addresses and networks of proxies that are believed when they name the client "
+        "(`X-Forwarded-For`, `Forwarded`, PROXY protocol), comma-separated; `unix` for those on unix sockets.",
+    )
+    tcp_proxy_protocol: bool = Field(
+        False,
+        description="Whether connections to tcp and tcp_tls begin with a PROXY protocol header, version 1 or 2, as "
+        "HAProxy and nginx (`proxy_protocol on`) send it. Each must then, and come from trusted_proxies.",
+    )
+    websocket_proxy_protocol: bool = Field(
+        False, description="The same for websocket and websocket_tls, below the HTTP request."
+    )
+
+    authenticator: Attribute = Field(
+        "",
+        description="A Python function that decides who may come in, as `module:attribute`, looked for last in the "
+        "working directory. Asked when no other authenticator has let the client in. See [security](security.md).",
+    )
+    jwt_keys: Place = Field(
+        None,
+        description="File of the keys that tokens (JWT) are signed with: a public key in PEM, a JWKS file, or a "
+        "secret of at least 32 octets for HS256. Read again when it changes. None: tokens are not accepted.",
+    )
+    jwt_issuer: str = Field("", description="What the claim `iss` must be. Empty: anything.")
+    jwt_audience: str = Field("", description="What the claim `aud` must be, or have. Empty: anything.")
+    jwt_user_claim: str = Field("sub", min_length=1, description="The claim that is the user's name.")
+    jwt_groups_claim: str = Field(
+        "groups", description="The claim that lists the user's groups, for the rules; an array, or words. Empty: none."
+    )
+    jwt_leeway: float = Field(
+        10.0, ge=0, le=300, description="Seconds by which the clocks of issuer and gateway may differ."
+    )
+    token_warning: float = Field(
+        60.0,
+        ge=0,
+        le=86_400,
+        description="Seconds before the end of a token at which its session is warned, so that it can renew it.",
+    )
+    ticket_lifetime: float = Field(
+        30.0,
+        gt=0,
+        le=600,
+        description="Seconds in which a ticket of `POST /api/v1/tickets` must be used; each is good once.",
+    )
+    max_tickets: int = Field(10_000, ge=1, le=1_000_000, description="Tickets that wait to be used, at once.")
+    cookie_name: str = Field(
+        "session", pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", description="Name of the signed cookie of the upgrade."
+    )
+    cookie_keys: Place = Field(
+        None,
+        description="File of the secrets, one a line, that cookies are signed with (itsdangerous, as Flask and "
+        "Starlette sign them); the first is the newest. None: cookies are not accepted.",
+    )
+    cookie_age: float = Field(
+        43_200.0, gt=0, le=31_536_000, description="Seconds for which a signed cookie is believed."
+    )
+    cookie_user: str = Field("user", min_length=1, description="The key in the cookie's data that is the user's name.")
+    login_attempts: int = Field(
+        10,
+        ge=1,
+        le=100_000,
+        description="Failed logins of one address, in one minute, before it is refused unheard for the next.",
+    )
+    login_delay: float = Field(
+        1.0, ge=0, le=10, description="Seconds after which a failed login is answered, so that guessing is slow."
+    )
+
+    max_connections: int = Field(
+        50_000,
+        ge=1,
+        le=10_000_000,
+        description="Connections at once; bounded by the files that the process may open, too.",
+    )
+    max_connections_per_address: int = Field(
+        0,
+        ge=0,
+        le=10_000_000,
+        description="Connections of one client address at once (0: any number). Behind a proxy that is not among "
+        "trusted_proxies all clients have one address.",
+    )
+    max_connections_per_user: int = Field(
+        0, ge=0, le=10_000_000, description="Sessions of one user at once (0: any number)."
+    )
+    max_handshakes: int = Field(
+        1_000,
+        ge=1,
+        le=1_000_000,
+        description="Connections at once that have not logged in yet; when there are more, the oldest of the address "
+        "that has most of them is closed.",
+    )
+    max_frames_per_second: int = Field(
+        0,
+        ge=0,
+        le=10_000_000,
+        description="Frames that a session may send in a second, on average (0: any number); it is read no faster.",
+    )
+    max_octets_per_second: Octets = Field(
+        0,
+        ge=0,
+        le=1024 * 1024 * MIB,
+        description="Octets that a session may send in a second, on average (0: any number); it is read no faster.",
+    )
+    memory_mark: Octets = Field(
+        0,
+        ge=0,
+        le=1024 * 1024 * MIB,
+        description="Octets of memory that the process may take, all told. From 3/4 of it on publishers are held back, "
+        "at the mark the client that costs most is closed. 0: 3/4 of what the container, or the machine, has.",
+    )

@@ -1,0 +1,44 @@
+"""The handshake's question: who is it?  Asked once the first frame is there; the authenticator may take its time."""
+
+from __future__ import annotations
+
+import trio
+
+from gateway.broker.errors import LoginRefused, SessionEnded
+from gateway.broker.identity import Credentials, Identity
+from gateway.broker.negotiate import Opening, read_opening
+from gateway.codec import Frame
+
+from .hub import Hub
+from .link import Link
+
+
+async def log_in(hub: Hub, link: Link, frame: Frame) -> tuple[Opening, Identity]:
+    """Read the first frame, and have its sender authenticated.
+
+    Raises:
+        ProtocolError: it is no good opening, nobody is let in any more, or the credentials are refused.
+    """
+    hub.now = trio.current_time()
+    opening = read_opening(frame)
+    if hub.draining:
+        raise SessionEnded("server is shutting down", "connect again in a moment")
+    identity = await hub.authenticator.authenticate(credentials_of(link, opening))
+    if identity is None:
+        raise LoginRefused
+    return opening, identity
+
+
+def credentials_of(link: Link, opening: Opening) -> Credentials:
+    """All that a client has shown so far."""
+    remote = link.remote
+    return Credentials(
+        login=opening.login,
+        passcode=opening.passcode,
+        authorization=opening.authorization,
+        transport=link.transport,
+        address=remote.address,
+        secure=remote.secure,
+        upgrade=remote.upgrade,
+        certificate=remote.certificate,
+    )
