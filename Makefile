@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help run test pipeline check coverage bench bench-pipeline crash conformance docs static wheel clean
+.PHONY: help run test pipeline check coverage bench bench-pipeline crash fuzz conformance docs static wheel clean
 
 help:
 	@sed -n 's/^# \(make [a-z-]* .*\)/\1/p' Makefile
@@ -48,6 +48,10 @@ bench-pipeline: .venv/dev
 crash: .venv/dev
 	$(BIN)/python -m tests.crash $(ARGS)
 
+# make fuzz         half an hour of octets that nobody would send; ARGS="--minutes 5 decoder" for less
+fuzz: .venv/fuzz
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
 # make conformance  the table of the requirements: pass or fail, per version and transport
 conformance: .venv/dev
 	$(BIN)/python -m pytest -q tests/conformance --conformance-table $(ARGS)
@@ -84,6 +88,10 @@ clean:
 
 .venv/pipeline: pyproject.toml .venv/runtime
 	$(BIN)/python -m pip install --quiet --editable '.[pipeline,java]' stomp.py
+	@touch $@
+
+.venv/fuzz: pyproject.toml .venv/dev
+	$(BIN)/python -m pip install --quiet --group fuzz
 	@touch $@
 
 .venv/dev: pyproject.toml .venv/runtime

@@ -102,11 +102,22 @@ class SQLiteStore:
         self._stale: tuple[int, int] | None = None  # the first and the last row that the last process left behind
         with self._transaction():
             self._first = dict.fromkeys([place for (place,) in self._sql("SELECT place FROM places")], 0)
-            self.token, self._reserved, clean = self._sql("SELECT token, highest, clean FROM store").fetchone()
-            self._was_clean = bool(clean)
+            self.token, self._reserved, self._was_clean = self._identity()
             self._sql("UPDATE store SET clean = 0")
         self._room = Room(path, lambda *statement: self._sql(*statement), reserve)
         self._files = file.identities(path)  # now the log is there, too
+
+    def _identity(self) -> tuple[str, int, bool]:
+        """What the store says of itself: its token, the highest number, and whether the last gateway stopped in order.
+
+        Raises:
+            StoreDamaged: nothing, or nothing that a gateway would write.
+        """
+        found = self._sql("SELECT token, highest, clean FROM store").fetchone()
+        if found is None or [type(value) for value in found] != [str, int, int]:
+            raise StoreDamaged(self.path, f"what it says of itself is {str(found)[:80]}")
+        token, highest, clean = found
+        return token, highest, bool(clean)
 
     @classmethod
     def open(cls, path: Path, *, clock: Callable[[], float] = time.time, reserve: int = RESERVE) -> SQLiteStore:
@@ -145,11 +156,18 @@ class SQLiteStore:
             first, last = self._sql("SELECT min(row), max(row) FROM rows WHERE transient").fetchone()
         self._stale = None if first is None else (first, last)
         with told(self.path):
-            places = [Place(*each) for each in self._sql("SELECT place, kind, name, facts FROM places ORDER BY place")]
+            places = [
+                self._place(each) for each in self._sql("SELECT place, kind, name, facts FROM places ORDER BY place")
+            ]
             for row, place in self._sql(_NOWHERE):
                 raise StoreDamaged(self.path, f"message {row} stands in place {place}, which is not there")
             seen = dict(self._sql("SELECT digest, until FROM seen ORDER BY until"))
         return Recovered(places, self._rows(), self._reserved, seen, self._was_clean)
+
+    def _place(self, values: tuple[object, ...]) -> Place:
+        if [type(value) for value in values] != [int, str, str, str]:
+            raise StoreDamaged(self.path, f"what it says of a place is {str(values)[:80]}")
+        return Place._make(values)
 
     def _rows(self) -> Iterator[Row]:
         # As Row._make, without asking each whether it has seven values: 0.3 us of 1.4.

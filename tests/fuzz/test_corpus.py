@@ -1,0 +1,52 @@
+"""The corpus of the fuzzers holds: what reads octets of strangers stands all that was ever worth keeping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.broker import selectors
+from gateway.codec import Decoder
+from gateway.transports.websocket_frames import Deframer
+from tests.fuzz import CORPUS, TARGETS, __main__, seeds, target
+
+CASES = [(name, path) for name in TARGETS for path in seeds(name)]
+
+
+def test_every_target_has_seeds() -> None:
+    assert {folder.name for folder in CORPUS.iterdir()} == set(TARGETS)
+    assert all(seeds(name) for name in TARGETS)
+
+
+@pytest.mark.parametrize(("name", "path"), CASES, ids=[f"{name}-{path.name}" for name, path in CASES])
+def test_corpus(name: str, path: Path) -> None:
+    target(name)(path.read_bytes())
+
+
+class TestTargetsFind:
+    """A target that cannot fail finds nothing."""
+
+    def test_a_decoder_that_loses_an_octet_at_a_cut(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        feed = Decoder.feed
+        monkeypatch.setattr(Decoder, "feed", lambda self, data: feed(self, data[:-1] if len(data) == 3 else data))
+        with pytest.raises(AssertionError):
+            target("decoder")(b"\x03\x02" + b"SEND\ndestination:/queue/a\n\nbody\0")
+
+    def test_a_deframer_that_forgets_the_rest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        feed = Deframer.feed
+        monkeypatch.setattr(Deframer, "feed", lambda self, data: feed(self, data)[:2])
+        with pytest.raises(AssertionError):
+            target("websocket")(b"\x07" + b"\x82\x85\0\0\0\0hello")
+
+    def test_a_selector_that_answers_nonsense(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(selectors, "parse", lambda text: lambda headers: None)
+        with pytest.raises(AssertionError):
+            target("selector")(b"a = 1")
+
+
+class TestCommand:
+    def test_what_was_found_is_run_again(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "found").write_bytes(b"\x03\x02SEND\n\n\0")
+        assert __main__.main(["--again", str(tmp_path / "found"), "decoder"]) == 0
+        assert "breaks decoder no more" in capsys.readouterr().out
