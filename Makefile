@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help run test pipeline check coverage bench bench-pipeline crash fuzz conformance docs static wheel clean
+.PHONY: help run test pipeline check coverage bench bench-pipeline crash fuzz attacks conformance docs static wheel clean
 
 help:
 	@sed -n 's/^# \(make [a-z-]* .*\)/\1/p' Makefile
@@ -51,6 +51,10 @@ crash: .venv/dev
 # make fuzz         half an hour of octets that nobody would send; ARGS="--minutes 5 decoder" for less
 fuzz: .venv/fuzz
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# make attacks      every attack of tests/attacks for 5 s, and what it costs a neighbour; ARGS="--seconds 2 loris"
+attacks: .venv/dev
+	$(BIN)/python -m tests.attacks $(ARGS)
 
 # make conformance  the table of the requirements: pass or fail, per version and transport
 conformance: .venv/dev

@@ -1,0 +1,123 @@
+"""A gateway under attack.
+
+It is a process of its own with a small mark for its memory, and so is the neighbour.  What is looked at is what an
+operator can see: the resident memory that the system tells of, the log, the answers of the HTTP port.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from tests.gateway_process import HOST, GatewayProcess, start_gateway
+from tests.transports.peers import Peer, dial
+
+MIB = 1024 * 1024
+MARK = 256
+"""MiB: the `memory_mark` of a gateway under attack; an idle one has some 60."""
+
+
+class Neighbour:
+    """The well-behaved client, in its process."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def measured(self) -> dict[str, Any]:
+        """What it measured since this was asked last.
+
+        Raises:
+            AssertionError: it lost its connection, or a message.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            _, said = self._process.communicate(timeout=10)
+            raise AssertionError(f"the neighbour gave up: {said}")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+@dataclass
+class Siege:
+    """What an attack finds.
+
+    Attributes:
+        gateway: the process.
+        neighbour: the client that behaves well.
+        kind: `tcp` or `websocket`: the way that the attack comes.
+    """
+
+    gateway: GatewayProcess
+    neighbour: Neighbour
+    kind: str
+
+    @property
+    def address(self) -> str:
+        """Where the attack goes."""
+        return f"{HOST}:{self.gateway.tcp_port if self.kind == 'tcp' else self.gateway.ws_port}"
+
+    @property
+    def peak(self) -> float:
+        """MiB that the gateway had at most, so far."""
+        for line in Path(f"/proc/{self.gateway.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+        raise AssertionError("the system does not say")
+
+    async def dial(self) -> Peer:
+        """A hostile client, not yet logged in."""
+        return await dial(self.kind, self.address)
+
+    async def log_in(self, **headers: object) -> Peer:
+        """A hostile client that somebody let in."""
+        peer = await self.dial()
+        await peer.connect(**headers)
+        return peer
+
+    async def told(self, peer: Peer) -> str:
+        """Read to the end of a connection: the ERROR in full, and the reason of a Close."""
+        said = []
+        with trio.fail_after(20):
+            while (frame := await peer.receive()) is not None:
+                if frame.command == "ERROR":
+                    said.append(f"{frame['message']}: {frame.body.decode()}")
+        closed = getattr(peer.wire, "closed", None)
+        await peer.aclose()
+        return "; ".join([*said, *([f"{closed[0]} {closed[1]}"] if closed else [])])
+
+
+@contextmanager
+def besieged(kind: str, settings: dict[str, object], *, login: str = "", passcode: str = "") -> Iterator[Siege]:
+    """A gateway with these settings and its neighbour, for one attack; it must end well afterwards."""
+    settings = {"memory_mark": f"{MARK}MiB", **settings}
+    with start_gateway(**settings) as gateway:
+        command = [sys.executable, "-m", "tests.attacks.neighbour", str(gateway.tcp_port), login, passcode]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            yield Siege(gateway, Neighbour(process), kind)
+        finally:
+            process.stdin and process.stdin.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for stream in (process.stdout, process.stderr):
+                stream and stream.close()
