@@ -80,7 +80,11 @@ class Server:
 
 @contextmanager
 def gateway(
-    settings: str = "", *, disk: Path | None = None, prepare: Callable[[Path], None] = lambda _: None
+    settings: str = "",
+    *,
+    disk: Path | None = None,
+    prepare: Callable[[Path], None] = lambda _: None,
+    secured: bool = False,
 ) -> Iterator[Server]:
     """Start the gateway on free ports, and end it by SIGTERM.
 
@@ -88,6 +92,7 @@ def gateway(
         settings: text of its `gateway.toml`.
         disk: the folder in which it gets its own one; None: where temporary files are.
         prepare: puts into that one what shall be there at its start.
+        secured: both transports carry TLS.
 
     Raises:
         ServerError: it does not answer a CONNECT in time, or ends by itself.
@@ -96,12 +101,14 @@ def gateway(
         tcp, web, http = _free_ports(3)
         Path(directory, "gateway.toml").write_text(settings)
         prepare(Path(directory))
+        authority = _write_certificates(Path(directory)) if secured else ""
         log = Path(directory, "log")
         with log.open("wb") as output:
-            process = _start(_command(http), _environment(tcp, web), directory, output.fileno())
+            environment = _environment(tcp, web, "_tls" if secured else "")
+            process = _start(_command(http), environment, directory, output.fileno())
         transports = {
-            "tcp": Transport("127.0.0.1", tcp),
-            "ws": Transport("127.0.0.1", web, "/ws"),
+            "tcp": Transport("127.0.0.1", tcp, authority=authority),
+            "ws": Transport("127.0.0.1", web, "/ws", authority=authority),
         }
         try:
             started = _await_welcome(process, transports["tcp"], log)
@@ -119,12 +126,29 @@ def _command(port: int) -> list[str]:
     return [sys.executable, "-m", "hypercorn", "-k", "trio", "-w", "0", "-b", f"127.0.0.1:{port}", "gateway.app:app"]
 
 
-def _environment(tcp: int, web: int) -> dict[str, str]:
+def _write_certificates(folder: Path) -> str:
+    """Certificate and key of the server; returns the file of their authority."""
+    import trustme
+
+    authority = trustme.CA()
+    server = authority.issue_cert("localhost")
+    for blob in server.cert_chain_pems:
+        blob.write_to_path(folder / "server.pem", append=True)
+    server.private_key_pem.write_to_path(folder / "server.key")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    return str(folder / "authority.pem")
+
+
+def _environment(tcp: int, web: int, kind: str) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
     return inherited | {
         "PYTHONPATH": str(_ROOT),
-        "GATEWAY_TCP": f"127.0.0.1:{tcp}",
-        "GATEWAY_WEBSOCKET": f"127.0.0.1:{web}",
+        "GATEWAY_TCP": "",
+        "GATEWAY_WEBSOCKET": "",
+        f"GATEWAY_TCP{kind.upper()}": f"127.0.0.1:{tcp}",
+        f"GATEWAY_WEBSOCKET{kind.upper()}": f"127.0.0.1:{web}",
+        "GATEWAY_TLS_CERTIFICATE": "server.pem",  # read only where there is TLS
+        "GATEWAY_TLS_KEY": "server.key",
         "GATEWAY_LOG_LEVEL": "warning",
     }
 

@@ -21,7 +21,7 @@ from gateway.broker.gauges import Gauges
 from gateway.broker.message import Message
 from gateway.broker.policy import Policies
 from gateway.broker.records import Records
-from gateway.journal import Journal
+from gateway.journal import Journal, Mended
 from gateway.settings import Settings
 from gateway.settings_kinds import bodies
 from gateway.transports import Hub
@@ -53,6 +53,7 @@ async def open_journal(settings: Settings, hub: Hub, policies: Policies) -> Jour
             call_soon=partial(_call_soon, trio.lowlevel.current_trio_token()),
             on_relief=hub.relieve,
             on_state=lambda: _tell(journal),
+            on_mended=_tell_mended,
         )
     )
     broker = hub.broker
@@ -68,9 +69,10 @@ async def close_journal(journal: Journal, broker: Broker) -> None:
     """Write what waits, within some seconds."""
     broker.records = None
     unwritten = await trio.to_thread.run_sync(journal.close, _LONGEST_CLOSE)
-    missing = unwritten + journal.rows_dropped
+    missing = unwritten + journal.rows_dropped + journal.segments.lost
     if missing:
-        log.warning("rows are missing in the journal", rows=missing, reason=journal.failure or "the disk was too slow")
+        why = "a segment was removed before it was complete" if journal.segments.lost else "the disk was too slow"
+        log.warning("rows are missing in the journal", rows=missing, reason=journal.failure or why)
 
 
 def _bodies(policies: Policies, default: int) -> Callable[[str], int]:
@@ -92,4 +94,12 @@ def _tell(journal: Journal) -> None:
     if journal.failure:
         log.error("nothing is recorded for now", reason=journal.failure, waiting=journal.queued)
     else:
-        log.info("what happens is recorded again", missing=journal.rows_dropped)
+        log.info("what happens is recorded again", missing=journal.rows_dropped + journal.segments.lost)
+
+
+def _tell_mended(mended: Mended) -> None:
+    segment = str(mended.path)
+    if mended.torn:
+        log.warning("the torn end of a segment was cut off", segment=segment, octets=mended.torn)
+    if mended.damaged:
+        log.warning("a segment is damaged, all other rows of it are kept", segment=segment, octets=mended.damaged)

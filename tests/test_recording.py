@@ -220,6 +220,32 @@ class TestFailure:
         assert [line["rows"] for line in logs if line["event"] == "rows are missing in the journal"] == [3]
 
 
+class TestLeft:
+    async def test_what_a_crash_left_is_told(self) -> None:
+        """The last process left a segment open; its first record rots, and the power went in the middle of the last."""
+        async with recording() as gateway:
+            await send(gateway, b"first")
+            await until(lambda: gateway.journal is not None and gateway.journal.worker.rows > 0)
+            await send(gateway, b"second")
+        (path,) = found(Path("journal/gateway"))
+        lost, *kept = Segment(path).records()
+        octets = bytearray(path.read_bytes())
+        octets[40] ^= 1
+        path.with_suffix(".open").write_bytes(bytes(octets) + b"torn")
+        path.unlink()
+        with structlog.testing.capture_logs() as logs:
+            async with recording():
+                pass
+        assert list(Segment(path).records()) == kept
+        assert kept[0][0][2] == len(lost) + 1
+        told = {line["event"]: (line["segment"], line["octets"]) for line in logs if "octets" in line}
+        assert told.keys() == {
+            *("the torn end of a segment was cut off", "a segment is damaged, all other rows of it are kept")
+        }
+        assert told["the torn end of a segment was cut off"] == (str(path), 4)
+        assert {segment for segment, _ in told.values()} == {str(path)}
+
+
 class TestSlowDisk:
     async def test_publishers_are_held_and_consumers_are_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
         behind = True

@@ -29,15 +29,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.journal.segments import reason_of
+from gateway.storing import HIDDEN, make_folder
 
 from . import history, layout
 from .errors import ArchiveError
 from .history import MANIFEST, PENDING, Manifest
-from .locks import lock
+from .locks import lock_in
 from .parts import Part
 from .schema import aligned
 from .sorting import ordered
-from .storing import make_folder
 
 FILE_OCTETS = 128 * 1024 * 1024
 SETTLED = timedelta(minutes=15)
@@ -127,7 +127,7 @@ def lock_of(archive: Path) -> int:
     Raises:
         ArchiveError: another process has it.
     """
-    return lock(archive / layout.LOCKS / "compaction", f"another compaction of {archive} is at work")
+    return lock_in(archive, "compaction", f"another compaction of {archive} is at work")
 
 
 class _Hour:
@@ -183,7 +183,7 @@ class _Hour:
             return
         pending = history.pending(self._folder) - set(manifest.history)
         for path in self._folder.iterdir():
-            is_hidden = path.name.startswith(layout.HIDDEN) and path.name not in (MANIFEST, PENDING)
+            is_hidden = path.name.startswith(HIDDEN) and path.name not in (MANIFEST, PENDING)
             if is_hidden or path.name in pending:
                 path.unlink(missing_ok=True)
         (self._folder / PENDING).unlink(missing_ok=True)
@@ -219,9 +219,17 @@ class _Hour:
 
     def _rows(self, names: list[str]) -> Iterator[pa.Table]:
         for name in names:
+            for table in self._groups(name):
+                yield aligned(table)
+
+    def _groups(self, name: str) -> Iterator[pa.Table]:
+        try:
             with pq.ParquetFile(self._raw / name) as file:
                 for group in range(file.num_row_groups):
-                    yield aligned(file.read_row_group(group))
+                    yield file.read_row_group(group)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            said = str(error).strip().partition("\n")[0].rstrip(".: ")
+            raise ArchiveError(f"{name} cannot be read: {said}; restore it, or move it away") from error
 
     def _commit(self, names: list[str], manifest: Manifest) -> None:
         new = Manifest(

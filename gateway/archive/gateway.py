@@ -31,12 +31,13 @@ import time
 from pathlib import Path
 
 from gateway.journal.segments import found, order, reason_of
+from gateway.storing import HIDDEN
 
 from . import history, layout
 from .errors import ArchiveError, BusyError, UnusableError
 from .groups import Group, groups
 from .layout import Range
-from .locks import lock
+from .locks import lock, lock_in
 from .parts import Part, Parts
 from .segments import SegmentError, Tables, began
 from .way import Way, Written
@@ -68,8 +69,8 @@ class Gateway:
         except ArchiveError as error:
             raise UnusableError(unusable(folder, str(error))) from error
         try:
-            path = archive / layout.LOCKS / f"{name}.lock"
-            self._locks.append(lock(path, f"another archiver writes the gateway {name} into {archive}: end it first"))
+            busy = f"another archiver writes the gateway {name} into {archive}: end it first"
+            self._locks.append(lock_in(archive, f"{name}.lock", busy))
         except ArchiveError:
             self.close()
             raise
@@ -265,8 +266,8 @@ class Gateway:
         return there
 
     def _raw_names(self, folder: Path) -> list[str]:
-        for path in folder.glob(f"{layout.HIDDEN}*{layout.ENDING}"):
-            which = layout.range_of(path.name.removeprefix(layout.HIDDEN))
+        for path in folder.glob(f"{HIDDEN}*{layout.ENDING}"):
+            which = layout.range_of(path.name.removeprefix(HIDDEN))
             if which is not None and which.gateway == self._folder.name:
                 path.unlink(missing_ok=True)
         return layout.visible(folder)

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from gateway.storing import store
+
 from . import layout
 from .errors import ArchiveError
-from .storing import store
 
 MANIFEST = "_manifest.json"
 PENDING = "_pending.json"

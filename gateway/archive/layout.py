@@ -22,10 +22,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway.storing import HIDDEN
+
 RAW = "raw"
 HISTORY = "history"
 LOCKS = "_locks"
-HIDDEN = "_"
 ENDING = ".parquet"
 
 _NAME = re.compile(r"-?(?P<gateway>[A-Za-z0-9_][A-Za-z0-9._-]*)-(?P<epoch>\d+)-(?P<first>\d+)-(?P<last>\d+)\.parquet")

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gateway.storing import hidden, make_folder, opened, reveal
+
 from . import layout
 from .schema import REPEATED, SCHEMA
-from .storing import hidden, make_folder, reveal
 
 GROUP_ROWS = 128 * 1024
 GROUP_OCTETS = 64 * 1024 * 1024
@@ -43,7 +44,7 @@ class Part:
         self._rows = self._size = 0
         make_folder(path.parent)
         # A file of ours, for it can be brought to the disk, and an error of it is an OSError with its reason.
-        self._file = os.fdopen(os.open(hidden(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "wb")
+        self._file = opened(hidden(path))
         try:
             self._writer = pq.ParquetWriter(
                 self._file, SCHEMA, compression="zstd", compression_level=1, use_dictionary=REPEATED

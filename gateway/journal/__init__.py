@@ -7,7 +7,7 @@ tells of them; `Journal` writes them, `Segment` reads them.
 from .reader import Segment
 from .record import RecordError, Row
 from .rows import ALL, NONE
-from .segments import JournalError, Sync, found
+from .segments import JournalError, Mended, Sync, found
 from .writer import Journal
 
-__all__ = ["ALL", "NONE", "Journal", "JournalError", "RecordError", "Row", "Segment", "Sync", "found"]
+__all__ = ["ALL", "NONE", "Journal", "JournalError", "Mended", "RecordError", "Row", "Segment", "Sync", "found"]

@@ -3,34 +3,39 @@
 Read what ends with `.seg` (`segments.found`): such a file is complete and does not change.  One that ends with `.open`
 can be read, too, up to where it has been written.
 
-What a reader must be ready for: rows stop at the first record that is torn or damaged (`torn`), rows of events that are
-newer than this program are left out (`unknown`), and a record of another version is an error.
+What a reader must be ready for: records that are damaged are left out (`damaged`), and so is a torn end (`torn`), and
+rows of events that are newer than this program (`unknown`); a record of another version is an error.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from .record import Decoder, RecordError, Row, bodies, size_of
+from .record import Decoder, RecordError, Row, size_of
+from .salvage import Bodies
+from .segments import order
 
 
 class Segment:
-    """One file.
+    """One file, which has the name of a segment.
 
     Attributes:
         path: of the file.
-        size: octets it had when it was opened.
-        torn: octets behind the last record that is whole; 0: none are left.  It is known when all has been read.
         unknown: rows that were left out so far.
+
+    Known when all has been read:
+        size: octets it had when it was opened.
+        torn: octets at the end that are the start of a record, or nothing.
+        damaged: octets that were left out, where a record was.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0
         self.torn = 0
+        self.damaged = 0
         self.unknown = 0
 
     def records(self) -> Iterator[list[Row]]:
@@ -41,16 +46,15 @@ class Segment:
             RecordError: a record has another version, or its rows make no sense.
         """
         decoder = Decoder()
-        with self.path.open("rb") as file:
-            self.size = self.torn = os.fstat(file.fileno()).st_size
-            for body in bodies(file, self.size):
-                try:
-                    rows = decoder.rows(body)
-                except RecordError as error:
-                    raise RecordError(f"{self.path}, octet {self.size - self.torn}: {error}") from error
-                self.torn -= size_of(body)
-                self.unknown = decoder.unknown
-                yield rows
+        bodies = Bodies(self.path, order(self.path)[0])
+        for body in bodies:
+            try:
+                rows = decoder.rows(body)
+            except RecordError as error:
+                raise RecordError(f"{self.path}, octet {bodies.place - size_of(body)}: {error}") from error
+            self.unknown = decoder.unknown
+            yield rows
+        self.size, self.torn, self.damaged = bodies.size, bodies.torn, bodies.damaged
 
     def __iter__(self) -> Iterator[Row]:
         return chain.from_iterable(self.records())

@@ -32,7 +32,10 @@ for a message of 100 octets that is delivered and acknowledged.
 
 * The rows of 50 ms are written at once, by a thread of their own; the gateway waits for no disk. What was written
   survives the end of the process. What survives a power cut is up to `journal_sync`.
-* A file that was cut off in the middle of a row is cut behind the last whole one at the next start.
+* The next start completes the file that a crash left: a torn end is cut off. A record that is damaged, further in
+  front, is lost alone: it stays in the file, and whoever reads leaves it out. The log says of both how many octets.
+* Folder and files are for the gateway's user alone (modes 0700 and 0600), whatever the umask. The folder around them,
+  which several gateways may share, is made as the umask says.
 * Where the disk does not keep up, or is full, rows wait in memory, up to `journal_queue`. Beyond it they are dropped,
   and a row `journal_dropped` says how many (`journal_when_full = "drop"`), or publishers are held back before it comes
   to that (`"block"`; they are not held for a disk that takes nothing at all). The gateway serves its clients all the

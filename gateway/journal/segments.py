@@ -9,7 +9,7 @@ again here.  Whoever reads takes files that end with `.seg`, and removes them wh
 
 A record that could not be written whole is cut off again, so that the same rows can be written once more.  Where even
 that fails the file is set aside, and so is the one that a dead process left: as soon as that is possible the torn end
-is cut off, and the file completed.
+is cut off, and the file completed.  What is damaged in it stays as it is: whoever reads leaves that out (`salvage`).
 
 Nothing here knows of threads or of time: whoever calls says what time it is.  One thread calls.
 """
@@ -23,8 +23,12 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from gateway.storing import make_private, synchronize_folder
 
 from . import record
+from .salvage import Bodies
 
 OPEN = ".open"
 COMPLETE = ".seg"
@@ -52,6 +56,20 @@ class Sync(enum.Enum):
     NONE = "none"
     INTERVAL = "interval"
     FLUSH = "flush"
+
+
+class Mended(NamedTuple):
+    """A segment that was set aside, and was not whole.
+
+    Attributes:
+        path: where it is now; there is no such file if nothing of it was whole.
+        torn: octets that were cut off at its end.
+        damaged: octets in it that no reader can use.
+    """
+
+    path: Path
+    torn: int
+    damaged: int
 
 
 def order(path: Path) -> tuple[int, int]:
@@ -86,7 +104,7 @@ def lock(folder: Path, now: int) -> tuple[int, int]:
     if not _NAME.fullmatch(folder.name):
         raise JournalError(f"{folder.name[:80]!r} cannot name a folder: up to 64 letters, digits, dots, hyphens and _")
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise JournalError(f"the journal cannot be in {folder}: {reason_of(error)}") from error
@@ -123,6 +141,7 @@ class Segments:
         octets: of a segment, from which on it is complete.
         seconds: after which it is complete.
         offset: the facts' one, as it is now: it is asked for each segment, for clocks are set, and machines sleep.
+        on_mended: called with each segment that was set aside and was not whole.
     """
 
     def __init__(
@@ -135,6 +154,7 @@ class Segments:
         seconds: float,
         interval: float = 1.0,
         offset: Callable[[], int] | None = None,
+        on_mended: Callable[[Mended], None] = lambda _: None,
     ) -> None:
         self.begun = 0
         self.lost = 0
@@ -145,12 +165,14 @@ class Segments:
         self._seconds = seconds
         self._interval = interval
         self._offset = offset
+        self._on_mended = on_mended
         self._path: Path | None = None
         self._file = -1
         self._size = 0
         self._rows = 0
         self._complete_at = 0.0
         self._sync_at: float | None = None  # None: all is on the disk, or need not be
+        self._has_name = False  # on the disk
         self._next_seq = 1
         self._aside = found(folder, OPEN)
         self.mend()
@@ -224,11 +246,14 @@ class Segments:
         left = []
         for path in self._aside:
             try:
-                _mend(path)
+                mended = _mend(path)
             except FileNotFoundError:  # whoever removed it wanted that
                 continue
             except OSError:
                 left.append(path)
+                continue
+            if mended.torn or mended.damaged:
+                self._on_mended(mended)
         self._aside = left
         return not left
 
@@ -237,7 +262,7 @@ class Segments:
         if self._offset is not None:
             # Never back: the rows of an epoch are in the order of their times.
             self._facts = self._facts._replace(offset=max(self._facts.offset, self._offset()))
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
+        make_private(self._folder)  # somebody may have removed it
         path = self._folder / f"{self._facts.epoch}-{self.begun + 1:06d}{OPEN}"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         self.begun += 1
@@ -245,6 +270,7 @@ class Segments:
         self._size = self._rows = 0
         self._complete_at = now + self._seconds
         self._sync_at = None
+        self._has_name = False
 
     def _append(self, pieces: list[bytes]) -> int:
         """Write pieces, whole; returns how many octets."""
@@ -273,6 +299,9 @@ class Segments:
         if self._sync_at is not None:
             self._sync_at = None  # a second attempt would succeed, and mean nothing
             os.fdatasync(self._file)
+            if not self._has_name:
+                synchronize_folder(self._folder)
+                self._has_name = True
 
     def _finish(self, path: Path) -> None:
         """Give a segment its name; one without rows goes."""
@@ -288,36 +317,17 @@ class Segments:
             synchronize_folder(path.parent)
 
 
-def _mend(path: Path) -> None:
-    cut(path)
-    if path.stat().st_size:
-        path.rename(path.with_suffix(COMPLETE))
+def _mend(path: Path) -> Mended:
+    """Cut off the torn end of a file and complete it; one without rows goes."""
+    bodies = Bodies(path, order(path)[0])
+    for _ in bodies:
+        pass
+    if bodies.torn:
+        with path.open("r+b") as file:
+            os.ftruncate(file.fileno(), bodies.size - bodies.torn)
+    complete = path.with_suffix(COMPLETE)
+    if bodies.size > bodies.torn:
+        path.rename(complete)
     else:
         path.unlink()
-
-
-def cut(path: Path) -> int:
-    """Cut off what is torn at the end of a file; returns how many octets that was.
-
-    Raises:
-        OSError: the file cannot be read or cut.
-    """
-    with path.open("r+b") as file:
-        size = os.fstat(file.fileno()).st_size
-        good = sum([record.size_of(body) for body in record.bodies(file, size)])
-        if good < size:
-            os.ftruncate(file.fileno(), good)
-    return size - good
-
-
-def synchronize_folder(folder: Path) -> None:
-    """See that the names in a folder outlive a power cut.
-
-    Raises:
-        OSError: that cannot be done.
-    """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return Mended(complete, bodies.torn, bodies.damaged)

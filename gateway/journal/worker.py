@@ -175,7 +175,7 @@ class Worker:
             self._end()
         except Exception as error:
             # A fault of this program: it is shown, and nobody waits for this thread any more.
-            self._intake.failure = f"the journal has stopped: {error!r}"
+            self._say(f"the journal has stopped: {error!r}")
             self._relieve()
             raise
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from .record import Facts
 from .rows import ALL, Rows
-from .segments import Segments, Sync, lock
+from .segments import Mended, Segments, Sync, lock
 from .worker import Worker
 
 _MIB = 1024 * 1024
@@ -43,6 +44,7 @@ class Journal(Rows):
         call_soon: the thread's way to call something in the loop.  It must not raise.
         on_relief: called when `is_behind` ends.
         on_state: called when `failure` is another.
+        on_mended: called with each segment of a dead process that was not whole.
         clock: nanoseconds, monotonic.
         wall: nanoseconds since 1970; asked at the start, and for each segment.
 
@@ -66,6 +68,7 @@ class Journal(Rows):
         call_soon: Callable[[Callable[[], None]], None] = lambda action: action(),
         on_relief: Callable[[], None] = lambda: None,
         on_state: Callable[[], None] = lambda: None,
+        on_mended: Callable[[Mended], None] = lambda _: None,
         clock: Callable[[], int] = time.monotonic_ns,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
@@ -83,6 +86,7 @@ class Journal(Rows):
             octets=segment_octets,
             seconds=segment_seconds,
             offset=lambda: wall() - clock(),
+            on_mended=lambda mended: call_soon(partial(on_mended, mended)),
         )
         self.worker = Worker(
             self,

@@ -23,8 +23,11 @@ _RETENTION = 48 * 3600.0
 _EXPIRE_EVERY = 3600.0
 
 
-def now(journal: Path | None, archive: str, say: Say) -> None:
+def now(journal: Path | None, archive: str, say: Say, stopping: Callable[[], bool] = lambda: False) -> None:
     """Bring all complete segments into the archive; without a journal, nothing.
+
+    Args:
+        stopping: whether to leave the rest of them where it is.
 
     Raises:
         UsageFailure: the archive is not on this machine, or there is no such journal.
@@ -33,7 +36,7 @@ def now(journal: Path | None, archive: str, say: Say) -> None:
     """
     if journal is None:
         return
-    with _archiver(journal, archive, say, roll=0, stopping=lambda: False) as step:
+    with _archiver(journal, archive, say, roll=0, stopping=stopping) as step:
         if not step(True):
             raise JobFailure(f"not all of the journal {journal} could be archived")
 
@@ -52,7 +55,7 @@ def beside(
         As `now`.
     """
     if once or journal is None:
-        now(journal, archive, say)
+        now(journal, archive, say, stopping.is_set)
         yield
         return
     over = threading.Event()

@@ -8,7 +8,6 @@ the executors are other machines, theirs must have it, too.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -17,14 +16,6 @@ from .errors import JobFailure, UsageFailure
 PASSCODE = "GATEWAY_PIPELINE_PASSCODE"
 
 _PORT = 61_613
-# What an exception of our data source looks like in the text of Spark's.
-_OURS = re.compile(r"pyspark_stomp\.errors\.\w+: ([^\n]+)")
-_PYTHONS = re.compile(r"^(?:[A-Za-z_][\w.]*)?(?:Error|Exception)\w*: ([^\n]+)", re.MULTILINE)
-# What Java throws through py4j, and its causes.
-_JAVAS = re.compile(r"^(?:Caused by)?: [\w.$]+: ([^\n]+)", re.MULTILINE)
-# Spark's own: `[CONDITION] text SQLSTATE: 42703; line 1 pos 0`, and what stands below it is for programmers.
-_CONDITION = re.compile(r"\[[A-Z0-9_.]+\] ?")
-_STATE = re.compile(r" ?SQLSTATE: .*")
 
 
 @dataclass(frozen=True)
@@ -88,12 +79,3 @@ class Broker:
             raise JobFailure(str(error)) from None
         client.disconnect()
         return client.server
-
-
-def reason(error: Exception) -> str:
-    """The one sentence in what Spark throws: of our data source, of other Python, of Java, or its own first line."""
-    text = str(error)
-    for pattern in (_OURS, _PYTHONS, _JAVAS):
-        if found := pattern.findall(text):
-            return str(found[-1]).strip()
-    return _STATE.sub("", _CONDITION.sub("", text.strip().partition("\n")[0], count=1))

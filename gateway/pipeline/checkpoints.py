@@ -29,8 +29,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.journal.segments import synchronize_folder
+from gateway.storing import make_folder, store
 
+from .damage import check_checkpoint
 from .errors import EnvironmentFailure, UsageFailure
 
 if TYPE_CHECKING:
@@ -60,13 +61,15 @@ def claimed(tables: Path, job: Job, archive: str) -> Iterator[Path]:
     Raises:
         UsageFailure: another process runs the job, or it is the checkpoint of something else.
         EnvironmentFailure: the folder cannot be written.
+        JobFailure: a file of Spark's in it is damaged.
     """
     with _locked(tables, job.name):
         path = folder(tables, job.name)
         _check(path, job, archive, has_table=any((tables / job.name).glob("*.parquet")))
         _check_table(tables, job, path)
+        check_checkpoint(path)
         try:
-            path.mkdir(exist_ok=True)
+            make_folder(path)
             write_json(path / _WHOSE, {"job": job.name, "version": job.version, "archive": archive})
         except OSError as error:
             raise EnvironmentFailure(f"the checkpoint cannot be in {path}: {error.strerror}") from error
@@ -156,13 +159,14 @@ class State:
         """The state that a batch begins with.
 
         Raises:
-            UsageFailure: it is not there.
+            UsageFailure: it is not there, or damaged.
         """
         if batch == 0:
             return {}
         state = read_json(path := self._folder / f"{batch - 1}.json")
         if state is None:
-            raise UsageFailure(f"the state before batch {batch} is missing: there is no {path}; {_ANEW}")
+            what = "is damaged" if path.exists() else "is missing"
+            raise UsageFailure(f"the state before batch {batch}, {path}, {what}: restore it; or else {_ANEW}")
         return state
 
     def write(self, batch: int, state: dict[str, Any]) -> None:
@@ -171,7 +175,7 @@ class State:
         Raises:
             OSError: it cannot be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         write_json(self._folder / f"{batch}.json", state)
         for path in self._folder.iterdir():
             found = _STATE.fullmatch(path.name)
@@ -185,26 +189,7 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     Raises:
         OSError: that cannot be done; what is there stays.
     """
-    write_whole(path, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
-
-
-def write_whole(path: Path, octets: bytes) -> None:
-    """The same for any octets.
-
-    Raises:
-        OSError: that cannot be done; what is there stays.
-    """
-    hidden = path.with_name("_" + path.name)
-    try:
-        with hidden.open("wb") as file:
-            file.write(octets)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
-    hidden.rename(path)
-    synchronize_folder(path.parent)
+    store(path, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -228,11 +213,11 @@ def _missed(tables: Path, job: str) -> Path:
 def _locked(tables: Path, job: str) -> Iterator[None]:
     path = tables / CHECKPOINTS / f"{job}.lock"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab")
+        make_folder(path.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise EnvironmentFailure(f"the tables cannot be in {tables}: {error.strerror}") from error
-    with file:
+    with os.fdopen(descriptor, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

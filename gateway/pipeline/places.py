@@ -1,4 +1,4 @@
-"""Where the journal, the archive and the tables are: what the command line says, else what the settings say.
+"""Where the archive and the tables are: what the command line says, else what the settings say.
 
 The archive may be a Hadoop URI, which Spark alone can read (`hdfs://...`, `s3a://...`); whoever needs its files asks
 for a folder (`folder`).  The settings are read only when an option is missing.
@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from pathlib import Path
+
+from gateway.storing import make_private
 
 from .errors import EnvironmentFailure, UsageFailure
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-
-
-def journal(option: str | None) -> Path:
-    """The folder of the journal.
-
-    Raises:
-        UsageFailure: it is not known.
-    """
-    return folder("--journal", option or _setting("journal"))
 
 
 def archive(option: str | None) -> str:
@@ -78,18 +72,34 @@ def existing(option: str, place: str, whence: str) -> str:
 
 
 def make(option: str, path: Path) -> Path:
-    """The same folder, which is there now.
+    """The same folder, which is there now; one that had to be made is its owner's alone.
 
     Raises:
         EnvironmentFailure: it cannot be made, or nothing can be written there.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_private(path)
     except OSError as error:
         raise EnvironmentFailure(f"{option} {path} cannot be made: {error.strerror}") from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise EnvironmentFailure(f"{option} {path} cannot be written")
     return path
+
+
+def writable(option: str, folder: Path) -> None:
+    """See that files can be made in a folder, before the work for them is done.
+
+    Raises:
+        EnvironmentFailure: they cannot.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except FileNotFoundError:
+        sentence = f"{option}: the folder {folder} does not exist: make it, or name another one"
+        raise EnvironmentFailure(sentence) from None
+    except OSError as error:
+        raise EnvironmentFailure(f"{option}: nothing can be written in {folder}: {error.strerror}") from None
 
 
 def settings(name: str) -> str | None:

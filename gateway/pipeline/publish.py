@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from .broker import Broker, reason
+from .broker import Broker
 from .errors import PipelineFailure, UsageFailure
 from .progress import Progress
+from .reasons import reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +99,7 @@ class Publisher:
                 self._known = True
             self._send(messages)
         except (PipelineFailure, PySparkException, Py4JError, OSError) as error:
-            self._failed(len(messages), str(error) if isinstance(error, PipelineFailure) else reason(error))
+            self._failed(len(messages), reason(error))
         else:
             self.sent += len(messages)
             if self._away is not None:

@@ -23,6 +23,7 @@ from gateway.archive import history
 from gateway.archive.errors import ArchiveError
 from gateway.journal import schema
 
+from . import damage
 from .errors import JobFailure, UsageFailure
 
 if TYPE_CHECKING:
@@ -62,17 +63,30 @@ def rows(
     return frame.where(wanted).select(*(COLUMNS if columns is None else columns))
 
 
-def _local(spark: SparkSession, archive: str, since: datetime, until: datetime) -> DataFrame:
-    from pyspark.sql import functions as f
+def paths(archive: str, since: datetime, until: datetime) -> list[str]:
+    """The files of a folder that have the rows of a span, and maybe others.
 
+    Raises:
+        UsageFailure: there is no archive.
+        JobFailure: it cannot be read.
+    """
     folder = Path(archive)
     if not folder.is_dir():
         raise UsageFailure(f"there is no archive in {archive}: name its folder by --archive")
     try:
-        paths = [str(path) for path in history.files(folder, since, until)]
+        found = history.files(folder, since, until)
+        for path in found:
+            damage.refuse_empty(path)
     except (ArchiveError, OSError) as error:
         raise JobFailure(f"the archive cannot be read: {error}") from None
-    frame = spark.read.schema(schema.ddl()).parquet(*paths) if paths else spark.createDataFrame([], schema.ddl())
+    return [str(path) for path in found]
+
+
+def _local(spark: SparkSession, archive: str, since: datetime, until: datetime) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    found = paths(archive, since, until)
+    frame = spark.read.schema(schema.ddl()).parquet(*found) if found else spark.createDataFrame([], schema.ddl())
     return frame.withColumn("date", f.to_date("ts")).withColumn("hour", f.hour("ts"))
 
 

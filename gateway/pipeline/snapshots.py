@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gateway.storing import make_folder, store
+
 from . import checkpoints, tables
 from .jobs.bounded import iso
 
@@ -109,8 +111,8 @@ class Snapshots:
                 self._json(rows, since, now, self._most_octets),
                 self._json(rows, max(since, now - LATELY), now, _MOST_MESSAGE),
             )
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            checkpoints.write_whole(self._path, made.all)
+            make_folder(self._path.parent)
+            store(self._path, made.all)
         ended = time.monotonic()
         self._due = ended + max(self._pause, (ended - began) / _SHARE)
         return made

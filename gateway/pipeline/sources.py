@@ -26,13 +26,19 @@ from urllib.parse import unquote
 
 from gateway.archive import history, layout
 from gateway.archive.errors import ArchiveError
-from gateway.journal.segments import synchronize_folder
+from gateway.storing import synchronize_folder
+
+from . import damage
 
 _COMPACT = ".compact"
 
 
 def read_by(checkpoint: Path) -> Iterator[str]:
-    """The files that a job has read."""
+    """The files that a job has read.
+
+    Raises:
+        JobFailure: Spark's files are damaged.
+    """
     folder = _log(checkpoint)
     try:
         names = [name for name in os.listdir(folder) if name.removesuffix(_COMPACT).isdigit()]
@@ -131,10 +137,14 @@ def _file_of(checkpoint: Path, look: int) -> Path:
 
 
 def _entries(path: Path) -> Iterator[tuple[int, str]]:
-    """Looks and files in a file of Spark's."""
-    for line in path.read_text().splitlines()[1:]:  # the first says the version of the format
-        entry = json.loads(line)
-        yield entry["batchId"], "/".join(unquote(entry["path"]).rsplit("/", 3)[1:])
+    """Looks and files in a file of Spark's.
+
+    Raises:
+        JobFailure: it is damaged.
+    """
+    with damage.named(path, damage.ANEW):
+        for entry in damage.entries(path.read_text("utf-8")):
+            yield entry["batchId"], "/".join(unquote(entry["path"]).rsplit("/", 3)[1:])
 
 
 def _listed(folder: Path) -> frozenset[str]:

@@ -47,11 +47,15 @@ class Archive:
     """What the archive has.
 
     Attributes:
+        folder: where it is, or should be.
+        exists: whether there is such a folder.
         files: in `raw`, and `octets` of them.
         newest: when the newest hour begins that has rows; None: none has.
         history: hours that are compacted.
     """
 
+    folder: str
+    exists: bool
     files: int
     octets: int
     newest: str | None
@@ -158,7 +162,7 @@ def _archive(folder: Path, raw: dict[str, int]) -> Archive:
     history = [hour for hour, _ in layout.hours(folder / layout.HISTORY)]
     hours = [*history, *[hour for hour, place in layout.hours(folder / layout.RAW) if layout.visible(place)]]
     newest = layout.start_of(max(hours)).isoformat() if hours else None
-    return Archive(len(raw), sum(raw.values()), newest, len(history))
+    return Archive(str(folder), folder.is_dir(), len(raw), sum(raw.values()), newest, len(history))
 
 
 def _job(into: Path, job: Job, raw: dict[str, int] | None) -> JobStatus:
@@ -191,6 +195,9 @@ def _stat(path: Path) -> os.stat_result | None:
 def _archive_line(archive: Archive | None) -> str:
     if archive is None:
         return f"{'archive':<12} not on this machine"
+    if not archive.exists:
+        named = "--archive or the setting `archive` names it"
+        return f"{'archive':<12} the folder {archive.folder} does not exist; {named}"
     newest = "no rows yet" if archive.newest is None else f"the newest hour is {archive.newest[:16].replace('T', ' ')}"
     return (
         f"{'archive':<12} {newest}; raw: {archive.files:,} files, {_size(archive.octets)}; "

@@ -43,12 +43,14 @@ from pyspark.sql.observation import Observation
 
 from gateway.archive.layout import RAW
 from gateway.journal import schema
+from gateway.storing import make_folder, make_private
 
 from . import checkpoints, places, sources, tables
-from .errors import JobFailure, PipelineFailure, UsageFailure
+from .errors import JobFailure, UsageFailure
 from .losses import Losses
 from .progress import Batch, Progress
 from .publish import Publisher
+from .reasons import reason
 from .snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -70,11 +72,6 @@ _LOOK = 0.2
 _PATIENCE = 120.0
 # What Spark has for that.
 _STOP = "60s"
-# What Spark writes around the cause of a failure: of a query, of whatever Java throws, and its own `[CONDITION] text`.
-_FAILED = "terminated with exception: "
-_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)", re.MULTILINE)
-_FILE = re.compile(r"while reading file (\S+?)\.?\s")
-_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 # What Spark says where the folder of an hour goes between two steps of its listing.
 _VANISHED = re.compile(r"(?:file:)?(/.*/date=[^:\s]*)(?:: Permission denied| does not exist)")
 _CONF = {
@@ -152,7 +149,8 @@ def prepared(archive: str, progress: Progress) -> str:
     folder = places.folder("--archive", archive)
     if not (folder / RAW).is_dir():
         try:
-            (folder / RAW).mkdir(parents=True)
+            make_private(folder)
+            make_folder(folder / RAW)
         except OSError as error:
             raise UsageFailure(f"there is no archive {folder}, and it cannot be made: {error.strerror}") from None
         progress.say(f"there is nothing in the archive {folder} yet; `gateway archive` fills it from a journal")
@@ -173,20 +171,6 @@ def rows_of(spark: SparkSession, place: str, files: int) -> DataFrame:
         return reader.parquet(f"{place}/{RAW}")
     except PySparkException as error:
         raise UsageFailure(f"there is no archive in {place}: {reason(error)}") from error
-
-
-def reason(error: BaseException) -> str:
-    """What an error says, in one sentence."""
-    if isinstance(error, PipelineFailure):
-        return str(error)
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    text = str(error).strip() or type(error).__name__
-    causes = _CAUSE.findall(text)
-    first = next(line.strip() for line in text.rpartition(_FAILED)[2].splitlines() if line.strip())
-    said = _CONDITION.sub("", causes[-1] if causes else first).partition(" SQLSTATE: ")[0][:500]
-    file = _FILE.search(text)
-    return said if file is None or file[1] in said else f"{file[1]}: {said}"
 
 
 class _Work:
@@ -323,7 +307,8 @@ class _Run:
         try:
             for work in self._works:
                 self._queries.append((work, work.start(rows, trigger)))
-            while not stopping.wait(_LOOK):
+            while not stopping.is_set():
+                time.sleep(_LOOK)  # and no `wait`: a handler of signals that sets what this thread waits for may hang
                 active = [query.isActive for _, query in self._queries]
                 if not all(active):
                     self._check()

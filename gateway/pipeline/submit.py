@@ -23,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import gateway
+from gateway.storing import SHOWN, store, writing
 
 from . import java, session
 from .errors import EnvironmentFailure
@@ -80,7 +81,7 @@ def submission(
     try:
         into.mkdir(parents=True, exist_ok=True)
         _pack(packages)
-        driver.write_text(_DRIVER)
+        store(driver, _DRIVER.encode(), SHOWN)
     except OSError as error:
         raise EnvironmentFailure(f"{into} cannot be written: {error.strerror}") from None
     settings = {
@@ -137,12 +138,10 @@ def _pack(target: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    fresh = target.with_name(f"_{target.name}")
-    with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as file:
+    with writing(target, SHOWN) as octets, zipfile.ZipFile(octets, "w", zipfile.ZIP_DEFLATED) as file:
         for name in _PACKAGES:
             root = Path(gateway.__path__[0]).parent / name
             for path in sorted(root.rglob("*.py")):
                 member = zipfile.ZipInfo(f"{name}/{path.relative_to(root).as_posix()}", _DATE)
                 member.compress_type = zipfile.ZIP_DEFLATED
                 file.writestr(member, path.read_bytes())
-    fresh.rename(target)

@@ -41,8 +41,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gateway.journal.segments import synchronize_folder
+from gateway.storing import make_folder, writing
 
+from . import damage
 from .errors import JobFailure
 
 if TYPE_CHECKING:
@@ -115,19 +116,33 @@ class Piece:
 
         Raises:
             OSError: it cannot be read.
+            JobFailure: it is damaged.
         """
-        return _facts_of(pq.read_schema(self.path))
+        with damage.named(self.path, damage.ANEW):
+            return _facts_of(pq.read_schema(self.path))
 
     def extent(self, time: str) -> tuple[int, datetime | None]:
         """How many rows it has, and the newest time in a column; None: there is none.
 
         Raises:
             OSError: it cannot be read.
+            JobFailure: it is damaged.
         """
-        metadata = pq.read_metadata(self.path)
-        place = metadata.schema.names.index(time)  # tables are flat up to there
-        groups = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
-        return metadata.num_rows, max([each.max for each in groups if each and each.has_min_max], default=None)
+        with damage.named(self.path, damage.ANEW):
+            metadata = pq.read_metadata(self.path)
+            place = metadata.schema.names.index(time)  # tables are flat up to there
+            groups = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
+            return metadata.num_rows, max([each.max for each in groups if each and each.has_min_max], default=None)
+
+    def count(self) -> int:
+        """How many rows it has.
+
+        Raises:
+            OSError: it cannot be read.
+            JobFailure: it is damaged.
+        """
+        with damage.named(self.path, damage.ANEW):
+            return int(pq.read_metadata(self.path).num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +201,7 @@ class Table:
             OSError: it cannot be written.
         """
         self.check(batch)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         return self._write(batch, batch, self.merged([rows]), facts or Facts())
 
     def merge(self, before: int) -> int:
@@ -205,7 +220,7 @@ class Table:
         for level in range(_LEVELS):
             span = FAN**level
             for run in _runs([piece for piece in self.files() if piece.span == span and piece.last < before]):
-                if sum([pq.read_metadata(piece.path).num_rows for piece in run]) <= _MOST_ROWS:
+                if sum([piece.count() for piece in run]) <= _MOST_ROWS:
                     self._merge(run)
                     made += 1
         return made
@@ -288,18 +303,9 @@ class Table:
 
     def _write(self, first: int, last: int, rows: pa.Table, facts: Facts) -> Path:
         path = self.folder / f"{first:010d}-{last:010d}.parquet"
-        hidden = path.with_name("_" + path.name)
         rows = rows.replace_schema_metadata({_FACTS: json.dumps(asdict(facts)).encode()})
-        try:
-            with hidden.open("wb") as file:
-                pq.write_table(rows, file, compression="zstd", compression_level=1, row_group_size=_GROUP)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            hidden.unlink(missing_ok=True)
-            raise
-        hidden.rename(path)
-        synchronize_folder(self.folder)
+        with writing(path) as file:
+            pq.write_table(rows, file, compression="zstd", compression_level=1, row_group_size=_GROUP)
         return path
 
 
@@ -332,7 +338,8 @@ def _runs(pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _rows_of(path: Path, which: pc.Expression | None = None) -> pa.Table:
-    return pq.ParquetFile(path).read() if which is None else pq.read_table(path, filters=which, partitioning=None)
+    with damage.named(path, damage.ANEW):
+        return pq.ParquetFile(path).read() if which is None else pq.read_table(path, filters=which, partitioning=None)
 
 
 def _facts_of(schema: pa.Schema) -> Facts:

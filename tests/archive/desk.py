@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -72,9 +74,40 @@ class Writer:
             self.rows(count)
             self.roll()
 
+    def records(self, *counts: int) -> Path:
+        """A segment of some records, with so many rows each."""
+        for count in counts:
+            self.rows(count)
+            self.clock.go(1)
+            self._journal.worker.step()
+        return self.roll()
+
     def close(self) -> None:
         """It ends; what was not rolled is a segment."""
         self._journal.close()
+
+
+def flip(path: Path, place: int) -> bytes:
+    """One bit of a file is another; returns its octets."""
+    octets = bytearray(path.read_bytes())
+    octets[place] ^= 1
+    path.write_bytes(octets)
+    return bytes(octets)
+
+
+@contextmanager
+def open_to_all() -> Iterator[None]:
+    """In the block the umask takes nothing away."""
+    before = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def modes_of(folder: Path) -> set[int]:
+    """The modes of all that is in a folder, without the kind."""
+    return {path.stat().st_mode & 0o777 for path in folder.rglob("*")}
 
 
 def journal_rows(folder: Path) -> list[Row]:

@@ -16,7 +16,7 @@ from gateway.archive import layout
 from gateway.archive.archiver import Archiver
 from gateway.archive.errors import ArchiveError
 from gateway.journal import found
-from gateway.journal.segments import synchronize_folder
+from gateway.storing import synchronize_folder
 from tests.archive.archiving import Desk
 from tests.archive.desk import (
     BEGIN,
@@ -193,7 +193,7 @@ class TestFailure:
         rows = journal_rows(desk.journal)
         with desk.archiver() as archiver, monkeypatch.context() as patch:
             if step == "write":
-                patch.setattr(os, "fdopen", lambda file, mode: Full(io.FileIO(file, mode)))
+                patch.setattr("gateway.archive.parts.opened", lambda path: Full(io.FileIO(path, "wb")))
             else:
                 patch.setattr(os, step, failing(getattr(os, step), after=1))
             assert not archiver.step(everything=True)
@@ -225,7 +225,7 @@ class TestFailure:
         for name in ("a", "b"):
             Writer(desk.journal, name).segments(2)
         full = failing(synchronize_folder, after=0, on="hour=22")
-        monkeypatch.setattr("gateway.archive.storing.synchronize_folder", full)
+        monkeypatch.setattr("gateway.storing.synchronize_folder", full)
         assert not desk.all()
         assert len(desk.said) == 2
 

@@ -25,6 +25,8 @@ from tests.archive.desk import (
     hidden_files,
     journal_rows,
     manifest_of,
+    modes_of,
+    open_to_all,
     raw_files,
     rows_of,
 )
@@ -91,6 +93,16 @@ def test_rows(desk: Desk) -> None:
     assert (manifest["history"], manifest["rows"]) == (["0001-0001.parquet"], 210)
     assert desk.compact()
     assert len(desk.told) == 1
+
+
+def test_all_of_it_is_private(desk: Desk) -> None:
+    """Whatever the umask: the archive is its owner's alone, and nothing in it is for others."""
+    with open_to_all():
+        desk.fill(5, 5)
+        assert desk.compact()
+    assert modes_of(desk.archive) == {0o750, 0o640, 0o600}
+    assert desk.archive.stat().st_mode & 0o777 == 0o700
+    assert modes_of(desk.journal) == {0o700, 0o600}
 
 
 def test_hours(desk: Desk) -> None:

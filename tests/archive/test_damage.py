@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from gateway.archive.segments import Tables
 from gateway.journal import found
+from gateway.journal.record import BY_CODE
 from tests.archive.archiving import Desk
-from tests.archive.desk import Writer, archive_rows, by_seq, journal_rows, raw_files
+from tests.archive.desk import Row, Writer, archive_rows, by_seq, flip, journal_rows, raw_files
 from tests.archive.test_recovery import interrupting
 
 
@@ -22,32 +22,46 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_a_torn_end(desk: Desk) -> None:
+@pytest.fixture
+def second(desk: Desk) -> Path:
+    """Of three segments, with 2, 3 and 4 rows, the one between the others."""
+    Writer(desk.journal).segments(2, 3, 4)
+    return found(desk.journal / "g1")[1]
+
+
+@pytest.fixture
+def rows(second: Path) -> list[Row]:
+    """Of the three."""
+    return journal_rows(second.parents[1])
+
+
+@pytest.fixture
+def damaged(desk: Desk) -> tuple[Path, list[Row]]:
+    """Behind a segment of 2 rows, one of two records with 2 rows each, the first of them damaged; and all 6 rows."""
     writer = Writer(desk.journal)
-    writer.segments(2, 3, 4)
+    writer.segments(2)
+    path = writer.records(2, 2)
     rows = journal_rows(desk.journal)
-    path = found(desk.journal / "g1")[1]
-    with path.open("ab") as file:
+    flip(path, 20)
+    return path, rows
+
+
+def test_a_torn_end(desk: Desk, second: Path, rows: list[Row]) -> None:
+    with second.open("ab") as file:
         file.write(bytes(100))
     assert desk.all()
     assert archive_rows(desk.archive) == rows
-    assert desk.said == [f"{path} ended with 100 octets that are no whole record; they are left out"]
+    assert desk.said == [f"{second} ended with 100 octets that are no whole record; they are left out"]
 
 
 def test_an_octet_in_the_middle(desk: Desk) -> None:
     """Whatever is whole is archived, and the segment is kept; it has a file of its own."""
     writer = Writer(desk.journal)
     writer.segments(2)
-    for _ in range(3):
-        writer.rows(4)
-        writer.clock.go(1)
-        writer._journal.worker.step()
-    path = writer.roll()
+    path = writer.records(4, 4, 4)
     writer.segments(3)
     rows = journal_rows(desk.journal)
-    octets = bytearray(path.read_bytes())
-    octets[len(octets) // 2] ^= 1
-    path.write_bytes(octets)
+    octets = flip(path, path.stat().st_size // 2)
     assert desk.all()
     assert desk.ranges() == [("hour=22", 1, 1), ("hour=22", 2, 2), ("hour=22", 3, 3)]
     assert by_seq(archive_rows(desk.archive)) == [*rows[:6], *rows[10:]]
@@ -65,19 +79,9 @@ def test_an_octet_in_the_middle(desk: Desk) -> None:
     assert path.with_suffix(".bad").exists()
 
 
-def test_one_that_gets_worse(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_gets_worse(desk: Desk, damaged: tuple[Path, list[Row]], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is damaged when it is read with others, and cannot be read when it is read alone."""
-    writer = Writer(desk.journal)
-    writer.segments(2)
-    for _ in range(2):
-        writer.rows(4)
-        writer.clock.go(1)
-        writer._journal.worker.step()
-    path = writer.roll()
-    rows = journal_rows(desk.journal)
-    octets = bytearray(path.read_bytes())
-    octets[20] ^= 1
-    path.write_bytes(octets)
+    path, rows = damaged
 
     class Worse(Tables):
         def __iter__(self) -> Iterator[pa.Table]:
@@ -92,40 +96,34 @@ def test_one_that_gets_worse(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Non
     assert path.with_suffix(".bad").exists()
 
 
-def test_one_that_makes_no_sense(desk: Desk) -> None:
+def test_one_that_makes_no_sense(desk: Desk, second: Path, rows: list[Row]) -> None:
     """The others are archived, but in no range that it would be in."""
-    Writer(desk.journal).segments(2, 3, 4)
-    rows = journal_rows(desk.journal)
-    path = found(desk.journal / "g1")[1]
-    octets = path.read_bytes()
-    path.write_bytes(b"nonsense" * 10)
+    octets = second.read_bytes()
+    second.write_bytes(b"nonsense" * 10)
     assert desk.all()
     assert desk.ranges() == [("hour=22", 1, 1), ("hour=22", 3, 3)]
     assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
     assert desk.said == [
-        f"{path} makes no sense, and is kept as {path.stem}.bad; the rest goes on (it has no record that is whole)"
+        f"{second} makes no sense, and is kept as {second.stem}.bad; the rest goes on (it has no record that is whole)"
     ]
     assert desk.segments() == []
-    path.with_suffix(".bad").unlink()
-    path.write_bytes(octets)
+    second.with_suffix(".bad").unlink()
+    second.write_bytes(octets)
     assert desk.all()
     assert by_seq(archive_rows(desk.archive)) == rows
 
 
-def test_one_that_cannot_be_read(desk: Desk) -> None:
-    Writer(desk.journal).segments(2, 3, 4)
-    rows = journal_rows(desk.journal)
-    path = found(desk.journal / "g1")[1]
-    octets = path.read_bytes()
-    path.unlink()
-    path.mkdir()
+def test_one_that_cannot_be_read(desk: Desk, second: Path, rows: list[Row]) -> None:
+    octets = second.read_bytes()
+    second.unlink()
+    second.mkdir()
     with desk.archiver() as archiver:
         assert not archiver.step(everything=True)
         assert not archiver.step(everything=True)
-        assert desk.said == [f"{path} cannot be read: Is a directory; it is tried again"]
+        assert desk.said == [f"{second} cannot be read: Is a directory; it is tried again"]
         assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
-        path.rmdir()
-        path.write_bytes(octets)
+        second.rmdir()
+        second.write_bytes(octets)
         assert archiver.step(everything=True)
     assert by_seq(archive_rows(desk.archive)) == rows
 
@@ -142,7 +140,7 @@ def test_one_without_rows(desk: Desk) -> None:
 def test_events_of_a_newer_gateway(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     Writer(desk.journal).segments(8)
     rows = journal_rows(desk.journal)
-    known = {code: layout for code, layout in columns_by_code().items() if code != 2}
+    known = {code: layout for code, layout in BY_CODE.items() if code != 2}
     monkeypatch.setattr("gateway.archive.columns.BY_CODE", known)
     assert desk.all()
     assert archive_rows(desk.archive) == [row for row in rows if row[4] != "delivered"]
@@ -153,17 +151,11 @@ def test_a_segment_that_is_damaged_meanwhile(desk: Desk) -> None:
     """What is whole of it is archived in the range that is visible."""
     writer = Writer(desk.journal, apart=1800)
     writer.segments(2)
-    for _ in range(2):
-        writer.rows(2)
-        writer.clock.go(1)
-        writer._journal.worker.step()
-    path = writer.roll()
+    path = writer.records(2, 2)
     rows = journal_rows(desk.journal)
     with pytest.raises(KeyboardInterrupt):
         desk.all(at=interrupting("file visible"))
-    octets = bytearray(path.read_bytes())
-    octets[20] ^= 1
-    path.write_bytes(octets)
+    flip(path, 20)
     assert desk.all()
     assert by_seq(archive_rows(desk.archive)) == [*rows[:2], *rows[4:]]
     assert "is damaged" in desk.said[0]
@@ -171,27 +163,11 @@ def test_a_segment_that_is_damaged_meanwhile(desk: Desk) -> None:
     assert desk.segments() == []
 
 
-def test_a_segment_that_is_damaged_and_a_kill(desk: Desk) -> None:
-    writer = Writer(desk.journal)
-    writer.segments(2)
-    for _ in range(2):
-        writer.rows(2)
-        writer.clock.go(1)
-        writer._journal.worker.step()
-    path = writer.roll()
-    rows = journal_rows(desk.journal)
-    octets = bytearray(path.read_bytes())
-    octets[20] ^= 1
-    path.write_bytes(octets)
+def test_a_segment_that_is_damaged_and_a_kill(desk: Desk, damaged: tuple[Path, list[Row]]) -> None:
+    path, rows = damaged
     with pytest.raises(KeyboardInterrupt):
         desk.all(at=interrupting("file visible"))
     assert desk.all()
     assert by_seq(archive_rows(desk.archive)) == [*rows[:2], *rows[4:]]
     assert path.with_suffix(".bad").exists()
     assert desk.segments() == []
-
-
-def columns_by_code() -> dict[int, Any]:
-    from gateway.journal.record import BY_CODE
-
-    return dict(BY_CODE)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.archive import layout
 from gateway.archive.layout import Range
+from gateway.storing import HIDDEN
 
 GATEWAYS = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", fullmatch=True)
 NUMBERS = st.integers(0, 10**12)
@@ -31,7 +32,7 @@ class TestRange:
     def test_is_visible(self, which: Range) -> None:
         """Also where the gateway's id would hide it; while it is written it is not."""
         assert which.name[0] not in "_."
-        assert layout.range_of(layout.HIDDEN + which.name) is None
+        assert layout.range_of(HIDDEN + which.name) is None
 
     @given(st.text(max_size=60))
     def test_other_names(self, name: str) -> None:

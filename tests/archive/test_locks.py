@@ -39,6 +39,20 @@ def test_it_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         lock(tmp_path / "a", "busy")
 
 
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes room must get in; then nobody knows its number."""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", failing)
+        held = lock(tmp_path / "a", "busy")
+    with pytest.raises(ArchiveError, match=r"busy \(process unknown\)"):
+        lock(tmp_path / "a", "busy")
+    os.close(held)
+
+
+def failing(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_it_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(ArchiveError, match="b cannot be made: Not a directory"):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.archive import history, layout, storing
+from gateway import storing
+from gateway.archive import history, layout
 from gateway.archive.history import Manifest
 from gateway.journal import found
 from tests.archive.archiving import Desk

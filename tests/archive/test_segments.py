@@ -15,12 +15,7 @@ from tests.archive.desk import BEGIN, Writer
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A segment of two records, with five rows each."""
-    writer = Writer(tmp_path)
-    for _ in range(2):
-        writer.rows(5)
-        writer.clock.go(1)
-        writer._journal.worker.step()
-    return writer.roll()
+    return Writer(tmp_path).records(5, 5)
 
 
 def test_whole(path: Path) -> None:
@@ -61,19 +56,6 @@ def test_damaged_at_every_octet(path: Path) -> None:
             assert tables.damaged
 
 
-def test_damaged_in_a_length(path: Path) -> None:
-    """One that leads beyond the end, or nowhere; what is found then is searched for."""
-    octets = path.read_bytes()
-    with path.open("rb") as file:
-        size = size_of(next(bodies(file, len(octets))))
-    for length in (b"\xff\xff\xff\xff", bytes(4), b"\x64\0\0\0"):
-        path.write_bytes(length + octets[4:])
-        tables = Tables(path)
-        (table,) = tables
-        assert table["seq"].to_pylist() == [6, 7, 8, 9, 10]
-        assert (tables.damaged, tables.torn) == (size, 0)
-
-
 def test_damaged_before_another_version(path: Path) -> None:
     octets = bytearray(path.read_bytes())
     with path.open("rb") as file:
@@ -87,43 +69,6 @@ def test_damaged_before_another_version(path: Path) -> None:
     with pytest.raises(SegmentError, match="it has no record that is whole"):
         list(tables)
     assert tables.damaged == len(octets)
-
-
-def test_shorter_meanwhile(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    for _ in range(2):
-        writer.rows(5, bytes(100_000))
-        writer.clock.go(1)
-        writer._journal.worker.step()
-    path = writer.roll()
-    rows = iter(Tables(path))
-    assert len(next(rows)) == 5
-    path.write_bytes(b"")
-    assert list(rows) == []
-
-
-def test_no_record_comes_twice(path: Path) -> None:
-    """What is found behind damage has rows that are later, and of this gateway."""
-    octets = path.read_bytes()
-    with path.open("rb") as file:
-        size = size_of(next(bodies(file, len(octets))))
-    path.write_bytes(octets[:size] + b"?" * 100 + octets)
-    tables = Tables(path)
-    assert [table["seq"][0].as_py() for table in tables] == [1, 6]
-    assert tables.damaged == 100 + size
-
-
-def test_the_search_is_no_long_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much looks like the start of a record: then the rest is left out, and counted."""
-    octets = path.read_bytes()
-    with path.open("rb") as file:
-        size = size_of(next(bodies(file, len(octets))))
-    start = octets[:4] + bytes(4) + octets[8:40]
-    monkeypatch.setattr("gateway.archive.segments.EFFORT", 1)
-    path.write_bytes(octets[:size] + b"?" * 8 + start * 200 + octets[size:])
-    tables = Tables(path)
-    assert [len(table) for table in tables] == [5]
-    assert tables.damaged + tables.torn == 8 + 200 * len(start) + len(octets) - size
 
 
 def test_empty(path: Path) -> None:

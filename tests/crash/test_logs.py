@@ -52,6 +52,23 @@ class Scene:
             self.come(reading, letter)
         return reading
 
+    def told(self, count: int, topic: Topic = _ALL) -> list[Letter]:
+        """So many messages are sent, and somebody gets them all, so that their numbers are known."""
+        letters = [self.send(topic) for _ in range(count)]
+        self.read(topic, *letters)
+        return letters
+
+    def again(self, topic: Topic, letter: Letter, name: str) -> Reading:
+        """Somebody gets the first one, settles it, and subscribes once more."""
+        reading = self.read(topic, letter, name=name)
+        reading.parts[0].done = {1}
+        self.subscribe(reading)
+        return reading
+
+    def tell_gap(self, reading: Reading, topic: Topic, first: int) -> int:
+        """An empty message says that what was in front of a number is gone."""
+        return reading.take(Frame("MESSAGE", {"destination": topic.name, "gap": "true", "first-seq": str(first)}, b""))
+
     def kinds(self) -> list[str]:
         """Of the complaints, at the end."""
         self.logs.audit()
@@ -88,18 +105,14 @@ def test_the_first_was_missed(scene: Scene, name: str) -> None:
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_one_in_between_was_missed(topic: Topic, scene: Scene, name: str) -> None:
-    letters = [scene.send(topic) for _ in range(3)]
-    scene.read(topic, *letters)
+    letters = scene.told(3, topic)
     scene.read(topic, letters[0], letters[2], name=name)
     assert scene.kinds() == ["missed"]
 
 
 def test_one_was_missed_between_two_parts(scene: Scene, name: str) -> None:
-    letters = [scene.send(_MEMORY) for _ in range(3)]
-    scene.read(_MEMORY, *letters)
-    reading = scene.read(_MEMORY, letters[0], name=name)
-    reading.parts[0].done = {1}
-    scene.subscribe(reading)
+    letters = scene.told(3, _MEMORY)
+    reading = scene.again(_MEMORY, letters[0], name)
     scene.come(reading, letters[2])
     assert scene.kinds() == ["missed"]
 
@@ -122,22 +135,16 @@ def test_what_came_live_and_was_not_stored_is_not_missed(scene: Scene, name: str
 
 
 def test_a_gap_was_told(scene: Scene, name: str) -> None:
-    letters = [scene.send(_SHORT) for _ in range(4)]
-    scene.read(_SHORT, *letters)
-    reading = scene.read(_SHORT, letters[0], name=name)
-    reading.parts[0].done = {1}
-    scene.subscribe(reading)
+    letters = scene.told(4, _SHORT)
+    reading = scene.again(_SHORT, letters[0], name)
     scene.come(reading, letters[2], gap=3)
     assert scene.kinds() == []
 
 
 def test_a_gap_was_told_by_an_empty_message(scene: Scene, name: str) -> None:
-    letters = [scene.send(_MEMORY) for _ in range(4)]
-    scene.read(_MEMORY, *letters)
-    reading = scene.read(_MEMORY, letters[0], name=name)
-    reading.parts[0].done = {1}
-    scene.subscribe(reading)
-    assert reading.take(Frame("MESSAGE", {"destination": _MEMORY.name, "gap": "true", "first-seq": "3"}, b"")) == -3
+    letters = scene.told(4, _MEMORY)
+    reading = scene.again(_MEMORY, letters[0], name)
+    assert scene.tell_gap(reading, _MEMORY, 3) == -3
     assert reading.next == 3
     scene.come(reading, letters[2])
     assert scene.kinds() == []
@@ -145,11 +152,8 @@ def test_a_gap_was_told_by_an_empty_message(scene: Scene, name: str) -> None:
 
 @pytest.mark.parametrize("acknowledged", [True, False])
 def test_a_gap_is_told_until_it_is_acknowledged(acknowledged: bool, scene: Scene) -> None:
-    letters = [scene.send(_SHORT) for _ in range(4)]
-    scene.read(_SHORT, *letters)
-    reading = scene.read(_SHORT, letters[0], name="name")
-    reading.parts[0].done = {1}
-    scene.subscribe(reading)
+    letters = scene.told(4, _SHORT)
+    reading = scene.again(_SHORT, letters[0], "name")
     scene.come(reading, letters[2], gap=3)
     if acknowledged:
         reading.parts[1].done = {3}
@@ -184,7 +188,7 @@ def test_acknowledged_and_here_again_for_a_reason(why: str, scene: Scene) -> Non
     first, second = scene.send(), scene.send()
     reading = scene.read(_ALL, first, second, name="name")
     if why == "a gap":
-        reading.take(Frame("MESSAGE", {"destination": _ALL.name, "gap": "true", "first-seq": "1"}, b""))
+        scene.tell_gap(reading, _ALL, 1)
     reading.parts[0].returned = why == "returned"
     reading.parts[0].done = {2} if why == "a hole" else {1, 2}
     reading.left()

@@ -53,7 +53,7 @@ def rows_of(folder: Path, suffix: str = ".seg") -> list[dict[str, object]]:
     for path in found(folder / GATEWAY, suffix):
         segment = Segment(path)
         rows += [as_dict(row) for row in segment]
-        assert segment.torn == segment.unknown == 0
+        assert segment.torn == segment.damaged == segment.unknown == 0
     return rows
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gateway.journal import JournalError, Segment, Sync, found, segments
 from gateway.journal.record import LAYOUTS, Facts, strings
-from gateway.journal.segments import Segments, cut, lock, order
+from gateway.journal.segments import Mended, Segments, lock, order
 from tests.journal.desk import Fault
 
 NAMES = strings("tcp", "here", "me", "s")
@@ -19,10 +20,17 @@ EPOCH = 1_700_000_000_000_000
 
 
 def opened(
-    folder: Path, *, sync: Sync = Sync.NONE, octets: int = 10_000, seconds: float = 10.0, epoch: int = EPOCH
+    folder: Path,
+    *,
+    sync: Sync = Sync.NONE,
+    octets: int = 10_000,
+    seconds: float = 10.0,
+    epoch: int = EPOCH,
+    on_mended: Callable[[Mended], None] = lambda _: None,
 ) -> Segments:
     folder.mkdir(exist_ok=True)
-    return Segments(folder, Facts("g1", "r", epoch, 0), sync=sync, octets=octets, seconds=seconds)
+    facts = Facts("g1", "r", epoch, 0)
+    return Segments(folder, facts, sync=sync, octets=octets, seconds=seconds, on_mended=on_mended)
 
 
 def names(folder: Path) -> list[str]:
@@ -132,6 +140,19 @@ class TestSync:
             assert len(synced) == number
         writer.complete()
         assert len(synced) == 3
+
+    @pytest.mark.parametrize(("sync", "count"), [(Sync.NONE, 0), (Sync.FLUSH, 1)])
+    def test_the_name_too(self, sync: Sync, count: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is on the disk in a file that has no name there is lost."""
+        names: list[Path] = []
+        monkeypatch.setattr(segments, "synchronize_folder", names.append)
+        writer = opened(folder, sync=sync)
+        for number in (1, 2):
+            writer.write(1, [ROW], number)
+            writer.tend(number)
+            assert names == [folder] * count
+        writer.complete()
+        assert names == [folder] * 2 * count
 
     def test_fails(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What was written is not written again: then it would be there twice."""
@@ -268,11 +289,39 @@ class TestLeft:
         assert writer.mend()
         assert fault.calls
 
-    def test_cut_tells_how_much(self, folder: Path) -> None:
+    def test_what_was_cut_is_told(self, folder: Path) -> None:
+        self.left(folder, None, b"12345")
+        told: list[Mended] = []
+        opened(folder, on_mended=told.append)
+        assert told == [Mended(folder / f"{EPOCH - 1}-000001.seg", torn=5, damaged=0)]
+        opened(folder, on_mended=told.append)
+        assert len(told) == 1
+
+    def test_damage_takes_one_record(self, folder: Path) -> None:
+        """Nothing is cut but a torn end: what is damaged stays, for whoever reads knows how to leave it out."""
         self.left(folder, None, b"12345")
         (path,) = folder.iterdir()
-        assert cut(path) == 5
-        assert cut(path) == 0
+        octets = bytearray(path.read_bytes())
+        each = (len(octets) - 5) // 3
+        octets[each + each // 2] ^= 1
+        path.write_bytes(octets)
+        told: list[Mended] = []
+        opened(folder, on_mended=told.append)
+        assert seqs(folder) == [1, 3]
+        (path,) = found(folder)
+        assert path.read_bytes() == octets[:-5]
+        assert told == [Mended(path, torn=5, damaged=each)]
+
+    def test_damage_in_the_last_record(self, folder: Path) -> None:
+        self.left(folder)
+        (path,) = folder.iterdir()
+        octets = bytearray(path.read_bytes())
+        octets[-1] ^= 1
+        path.write_bytes(octets)
+        told: list[Mended] = []
+        opened(folder, on_mended=told.append)
+        assert seqs(folder) == [1, 2]
+        assert told == [Mended(found(folder)[0], torn=0, damaged=len(octets) // 3)]
 
 
 class TestLock:

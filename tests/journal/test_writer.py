@@ -179,8 +179,8 @@ def test_the_end_comes_between_two_steps(tmp_path: Path) -> None:
 
 def test_a_thread_that_dies(tmp_path: Path, told: list[object]) -> None:
     """A fault of the program is shown, and holds nobody back."""
-    relieved = threading.Event()
-    journal = Journal(tmp_path, "g1", run="r", limit=80_000, holds=True, on_relief=relieved.set)
+    relieved, said = threading.Event(), threading.Event()
+    journal = Journal(tmp_path, "g1", run="r", limit=80_000, holds=True, on_relief=relieved.set, on_state=said.set)
     journal.segments.write = lambda *_: 1 // 0  # type: ignore[method-assign]
     while not journal.is_behind:
         tell(journal, 1)
@@ -188,6 +188,7 @@ def test_a_thread_that_dies(tmp_path: Path, told: list[object]) -> None:
     assert relieved.wait(10)
     assert journal.close() > 0
     assert journal.failure.startswith("the journal has stopped: ZeroDivisionError")
+    assert said.is_set()
     assert not journal.is_behind
     assert [type(each) for each in told] == [ZeroDivisionError]
 

@@ -12,12 +12,13 @@ import json
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
-import pyarrow.parquet as pq
-
-from gateway.pipeline import stream
+from gateway import storing
+from gateway.pipeline import stream, tables
 from gateway.pipeline.jobs import JOBS, Limits
 from gateway.pipeline.progress import Batch, Progress
 from tests.spark import start_spark
@@ -45,16 +46,18 @@ class Reporting(Progress):
 
 def main(archive: str, into: str, point: str, number: int) -> None:
     """Run."""
-    write = pq.write_table
+    writing = storing.writing
 
-    def half(table: Any, where: Any, **options: Any) -> None:
-        write(table, where, **options)
-        if where.name.endswith(f"_{number:010d}-{number:010d}.parquet"):
-            where.truncate(where.tell() // 2)
-            reached("writing", number)
+    @contextmanager
+    def half(path: Path) -> Iterator[BinaryIO]:
+        with writing(path) as file:
+            yield file
+            if path.name == f"{number:010d}-{number:010d}.parquet":
+                file.truncate(file.tell() // 2)
+                reached("writing", number)
 
     if point == "writing":
-        pq.write_table = half
+        vars(tables)["writing"] = half
     stream.run(
         start_spark(),
         [JOBS["metrics"]],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.auth.passwords import hash_passcode
-from gateway.pipeline.broker import PASSCODE, Broker, reason
+from gateway.pipeline.broker import PASSCODE, Broker
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from tests.gateway_process import HOST, GatewayProcess, free_ports
 
@@ -76,24 +76,3 @@ def test_nobody_answers() -> None:
     (port,) = free_ports(1)
     with pytest.raises(JobFailure, match=rf"^cannot connect to {HOST}:{port}: [^\n]*$"):
         Broker.of(f"stomp://{HOST}:{port}").check()
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (
-            "[PYTHON_DATA_SOURCE_ERROR] Failed\nTraceback:\n  at\npyspark_stomp.errors.ServerError: it says: no\n\nx",
-            "it says: no",
-        ),
-        ("[X.Y] Traceback (most recent call last):\nValueError: too small\n", "too small"),
-        ("[TABLE_NOT_FOUND] There is no t. SQLSTATE: 42P01; line 1\nplan", "There is no t."),
-        (
-            "An error.\n: a.b.X: In awaitResult: \n\tat x\nCaused by: a.b.X: Job aborted: too large\n\tat y",
-            "Job aborted: too large",
-        ),
-        ("An error occurred while calling o1.x.\n: java.lang.X: it is so\n\tat y", "it is so"),
-        ("plain", "plain"),
-    ],
-)
-def test_the_sentence_in_an_exception(text: str, sentence: str) -> None:
-    assert reason(RuntimeError(text)) == sentence

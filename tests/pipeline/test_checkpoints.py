@@ -9,12 +9,15 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow
 import pytest
 
-from gateway.pipeline import checkpoints
+from gateway.pipeline import checkpoints, places
 from gateway.pipeline.checkpoints import State, claimed, committed, failure, note_failure, reset
 from gateway.pipeline.errors import EnvironmentFailure, UsageFailure
 from gateway.pipeline.jobs import JOBS
+from gateway.pipeline.tables import Table
+from tests.archive.desk import modes_of, open_to_all
 
 JOB = JOBS["metrics"]
 ARCHIVE = "file:///archive"
@@ -26,7 +29,7 @@ def begun(tables: Path) -> Path:
         (path / "offsets").mkdir()
         (path / "commits").mkdir()
         for name in ("0", "1", "10", ".10.crc", "2"):
-            (path / "commits" / name).touch()
+            (path / "commits" / name).write_text("v1\n{}")
     (tables / JOB.name).mkdir()
     (tables / JOB.name / "0000000000-0000000010.parquet").touch()
     return path
@@ -42,6 +45,18 @@ def test_a_checkpoint_says_whose_it_is(tmp_path: Path) -> None:
     assert committed(tmp_path, JOB.name) == 10
     with claimed(tmp_path, JOB, ARCHIVE) as again:
         assert again == path
+
+
+def test_all_of_it_is_private(tmp_path: Path) -> None:
+    """Whatever the umask."""
+    with open_to_all():
+        tables = places.make("--tables", tmp_path / "tables")
+        with claimed(tables, JOB, ARCHIVE):
+            State(tables, JOB.name).write(0, {})
+            note_failure(tables, JOB.name, "why")
+            Table(tables / JOB.name).write(0, pyarrow.table({"column": [1]}))
+    assert modes_of(tables) == {0o750, 0o640, 0o600}
+    assert tables.stat().st_mode & 0o777 == 0o700
 
 
 def test_that_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -136,6 +151,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
+    (tmp_path / "_checkpoints").mkdir()
     monkeypatch.setattr(os, "fsync", full)
     sentence = "the checkpoint cannot be in .*/metrics: No space left on device$"
     with pytest.raises(EnvironmentFailure, match=sentence), claimed(tmp_path, JOB, ARCHIVE):
@@ -194,7 +210,7 @@ def test_a_state_is_there_for_the_batch_that_may_run_again(tmp_path: Path) -> No
     assert state.before(4) == {"batch": 3, "names": ["ä"]}
     state.write(3, {"batch": "again"})
     assert sorted([path.name for path in (tmp_path / "_state" / "consumers").iterdir()]) == ["2.json", "3.json"]
-    with pytest.raises(UsageFailure, match=r"the state before batch 2 is missing: .*--reset-checkpoint"):
+    with pytest.raises(UsageFailure, match=r"the state before batch 2, .*/1\.json, is missing: .*--reset-checkpoint"):
         state.before(2)
 
 

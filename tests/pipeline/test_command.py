@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import click
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkException
@@ -65,6 +66,8 @@ class TestGroup:
             (ImportError("x", name="pyarrow.parquet"), 3, f"pyarrow.parquet cannot be imported: {session.NEEDED}"),
             (OSError(28, "No space left on device", "/tables/x"), 1, "/tables/x: No space left on device"),
             (OSError("nobody knows"), 1, "nobody knows"),
+            (ArchiveError("the manifest makes no sense"), 1, "the manifest makes no sense"),
+            (pa.ArrowInvalid("not a Parquet file\nat all"), 1, "not a Parquet file"),
             (PySparkException("[SOME_CONDITION] It is so. SQLSTATE: 42703; line 1 pos 0;\nat java"), 1, "It is so."),
             (PySparkException(f"[X] {TOO_MUCH}"), 1, f"{TOO_MUCH}: {SMALLER}"),
             (JobFailure("x failed: Lost task: TaskResultLost"), 1, f"x failed: Lost task: TaskResultLost: {SMALLER}"),
@@ -141,7 +144,7 @@ class TestGroup:
             text=True,
             check=False,
         )
-        assert (told.returncode, told.stdout, told.stderr.strip()) == (1, "", "Aborted!")
+        assert (told.returncode, told.stdout, told.stderr.strip()) == (130, "", "Aborted!")
 
     def test_without_java(self, folders: Path) -> None:
         """In a process that finds none, of which Spark is not even asked."""

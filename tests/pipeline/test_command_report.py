@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -46,6 +49,18 @@ class TestReport:
         result = report("--since", "now", "--until", "yesterday")
         assert result.exit_code == 2
         assert "there is nothing between" in result.stderr
+
+    @pytest.mark.parametrize("option", ["--out", "--csv"])
+    def test_nowhere_to_write(self, folders: Path, spark: Spark, option: str) -> None:
+        """That is told before the journal is archived and Spark starts."""
+        (folders / "journal").mkdir()
+        (folders / "file").touch()
+        result = report("--journal", "journal", option, "file/x")
+        assert (result.exit_code, spark.asked) == (3, ())
+        assert result.stderr == f"Error: {option}: nothing can be written in {folders}/file: Not a directory\n"
+        result = report("--out", "none/x")
+        assert result.exit_code == 3
+        assert result.stderr.startswith(f"Error: --out: the folder {folders}/none does not exist")
 
     def test_no_archive(self) -> None:
         result = invoke("report", "--archive", "none")
@@ -135,6 +150,27 @@ class TestReplay:
     ) -> None:
         self.plan(monkeypatch, Plan(rows))
         assert (invoke(*self.LINE, option).exit_code, sent.count) == (0, 0)
+
+    def test_a_signal_while_it_is_planned_or_asks(
+        self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def planned(*places: Any, **names: Any) -> Plan:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return Plan(7)
+
+        def asked(*places: Any, **names: Any) -> bool:
+            os.kill(os.getpid(), signal.SIGINT)
+            return True
+
+        self.plan(monkeypatch, Plan(7, name="x"))
+        monkeypatch.setattr("click.confirm", asked)
+        result = invoke(*self.LINE, "--id", "x")
+        assert (result.exit_code, sent.count, result.stdout) == (0, 0, "7 messages\n")
+        assert result.stderr == "Ends at once, for nothing has been begun.\n"
+        monkeypatch.setattr(replay, "plan", planned)
+        result = invoke(*self.LINE, "--yes")
+        assert (result.exit_code, sent.count, result.stdout) == (0, 0, "")
+        assert result.stderr == "Ends at once, for nothing has been begun.\n"
 
     def test_something_stands_against_it(self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plan(monkeypatch, Plan(7, "some bodies were not kept"))

@@ -83,7 +83,23 @@ class TestRun:
         monkeypatch.setattr(session, "session", start)
         result = run()
         assert (result.exit_code, ran.count) == (0, 0)
-        assert "Ends when this batch is done" in result.stderr
+        assert result.stderr == "Ends at once, for nothing has been begun.\n"
+
+    def test_a_signal_while_it_archives(
+        self, folders: Path, monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls
+    ) -> None:
+        """What is not begun stays in the journal, and Spark is not started for it."""
+        (folders / "journal").mkdir()
+
+        def step(archiver: Any, everything: bool) -> bool:
+            os.kill(os.getpid(), signal.SIGINT)
+            return bool(archiver._way.stopping())
+
+        monkeypatch.setattr("gateway.archive.archiver.Archiver.step", step)
+        result = run("--once", "--journal", "journal")
+        assert (result.exit_code, ran.count, spark.asked) == (0, 0, ())
+        told = "Ends when what is begun is in the archive; another Ctrl-C or SIGTERM ends it at once.\n"
+        assert result.stderr == told
 
     def test_json_is_all_there_is_on_standard_output(self, monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
         def work(*places: Any, progress: Any, **names: Any) -> None:

@@ -14,7 +14,7 @@ from gateway.pipeline.errors import EnvironmentFailure, UsageFailure
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A working directory without settings."""
     monkeypatch.chdir(tmp_path)
-    for name in ("JOURNAL", "ARCHIVE", "TABLES"):
+    for name in ("ARCHIVE", "TABLES"):
         monkeypatch.delenv(f"GATEWAY_{name}", raising=False)
 
 
@@ -24,13 +24,13 @@ def test_the_option_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_else_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GATEWAY_JOURNAL", str(tmp_path / "variable"))
+    monkeypatch.setenv("GATEWAY_TABLES", str(tmp_path / "variable"))
     (tmp_path / "gateway.toml").write_text('archive = "of-file"\n')
-    assert places.journal(None) == tmp_path / "variable"
+    assert places.tables(None) == tmp_path / "variable"
     assert places.archive(None) == str(tmp_path / "of-file")
 
 
-@pytest.mark.parametrize("name", ["journal", "archive", "tables"])
+@pytest.mark.parametrize("name", ["archive", "tables"])
 def test_nobody_says(name: str) -> None:
     with pytest.raises(UsageFailure) as caught:
         getattr(places, name)(None)
@@ -69,7 +69,8 @@ def test_what_must_exist(tmp_path: Path) -> None:
 
 
 def test_folders_are_made(tmp_path: Path) -> None:
-    assert places.make("--tables", tmp_path / "a" / "b").is_dir()
+    made = places.make("--tables", tmp_path / "a" / "b")
+    assert made.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -82,3 +83,16 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(EnvironmentFailure, match="cannot be written"):
         places.make("--tables", tmp_path)
+
+
+def test_a_folder_for_files(tmp_path: Path) -> None:
+    places.writable("--out", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    for name, sentence in (
+        ("none", f"--out: the folder {tmp_path}/none does not exist: make it, or name another one"),
+        ("file", f"--out: nothing can be written in {tmp_path}/file: Not a directory"),
+    ):
+        with pytest.raises(EnvironmentFailure) as caught:
+            places.writable("--out", tmp_path / name)
+        assert str(caught.value) == sentence

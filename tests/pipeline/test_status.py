@@ -77,7 +77,7 @@ def test_all_of_it(tmp_path: Path) -> None:
     found = status(journal(tmp_path / "journal"), str(tmp_path / "archive"), tmp_path / "tables", NOW)
     assert found.journal == (Journal("g1", 2, 2048, 20.0, 1), Journal("g2", 0, 0, None, 0))
     octets = sum([path.stat().st_size for path in paths])
-    assert found.archive == Archive(6, octets, "2026-03-01T14:00:00+00:00", 1)
+    assert found.archive == Archive(str(tmp_path / "archive"), True, 6, octets, "2026-03-01T14:00:00+00:00", 1)
     assert [each.job for each in found.jobs] == list(JOBS)
     assert found.jobs[0] == JobStatus(
         "metrics", 4, 50, "2026-03-01T12:00:00.000Z", 4.2, "2026-03-01T12:00:04.200Z", 2, 5, None
@@ -104,13 +104,17 @@ def test_all_read(tmp_path: Path) -> None:
 def test_nothing_is_there(tmp_path: Path) -> None:
     found = status(tmp_path / "journal", str(tmp_path / "archive"), tmp_path / "tables", NOW)
     assert found.journal == ()
-    assert found.archive == Archive(0, 0, None, 0)
+    assert found.archive == Archive(str(tmp_path / "archive"), False, 0, 0, None, 0)
     assert found.lines()[:3] == [
         "journal      no gateway has written one",
-        "archive      no rows yet; raw: 0 files, 0 B; history: 0 hours",
+        f"archive      the folder {tmp_path}/archive does not exist; --archive or the setting `archive` names it",
         "metrics      never ran, nothing waits",
     ]
+    assert json.loads(json.dumps(found.json()))["archive"]["exists"] is False
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "archive").mkdir()
+    found = status(None, str(tmp_path / "archive"), tmp_path / "tables", NOW)
+    assert found.lines()[1] == "archive      no rows yet; raw: 0 files, 0 B; history: 0 hours"
 
 
 def test_what_is_elsewhere_is_not_known(tmp_path: Path) -> None:

@@ -199,6 +199,9 @@ def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, place: Place) 
     with pytest.raises(JobFailure, match=rf"^(metrics|sessions) failed: .*{path.name}.*") as caught:
         place.run(spark, sessions, metrics)
     assert "\n" not in str(caught.value)
+    path.write_bytes(b"")  # of which Spark makes no rows, and no error
+    with pytest.raises(JobFailure, match=rf"{path} is damaged: it has no octets; restore it, or move it away"):
+        place.run(spark, sessions, metrics)
     path.unlink()
     place.add(1)
     with pytest.raises(JobFailure, match="batch 1 ran without 1 file, deleted before"):
@@ -332,30 +335,3 @@ def test_an_archive_has_one_name(tmp_path: Path) -> None:
         assert stream.prepared(written, Progress(err=told)) == f"file://{tmp_path}"
     assert stream.prepared("hdfs://name/archive/", Progress(err=told)) == "hdfs://name/archive"
     assert told.getvalue() == ""
-
-
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (JobFailure("One sentence."), "One sentence."),
-        (OSError(28, "No space left on device"), "No space left on device"),
-        (OSError(2, "No such file", "/a"), "/a: No such file"),
-        (ValueError("one\ntwo"), "one"),
-        (ValueError(), "ValueError"),
-        (
-            RuntimeError("[STREAM_FAILED] Query [id = 1] terminated with exception: oops SQLSTATE: XXKST\n=== Plan"),
-            "oops",
-        ),
-        (RuntimeError("[NO_SUCH.THING] there is none SQLSTATE: 42703;\n'Project"), "there is none"),
-        (
-            RuntimeError(
-                "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] "
-                "Encountered error while reading file file:///a/b.parquet.  SQLSTATE: KD001\n\tat x.y(Z.java:1)\n"
-                "Caused by: java.lang.RuntimeException: it is short\n\t... 3 more\n"
-            ),
-            "file:///a/b.parquet: it is short",
-        ),
-    ],
-)
-def test_a_reason_is_one_sentence(error: Exception, sentence: str) -> None:
-    assert stream.reason(error) == sentence

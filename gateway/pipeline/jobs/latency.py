@@ -45,6 +45,9 @@ def _start(bucket: int) -> int:
 
 _STARTS = tuple([_start(bucket) for bucket in range(LAST + 2)])
 
+STARTS = _STARTS[: LAST + 1]
+"""The least us of each bucket; all of them fit into 64 bits."""
+
 
 def bucket(us: int) -> int:
     """Which bucket a time is in; `us` is 0 or more."""

@@ -5,7 +5,7 @@ A row of the table:
 | column | type | meaning |
 |---|---|---|
 | `minute` | timestamp | its start |
-| `destination` | string | |
+| `destination` | string | of temporary ones `/reply-queue/*` or `/reply-topic/*` |
 | `event` | string | `accepted`, `delivered`, `redelivered`, `acked`, `nacked`, `expired`, `dead_lettered`, `dropped` |
 | `bucket` | int | of how long it took (`latency`); null: that is not known, or the event has no such time |
 | `count` | bigint | rows of the journal |
@@ -13,8 +13,7 @@ A row of the table:
 
 What took how long: of `delivered` and `redelivered` the time since the broker accepted the message, of `acked` and
 `nacked` the time since the delivery.  A minute is that of the row, so a message may be accepted in one and delivered in
-another.  Equal minutes of several gateways are one row.  `delivered` and `redelivered` are all the MESSAGE frames that
-clients got, browsers among them; how long those had waited is not known.
+another.  Equal minutes of several gateways are one row.  `delivered` leaves out what browsers got.
 
 All of it is whole numbers and adds up, so each event's counts are those of the journal to the message.
 """
@@ -24,7 +23,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from . import bounded, figures, latency
+from . import bounded, columns, figures, latency
 from .figures import EVENTS, Figures
 from .job import Job
 
@@ -39,30 +38,24 @@ _MOST = 1000
 _HEAT_STEP = timedelta(minutes=15)
 
 
-def transform(rows: DataFrame, seconds: int = 60) -> DataFrame:
-    """Rows of the archive to partial rows.
-
-    Args:
-        seconds: that `minute` has; the table's has 60, a report may want more or less.
-    """
+def transform(rows: DataFrame) -> DataFrame:
+    """Rows of the archive to partial rows."""
     from pyspark.sql import functions as f
 
     event = f.col("event")
     took = f.when(event.isin("delivered", "redelivered"), f.col("queue_us"))
     took = took.when(event.isin("acked", "nacked"), f.col("ack_us"))
-    # What a browser got was shown to it, and delivered to nobody.
-    browsed = (event == "delivered") & f.col("delivery_count").eqNullSafe(0)
     counted = (
-        rows.where(event.isin(*EVENTS) & ~browsed)
+        rows.where(event.isin(*EVENTS) & ~columns.is_browsed())
         .groupBy(
-            f.expr(f"unix_seconds(ts) div {seconds}").alias("number"),
-            f.col("destination"),
+            f.expr("unix_seconds(ts) div 60").alias("number"),
+            columns.destination(),
             event,
             latency.column(took).alias("bucket"),
         )
         .agg(f.count("*").alias("count"), f.sum(f.coalesce(f.col("size"), f.lit(0))).alias("octets"))
     )
-    minute = f.timestamp_seconds(f.col("number") * seconds).alias("minute")
+    minute = f.timestamp_seconds(f.col("number") * 60).alias("minute")
     return counted.select(minute, "destination", "event", "bucket", "count", "octets")
 
 

@@ -31,9 +31,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..broker import Broker, reason
+from ..broker import Broker
 from ..errors import JobFailure, PipelineFailure, UsageFailure
 from ..reading import rows as read
+from ..reasons import reason
 from ..span import span
 from . import replay_rows
 from .replay_plan import PARTIAL, Options, Plan

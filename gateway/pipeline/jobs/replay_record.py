@@ -22,7 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ..checkpoints import write_whole
+from gateway.storing import make_folder, store
+
 from ..errors import EnvironmentFailure, JobFailure, UsageFailure
 
 
@@ -136,7 +137,7 @@ class Records:
         """
         path = self._folder / f"{record.id}.json"
         try:
-            write_whole(path, json.dumps(asdict(record), indent=1).encode())
+            store(path, json.dumps(asdict(record), indent=1).encode())
         except OSError as error:
             raise JobFailure(f"{path}, which says what the replay has sent, cannot be written: {error}") from None
 
@@ -149,7 +150,7 @@ class Records:
             EnvironmentFailure: there can be no records here.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             descriptor = os.open(self._folder / f"{replay}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise EnvironmentFailure(f"{self._folder} cannot hold what replays have sent: {error.strerror}") from None

@@ -17,7 +17,8 @@ A row of the table is a session, by `gateway`, `epoch` and `session`:
 | `errors`, `heartbeats_missed` | bigint | |
 
 One row of each process has no session: clients that were refused before they had one.  So the sums of the columns are
-those of the journal.  A message that was put off and accepted when its sender had gone still counts for that session.
+those of the journal, but for what browsers got, which `delivered` leaves out.  A message that was put off and accepted
+when its sender had gone still counts for that session.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from . import bounded
+from . import bounded, columns
 from .job import Job, Merge
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ COUNTS: Mapping[str, str] = {
 """Column -> the event whose rows it counts."""
 
 EVENTS = (*COUNTS.values(), "connected", "disconnected")
-COLUMNS = ("gateway", "epoch", "ts", "event", "transport", "peer", "principal", "session", "size", "reason")
 KEYS = ("gateway", "epoch", "session")
+_NAMES = ("transport", "peer", "principal")
+COLUMNS = (*KEYS, *_NAMES, "ts", "event", "size", "delivery_count", "reason")
 
 STATES = ("connected", "ended", "lost")
 
-_NAMES = ("transport", "peer", "principal")
 _TIMES = ("connected_at", "disconnected_at", "first_at", "last_at")
 _SUMS = (*COUNTS, "octets", "octets_delivered")
 _HOW: Mapping[Merge, tuple[str, ...]] = {
@@ -76,13 +77,14 @@ def transform(rows: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    event, ts = f.col("event"), f.col("ts")
+    happened, ts = f.col("event"), f.col("ts")
+    event = f.when(~columns.is_browsed(), happened)
     size = f.coalesce(f.col("size"), f.lit(0))
     known = f.col("session").isNotNull()
     names = [f.when(known, f.col(name)).alias(name) for name in _NAMES]
     reason = f.when(event == "disconnected", f.col("reason")).alias("reason")
     grouped = (
-        rows.where(event.isin(*EVENTS))
+        rows.where(happened.isin(*EVENTS))
         .groupBy(*KEYS, *names, reason)
         .agg(
             f.min(f.when(event == "connected", ts)).alias("connected_at"),

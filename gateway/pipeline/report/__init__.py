@@ -1,12 +1,13 @@
 """The report: what went through the gateways between two moments, as one HTML file that needs nothing else.
 
-    report(spark, archive, since, until)  -> Report     `build`: Spark reads the archive, once for each kind of figure
+    report(spark, archive, since, until)  -> Report     `build`: Spark has the archive counted, and asks for the rest
     html(report)                          -> str        `page`: figures alone, no Spark and no archive
     csv(report, folder)                                 `sheets`: the same figures as CSV files
 
 `figures` is what stands between them: dataclasses of plain numbers.  Below the page are `parts` (its sections), `svg`
 (charts, which know nothing of messages), `markup` (elements; escapes whatever it is given) and `values` (numbers with
-units).  Only `build` needs Spark, and only inside its functions.
+units).  `counts` is what Spark's workers do.  Only `build`, `census` and `consumers` need Spark, and only inside their
+functions.
 """
 
 from .build import report

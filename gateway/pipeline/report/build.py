@@ -1,17 +1,15 @@
 """Spark reads the archive, and the figures of a report come out.
 
-The files are named once, so all passes see the same rows.  They are
-
-    traffic     what messages did: the partial rows of the job `metrics`, added up by step and by destination in one go
-    extent      from when to when there are rows, and of which gateways
-    census      all events but the plentiful, of which traffic knows enough
+    counts      one pass over all rows, by Arrow in Spark's workers
+    census      what these add up to: traffic by step and by destination, totals, the most frequent reasons
     letters     the last dead letters, if there are any; the census knows since when
-    consumers   the job `consumers`, if any delivery was too old; the census knows whose
+    consumers   the job `consumers`, if there may be an alarm; the census knows whose
 
-The first three go over all rows, one after the other: side by side they would all run while nothing is compiled yet,
-which costs a fifth more.  Each reads its own columns and sends little to the driver: sums by step, by destination and
-of the most frequent reasons.  What the job counts by minutes a report counts by its own steps: seconds, where it is
-short, and days, where it is long.
+What the job `metrics` counts by minutes a report counts by its own steps: seconds, where it is short, and days, where
+it is long.
+
+Of a folder Arrow reads the files by itself, for Spark needs ten times the CPU to hand their rows over.  Only where the
+archive is a Hadoop URI it does so.
 """
 
 from __future__ import annotations
@@ -20,12 +18,13 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import reading
-from ..jobs import JOBS, Limits, metrics
+from ..jobs import JOBS, Limits
 from ..jobs import figures as sums
-from . import census, consumers, times
+from . import census, consumers, counts, times
 from .figures import DeadLetter, Destination, Gap, Report, Step
 
 if TYPE_CHECKING:
@@ -65,26 +64,25 @@ def report(
         rows = rows.where(rows["gateway"].isin(list(gateways)))
     step = times.step_of(until - since)
     made = datetime.now(UTC)
-    extent = _extent(rows)
-    if not extent:
-        return Report(since, until, made, step, stuck_after=timedelta(seconds=limits.stuck_after))
-    with contextlib.closing(census.Census(rows, limits)) as counted:
-        by_step, by_destination = _traffic(rows, step)
+    with contextlib.closing(census.Census(_counted(rows, archive, since, until, gateways, step, limits))) as counted:
+        totals = counted.totals
+        if not totals:
+            return Report(since, until, made, step, stuck_after=timedelta(seconds=limits.stuck_after))
+        by_step, by_destination = counted.traffic()
         ranking = sums.by_destination(by_destination, MOST_DESTINATIONS)
         depths = counted.depths([name for name, _ in ranking.top])
         reasons, unlisted = counted.reasons()
         suspects = counted.suspects(consumers.MOST_SUSPECTS)
-    totals = counted.totals
     return Report(
         since=since,
         until=until,
         made=made,
         step=step,
-        gateways=tuple(sorted([each["gateway"] for each in extent])),
-        rows=sum([each["count"] for each in extent]),
-        first=min([each["first"] for each in extent]),
-        last=max([each["last"] for each in extent]),
-        events=_sum(totals, "event") | _plentiful(by_step),
+        gateways=tuple(sorted({each["gateway"] for each in totals})),
+        rows=sum([each["count"] for each in totals]),
+        first=min([each["first"] for each in totals]),
+        last=max([each["last"] for each in totals]),
+        events=_events(totals, by_step),
         transports=_sum([each for each in totals if each["transport"]], "transport"),
         steps=tuple(_steps(by_step, since, until, step)),
         destinations=tuple([Destination(name, had, depths.get(name)) for name, had in ranking.top]),
@@ -98,24 +96,30 @@ def report(
     )
 
 
-def _traffic(rows: DataFrame, step: timedelta) -> tuple[pyarrow.Table, pyarrow.Table]:
-    """The table of `metrics`, added up by step, and by destination."""
-    import pyarrow.compute as pc
+def _counted(
+    rows: DataFrame,
+    archive: str,
+    since: datetime,
+    until: datetime,
+    gateways: Sequence[str] | None,
+    step: timedelta,
+    limits: Limits,
+) -> DataFrame:
+    """The partial rows of the span, merged; `rows` are all of it."""
+    from pyspark import cloudpickle
     from pyspark.sql import functions as f
 
-    partial = metrics.transform(rows.select(*metrics.COLUMNS), step // timedelta(seconds=1))
-    common = ("event", "bucket")
-    summed = (
-        partial.groupingSets([("minute", *common), ("destination", *common)], "minute", "destination", *common)
-        .agg(
-            f.sum("count").alias("count"),
-            f.sum("octets").alias("octets"),
-            f.grouping("destination").alias("of_step"),
-        )
-        .toArrow()
-    )
-    of_step = pc.equal(summed["of_step"], 1)
-    return summed.filter(of_step), summed.filter(pc.invert(of_step))
+    cloudpickle.register_pickle_by_value(counts)  # type: ignore[no-untyped-call]
+    seconds, limit = step // timedelta(seconds=1), round(limits.stuck_after * 1_000_000)
+    if "://" in archive:
+        found = rows.select(*counts.READ).mapInArrow(partial(counts.of_rows, seconds=seconds, limit=limit), counts.DDL)
+    else:
+        spark = rows.sparkSession
+        paths = spark.createDataFrame([(path,) for path in reading.paths(archive, since, until)], "path string")
+        count = partial(counts.of_files, since=since, until=until, gateways=gateways, seconds=seconds, limit=limit)
+        parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        found = paths.repartition(parts).mapInArrow(count, counts.DDL)
+    return found.groupBy(*counts.KEYS).agg(*[getattr(f, how)(name).alias(name) for name, how in counts.MERGES.items()])
 
 
 def _steps(table: pyarrow.Table, since: datetime, until: datetime, step: timedelta) -> Iterable[Step]:
@@ -125,21 +129,11 @@ def _steps(table: pyarrow.Table, since: datetime, until: datetime, step: timedel
         yield Step(start, end, had.get(times.floor(start, step), nothing))
 
 
-def _plentiful(by_step: pyarrow.Table) -> dict[str, int]:
-    """How many rows the plentiful events have, as far as they have any."""
-    counts = sums.figures(by_step).counts
-    return {event: counts[event] for event in census.PLENTIFUL if counts[event]}
-
-
-def _extent(rows: DataFrame) -> list[dict[str, Any]]:
-    """Of each gateway: how many rows, from when to when."""
-    from pyspark.sql import functions as f
-
-    counted = rows.groupBy("gateway").agg(
-        f.count("*").alias("count"), f.min("ts").alias("first"), f.max("ts").alias("last")
-    )
-    found: list[dict[str, Any]] = counted.toArrow().to_pylist()
-    return found
+def _events(totals: Iterable[dict[str, Any]], by_step: pyarrow.Table) -> dict[str, int]:
+    """How many rows each event has; what a browser got was not delivered."""
+    counted = sums.figures(by_step).counts
+    others = _sum([each for each in totals if each["event"] not in counted], "event")
+    return others | {event: many for event, many in counted.items() if many}
 
 
 def _sum(counted: Iterable[dict[str, Any]], key: str) -> dict[str, int]:

@@ -1,12 +1,13 @@
-"""The rows that are not plentiful, counted by what is worth to be told apart of each event.
+"""How often each event happened, and what is worth to be told apart of it.
 
-Spark counts once and keeps the counts, for clients make as many reasons, destinations and sessions as they like: what
-comes from there to the driver is small, whatever they do.
+Spark keeps the counts, for clients make as many reasons, destinations and sessions as they like: what comes from there
+to the driver is small, whatever they do.
 
+    traffic     by step, and by destination
     totals      by gateway, process, event, transport and time: of these there are few
     reasons     of each event the most frequent ones
     depths      of the destinations that are shown
-    suspects    sessions that had a delivery which was too old, as many as anybody wants to look up
+    suspects    sessions that may have an alarm, as many as anybody wants to look up
 """
 
 from __future__ import annotations
@@ -14,37 +15,36 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..jobs import Limits
+from .counts import DESTINATIONS, EVENTS, REASONED, STEPS
 from .figures import Counts, Reason
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import DataFrame
-
-PLENTIFUL = ("accepted", "delivered", "redelivered", "acked")
-"""Events that are not counted here: nine of ten rows, and `metrics` tells all that there is to be told of them."""
 
 MOST_REASONS = 1000
 """Of an event, with their destinations."""
-
-# Events that are counted by their reason and destination, as far as they have them.
-_REASONED = ("nacked", "dead_lettered", "dropped", "disconnected", "error", "tx_aborted")
-# Characters of a reason.  What a client made up at its end would make each reason another one.
-_LONGEST_REASON = 300
 
 
 class Census:
     """The counts, which Spark keeps until `close`.
 
+    Args:
+        counted: partial rows that are merged.
+
     Attributes:
         totals: dicts of `gateway`, `epoch`, `event`, `transport`, `at` (the time of a gap, the minute of a dead
-            letter), `gap` (its reason), `count`, `first`, `last`, `dropped_rows` and `too_old`, which counts looks at
-            subscriptions with a delivery that was.
+            letter), `gap` (its reason), `count`, `first`, `last`, `dropped_rows`, and `suspects`: how many
+            subscriptions had a delivery that was too old, at two looks or more.
     """
 
-    def __init__(self, rows: DataFrame, limits: Limits) -> None:
+    def __init__(self, counted: DataFrame) -> None:
         from pyspark.sql import functions as f
 
-        self._counted = _counted(rows, limits).persist()
+        # The first of two looks raises no alarm.
+        self._is_suspect = f.col("session").isNotNull() & (f.col("count") > 1)
+        self._all = counted.persist()
+        self._counted = self._all.where(f.col("of") == EVENTS)
         gap = f.when(f.col("event") == "journal_dropped", f.col("reason")).alias("gap")
         self.totals: list[dict[str, Any]] = (
             self._counted.groupBy("gateway", "epoch", "event", "transport", "at", gap)
@@ -53,7 +53,7 @@ class Census:
                 f.min("first").alias("first"),
                 f.max("last").alias("last"),
                 f.sum("dropped_rows").alias("dropped_rows"),
-                f.sum(f.when(f.col("session").isNotNull(), f.col("count")).otherwise(0)).alias("too_old"),
+                f.count_if(self._is_suspect).alias("suspects"),
             )
             .toArrow()
             .to_pylist()
@@ -62,18 +62,27 @@ class Census:
 
     def close(self) -> None:
         """Let Spark forget the counts."""
-        self._counted.unpersist()
+        self._all.unpersist()
+
+    def traffic(self) -> tuple[pyarrow.Table, pyarrow.Table]:
+        """The table of `metrics`, added up by step, and by destination."""
+        import pyarrow.compute as pc
+
+        names = ("of", "at", "destination", "event", "bucket", "count", "octets")
+        found = self._all.where(self._all["of"] != EVENTS).select(*names).withColumnRenamed("at", "minute").toArrow()
+        of_step, of_destination = [found.filter(pc.equal(found["of"], each)) for each in (STEPS, DESTINATIONS)]
+        return of_step, of_destination
 
     def reasons(self) -> tuple[tuple[Reason, ...], Counts]:
         """Of all gateways together, the most frequent first; and by event how many more there are."""
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        if self._events.isdisjoint(_REASONED):
+        if self._events.isdisjoint(REASONED):
             return (), {}
         keys = ("event", "destination", "reason")
         summed = (
-            self._counted.where(f.col("event").isin(*_REASONED))
+            self._counted.where(f.col("event").isin(*REASONED))
             .groupBy(*keys)
             .agg(f.sum("count").alias("count"), f.min("first").alias("first"), f.max("last").alias("last"))
         )
@@ -102,36 +111,8 @@ class Census:
         return {name: depth for name, depth in found if depth is not None}
 
     def suspects(self, most: int) -> Collection[str]:
-        """Sessions that had a delivery which was too old; one more than `most`, where there are more."""
-        if not any(each["too_old"] for each in self.totals):
+        """Sessions that may have an alarm; one more than `most`, where there are more."""
+        if not any(each["suspects"] for each in self.totals):
             return ()
-        named = self._counted.where(self._counted["session"].isNotNull()).select("session")
+        named = self._counted.where(self._is_suspect).select("session")
         return [session for (session,) in named.distinct().limit(most + 1).collect()]
-
-
-def _counted(rows: DataFrame, limits: Limits) -> DataFrame:
-    """All counts; keys that an event does not have, or that are not worth to be told apart, are null."""
-    from pyspark.sql import functions as f
-
-    event = f.col("event")
-    reasoned = event.isin(*_REASONED)
-    gap = event == "journal_dropped"
-    too_old = (event == "gauge_subscription") & (f.col("oldest_us") > limits.stuck_after * 1_000_000)
-    keys = {
-        "gateway": f.col("gateway"),
-        "epoch": f.col("epoch"),
-        "event": event,
-        "transport": f.when(event == "connected", f.col("transport")),
-        "destination": f.when(reasoned | (event == "gauge_destination"), f.col("destination")),
-        "reason": f.when(reasoned | gap, f.substring("reason", 1, _LONGEST_REASON)),
-        "at": f.when(gap, f.col("ts")).when(event == "dead_lettered", f.date_trunc("minute", f.col("ts"))),
-        "session": f.when(too_old, f.col("session")),
-    }
-    rows = rows.where(~event.isin(*PLENTIFUL))
-    return rows.groupBy(*[column.alias(name) for name, column in keys.items()]).agg(
-        f.count("*").alias("count"),
-        f.min("ts").alias("first"),
-        f.max("ts").alias("last"),
-        f.sum("dropped_rows").alias("dropped_rows"),
-        f.max(f.when(event == "gauge_destination", f.col("depth"))).alias("depth"),
-    )

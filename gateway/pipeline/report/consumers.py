@@ -1,7 +1,8 @@
 """The stuck and slow consumers of a span: the job `consumers` over all of it, and of each alarm one `Consumer`.
 
-Only sessions that had a delivery which was too old can have an alarm, and the census knows them: so Spark looks for
-their rows alone.  The census also knows how late it was for each gateway, by which the job sees that an alarm is over.
+Only sessions that had a delivery which was too old, at two looks, can have an alarm, and the census knows them: so
+Spark looks for their rows alone.  The census also knows how late it was for each gateway, by which the job sees that an
+alarm is over.
 
 An alarm's rows have the same subscription, kind and beginning; the one that says `cleared` is its end.
 """
@@ -38,7 +39,7 @@ def found(
 
     Args:
         rows: of the archive.
-        suspects: sessions that had a delivery which was too old; there is one at least.
+        suspects: sessions that may have one; there is one at least.
         lasts: when the last row of each process was.
     """
     job = JOBS["consumers"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateway.archive import history
 
+from .. import damage
 from . import times
 
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -24,12 +25,14 @@ def fitted(archive: Path, since: datetime, until: datetime) -> tuple[datetime, d
     Raises:
         OSError: the archive cannot be read.
         ArchiveError: likewise.
+        JobFailure: a file is damaged.
     """
     import pyarrow.parquet as pq
 
     first, last = until, since
     for path in history.files(archive, since, until):
-        metadata = pq.read_metadata(path)
+        with damage.named(path, damage.of_archive(path)):
+            metadata = pq.read_metadata(path)
         place = metadata.schema.names.index("ts")
         for number in range(metadata.num_row_groups):
             known = metadata.row_group(number).column(place).statistics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -50,7 +51,12 @@ def in_order(table: pyarrow.Table) -> list[dict[str, Any]]:
 
 def is_browsed(row: Row) -> bool:
     """It was shown to a browser, and delivered to nobody."""
-    return row["event"] == "delivered" and row["delivery_count"] == 0
+    return bool(row["event"] == "delivered" and row["delivery_count"] == 0)
+
+
+def folded(destination: str) -> str:
+    """All temporary destinations of a kind are one."""
+    return re.sub("^(/reply-(queue|topic)/).*", r"\1*", destination)
 
 
 def metrics_of(rows: Iterable[Row]) -> pyarrow.Table:
@@ -63,7 +69,7 @@ def metrics_of(rows: Iterable[Row]) -> pyarrow.Table:
                 took = None
             minute = row["ts"].replace(second=0, microsecond=0)
             bucket = None if took is None else latency.bucket(took)
-            sums = found.setdefault((minute, row["destination"], row["event"], bucket), [0, 0])
+            sums = found.setdefault((minute, folded(row["destination"]), row["event"], bucket), [0, 0])
             sums[0] += 1
             sums[1] += row["size"] or 0
     listed = [dict(zip(METRICS.names, [*key, *sums], strict=True)) for key, sums in found.items()]
@@ -74,6 +80,7 @@ def session_of(rows: list[Row]) -> dict[str, Any]:
     """The row of `sessions` that these rows of one session make."""
     first = rows[0]
     named = first["session"] is not None
+    got = [row for row in rows if not is_browsed(row)]
     ends = [row for row in rows if row["event"] == "disconnected"]
     starts = [row["ts"] for row in rows if row["event"] == "connected"]
     sizes = {row["seq"]: row["size"] or 0 for row in rows}
@@ -85,9 +92,9 @@ def session_of(rows: list[Row]) -> dict[str, Any]:
         "disconnected_at": max([row["ts"] for row in ends], default=None),
         "first_at": min([row["ts"] for row in rows]),
         "last_at": max([row["ts"] for row in rows]),
-        **{name: len([1 for row in rows if row["event"] == event]) for name, event in sessions.COUNTS.items()},
+        **{name: len([1 for row in got if row["event"] == event]) for name, event in sessions.COUNTS.items()},
         "octets": sum([sizes[row["seq"]] for row in rows if row["event"] == "accepted"]),
-        "octets_delivered": sum([sizes[row["seq"]] for row in rows if row["event"] in ("delivered", "redelivered")]),
+        "octets_delivered": sum([sizes[row["seq"]] for row in got if row["event"] in ("delivered", "redelivered")]),
     }
 
 

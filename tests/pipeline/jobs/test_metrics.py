@@ -43,6 +43,16 @@ def test_spark_counts_what_is_there(spark: SparkSession) -> None:
     assert in_order(merged(JOB, parts)) == in_order(whole)
 
 
+@pytest.mark.spark
+def test_temporary_destinations_are_one_row(spark: SparkSession) -> None:
+    """However many sessions there were."""
+    told = [rows.accepted(1, destination=f"/reply-queue/{number}") for number in range(20)]
+    told += [rows.accepted(1, destination="/reply-topic/t"), rows.accepted(1, destination="/queue/reply-queue/1")]
+    found = JOB.transform(rows.frame(spark, told).select(*JOB.columns)).toArrow()
+    counts = dict(zip(found["destination"].to_pylist(), found["count"].to_pylist(), strict=True))
+    assert counts == {"/reply-queue/*": 20, "/reply-topic/*": 1, "/queue/reply-queue/1": 1}
+
+
 def test_snapshot_says_what_there_was() -> None:
     told = [
         *[rows.accepted(at, destination="/queue/a", size=10) for at in (0, 1, 61)],

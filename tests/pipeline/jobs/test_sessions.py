@@ -51,6 +51,14 @@ def test_spark_finds_the_sessions(spark: SparkSession) -> None:
     assert in_order(merged(JOB, parts)) == in_order(whole)
 
 
+@pytest.mark.spark
+def test_what_a_browser_got_was_not_delivered(spark: SparkSession) -> None:
+    told = [rows.connected(1), rows.delivered(2, size=7), rows.delivered(3, size=70, delivery_count=0)]
+    (found,) = JOB.transform(rows.frame(spark, told).select(*JOB.columns)).toArrow().to_pylist()
+    assert (found["delivered"], found["octets_delivered"]) == (1, 7)
+    assert found["last_at"] == rows.START + timedelta(seconds=3)
+
+
 def test_session_from_its_start_to_its_end() -> None:
     told = [
         rows.connected(1),

@@ -194,7 +194,10 @@ def test_very_many_reasons_and_sessions_do_not_come_to_the_driver(
     assert found.unlisted == {"error": 4}
     assert len(found.consumers) == 5
     assert [(each.name, each.waiting) for each in found.destinations] == [("/queue/0", 1), ("/queue/1", 2)]
-    counted = census.Census(reading.rows(spark, str(tmp_path), START, START + 10 * MINUTES), Limits(stuck_after=60))
+    rows = reading.rows(spark, str(tmp_path), START, START + 10 * MINUTES)
+    counted = census.Census(
+        build._counted(rows, str(tmp_path), START, START + 10 * MINUTES, None, MINUTES, Limits(stuck_after=60))
+    )
     assert len(counted.suspects(2)) == 3
     assert counted.depths(["/queue/4"]) == {"/queue/4": 5}
     assert len(counted.totals) < 10

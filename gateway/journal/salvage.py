@@ -1,0 +1,136 @@
+"""What is whole of a segment, whatever happened to it.
+
+a torn end       the start of a record, or nothing: the end was on its way to the disk when the power went
+damage           octets where a record was; those before and behind it are whole
+
+Behind damage the next record is where the damaged one's length leads.  Where that is damaged itself it is searched for,
+by the epoch that all records of the segment have at the same place.  It counts if its length and CRC are right, and it
+is of this start of the gateway, with rows that are later than those before.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from .record import RecordError, bodies, making_sense, size_of, start_of
+
+EFFORT = 8
+"""How often a search reads the rest of a segment at most: bodies may be full of what looks like records."""
+
+_LENGTH = struct.Struct("<I")
+_EPOCH = struct.Struct("<q")
+_BEFORE_EPOCH = size_of(b"") + struct.calcsize("<BQ")
+
+
+class Bodies:
+    """The bodies of a segment's records, in their order; it is iterated over once.
+
+    Attributes:
+        size: octets of the file, as it was opened.
+        place: octets up to the end of the last body, or of what was left out behind it.
+        torn: octets at the end that are the start of a record, or nothing; it is known when all has been read.
+        damaged: octets that were left out so far, where a record was.
+        is_empty: no record was whole so far.
+
+    Args:
+        epoch: of its records.
+    """
+
+    def __init__(self, path: Path, epoch: int) -> None:
+        self.size = 0
+        self.place = 0
+        self.torn = 0
+        self.damaged = 0
+        self._path = path
+        self._epoch = epoch
+        self._last: bytes | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self._last is None
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The bodies.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        with self._path.open("rb") as file:
+            self.size = os.fstat(file.fileno()).st_size
+            while self.place < self.size:
+                file.seek(self.place)
+                for body in bodies(file, self.size - self.place):
+                    self.place += size_of(body)
+                    self._last = body
+                    yield body
+                self._go_on(file)
+
+    def _go_on(self, file: BinaryIO) -> None:
+        """Go to the next record that is whole, or to the end."""
+        file.seek(self.place)
+        rest = file.read(self.size - self.place)
+        if not rest:
+            self.place = self.size  # also where it has become shorter meanwhile
+            return
+        ends_at = _LENGTH.unpack_from(rest)[0] + size_of(b"") if len(rest) >= _LENGTH.size else len(rest) + 1
+        is_torn = False
+        if ends_at < len(rest) and self._follows(self._whole_at(file, ends_at)):
+            next_at = ends_at
+        else:
+            next_at, is_torn = self._search(file, rest)
+            is_torn &= not size_of(b"") < ends_at <= len(rest)
+        if is_torn:
+            self.torn = next_at
+        else:
+            self.damaged += next_at
+        self.place += next_at
+
+    def _search(self, file: BinaryIO, rest: bytes) -> tuple[int, bool]:
+        """Where in the rest the next record begins, or the end; and whether there is none for sure."""
+        epoch = _EPOCH.pack(self._epoch)
+        effort = EFFORT * len(rest)
+        none_is_whole = True
+        found = rest.find(epoch, _BEFORE_EPOCH + 1)
+        while found >= 0 and effort > 0:
+            start = found - _BEFORE_EPOCH
+            body = self._whole_at(file, start)
+            if self._follows(body):
+                return start, False
+            none_is_whole &= body is None  # one of a newer gateway, say: nobody must cut that off
+            length = int(_LENGTH.unpack_from(rest, start)[0])
+            effort -= length if length < len(rest) else 0
+            found = rest.find(epoch, found + 1)
+        return len(rest), found < 0 and none_is_whole
+
+    def _whole_at(self, file: BinaryIO, start: int) -> bytes | None:
+        """The body of the record that begins so many octets from here; None: there is none that is whole."""
+        start += self.place
+        file.seek(start)
+        return next(bodies(file, self.size - start), None)
+
+    def _follows(self, body: bytes | None) -> bool:
+        """Whether there is a record, and it may stand behind those before."""
+        if body is None:
+            return False
+        try:
+            with making_sense(body):
+                facts, first, _, _ = start_of(body)
+                return facts.epoch == self._epoch and first > self._last_seq()
+        except RecordError:
+            return False
+
+    def _last_seq(self) -> int:
+        """The seq of the last row so far; 0: there is none.
+
+        Raises:
+            RecordError: the last record is of another version.
+        """
+        if self._last is None:
+            return 0
+        with making_sense(self._last):
+            _, first, count, _ = start_of(self._last)
+        return first + count - 1
