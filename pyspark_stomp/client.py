@@ -27,7 +27,8 @@ from gateway.codec.headers import escape
 from .errors import ConnectionLost, ServerError
 from .options import Options
 
-_CHUNK = 256 * 1024
+# Frames of one chunk are taken together, so they should fit into a processor's cache.
+_CHUNK = 64 * 1024
 # Messages that came while something else was waited for are handed over in parts of about so many octets: all of them
 # at once might be more than an Arrow column of octets can hold, which is 2 GiB.
 _AT_ONCE = 64 * 1024**2
@@ -274,13 +275,8 @@ class Client:
         self._decoder.feed(chunk)
         try:
             for each in self._decoder.frames():
-                if each.command == "ERROR":
-                    told = _told(self._name, each)
-                    # So our gateway says that it is about to stop, and that another connection will do better.
-                    passing = "retry-after" in each.headers or each.headers.get("message") == _CRASHED
-                    raise ConnectionLost(str(told)) if passing else told
-                if each.command == "CONNECTED":
-                    self._agree(each)
+                if each.head.command != "MESSAGE":
+                    self._look_at(each)
                 self._frames.append(each)
         except ProtocolError as error:
             where = self._frames[-1].headers if self._frames else {}
@@ -288,11 +284,17 @@ class Client:
             raise ServerError(f"{self._name} sent what is no frame{behind}: {error}: {error.detail}") from None
         return True
 
-    def _agree(self, connected: Frame) -> None:
-        """The version of all further frames, which may be in the same chunk."""
-        named = {version.name: version for version in VERSIONS}
-        self.version = named.get(connected.headers.get("version", "1.0"), V10)
-        self._decoder.begin(self.version, _LIMITS)
+    def _look_at(self, other: Frame) -> None:
+        """What is no message may be an ERROR, or name the version of all further frames, even of the same chunk."""
+        if other.command == "ERROR":
+            told = _told(self._name, other)
+            # So our gateway says that it is about to stop, and that another connection will do better.
+            passing = "retry-after" in other.headers or other.headers.get("message") == _CRASHED
+            raise ConnectionLost(str(told)) if passing else told
+        if other.command == "CONNECTED":
+            named = {version.name: version for version in VERSIONS}
+            self.version = named.get(other.headers.get("version", "1.0"), V10)
+            self._decoder.begin(self.version, _LIMITS)
 
     def _last_words(self) -> None:
         """Raise the ERROR that explains why the server closed, if there is one."""

@@ -11,9 +11,10 @@ may come twice, and none is ever missing.
 
 from __future__ import annotations
 
+import bisect
 import threading
-from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 
 from .rows import Block
 from .spool import Piece, cut
@@ -44,8 +45,8 @@ class Memory:
         self.first = self._end = first
         self._remembered = remembered
         self._guard = threading.Lock()
-        self._held: deque[_Held] = deque()
-        self._places: dict[str, tuple[_Held, int]] = {}
+        self._held: list[_Held] = []
+        self._places: dict[str, int] = {}  # the numbers of the rows that are held, by their keys
         self._done: dict[str, None] = {}  # in the order of their release
         self._due: list[Handle] = []
 
@@ -66,11 +67,13 @@ class Memory:
         On the connection that its row came on it is a copy that the sender made: nobody will ask for its row.
         """
         with self._guard:
-            held, number = self._places.get(key, (None, 0))
-            if held is not None and held.handles[number] is None:
-                held.handles[number] = handle
-            else:
-                self._due.append(handle)
+            row = self._places.get(key)
+            if row is not None:
+                held = self._held[bisect.bisect_right(self._held, row, key=lambda held: held.end)]
+                if held.handles[row - held.first] is None:
+                    held.handles[row - held.first] = handle
+                    return
+            self._due.append(handle)
 
     def full(self) -> bool:
         """Never: what is not acknowledged is limited by the server."""
@@ -81,7 +84,7 @@ class Memory:
         held = _Held(self._end, block, list(block.handles))
         with self._guard:
             self._held.append(held)
-            self._places.update({key: (held, number) for number, key in enumerate(block.keys) if key})
+            self._places.update({key: row for row, key in enumerate(block.keys, held.first) if key})
             self._end = held.end
 
     def disconnected(self) -> None:
@@ -126,17 +129,13 @@ class Memory:
             for held in self._held:
                 if held.first >= end:
                     break
-                for number in range(max(0, self.first - held.first), min(end, held.end) - held.first):
-                    self._let_go(held, number)
+                rows = slice(max(0, self.first - held.first), min(end, held.end) - held.first)
+                self._due += [handle for handle in held.handles[rows] if handle is not None]
+                for key in filter(None, held.block.keys[rows]):
+                    del self._places[key]
+                    self._done[key] = None
             self.first = max(self.first, end)
-            while self._held and self._held[0].end <= end:
-                self._held.popleft()
-            for key in list(self._done)[: max(0, len(self._done) - self._remembered)]:
+            self._held = [held for held in self._held if held.end > end]
+            surplus = max(0, len(self._done) - self._remembered)
+            for key in [*islice(self._done, surplus)]:
                 del self._done[key]
-
-    def _let_go(self, held: _Held, number: int) -> None:
-        if (handle := held.handles[number]) is not None:
-            self._due.append(handle)
-        if key := held.block.keys[number]:
-            del self._places[key]
-            self._done[key] = None

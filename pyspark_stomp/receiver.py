@@ -6,7 +6,8 @@ When messages are acknowledged is the store's matter.  With a `Spool` it is as s
 a `Memory`, when it says that they are due.  In either case the ACKs of a block end with one that asks for a receipt:
 when nothing is unconfirmed, the server has let go of all that was acknowledged.
 
-Rows gather for at most `_LINGER` seconds, or until there are enough of them; as long as the store is full they gather
+Rows gather until none comes for a moment (`_IDLE`), for at most `_LINGER` seconds, or until there are enough of them: a
+block costs two syncs, in which nothing is received.  As long as the store is full they gather
 on, unacknowledged, until the server has sent as many as `prefetch` says, and stops, or until they are `_GATHERED`
 octets; then the socket is not read.  What has gathered when the connection breaks is thrown away: it was not
 acknowledged, and comes again.
@@ -34,7 +35,7 @@ _ROWS = 8_192
 _OCTETS = 4 * 1024**2
 # Many, because a server may hang up on who reads nothing for long; few enough for the memory of a driver.
 _GATHERED = 64 * 1024**2
-_LINGER = 0.02
+_LINGER = 0.1
 _IDLE = 0.01
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
@@ -156,14 +157,14 @@ class Receiver:
             frames = client.receive(_IDLE)
             if frames:
                 self._take(frames, collector, gathered)
-            old = collector.rows and time.monotonic() - collector.since > _LINGER
+            old = collector.rows and (not frames or time.monotonic() - collector.since > _LINGER)
             if (old or collector.rows >= _ROWS or collector.octets >= _OCTETS) and not self._store.full():
                 self._keep(client, collector)
                 gathered.clear()
-            elif collector.handles and not collector.rows:  # all of it was known
+            elif not collector.rows and collector.handles:  # all of it was known
                 self._acknowledge(client, collector.handles, 0)
                 collector.clear()
-            self._gathering = bool(collector.handles)
+            self._gathering = bool(collector.rows or collector.handles)
             if isinstance(self._store, Memory) and self._store.has_due():
                 self._acknowledge(client, self._store.due(), self._store.first)
 
@@ -173,9 +174,7 @@ class Receiver:
         for frame in frames:
             if frame.head.command != "MESSAGE":
                 self._confirm(frame)
-                continue
-            key = collector.key(frame)
-            if key and (key in gathered or knows(key)):
+            elif (key := collector.key(frame)) and (key in gathered or knows(key)):
                 self._repeated(frame, key, collector)
             else:
                 gathered.add(key)

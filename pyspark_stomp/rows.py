@@ -6,15 +6,16 @@ only if its Arrow schema is to the letter the one that Spark itself makes of the
 `headers` holds what has no column of its own: not `ack` and `content-length`, which belong to the delivery, not to the
 message.  Of repeated headers the first counts, and names and values are unescaped: that is the codec's work.
 
-A `Collector` gathers columns as Python lists and makes arrays of them at once, the map of flat lists of names and
-values: a third of what a list of dictionaries costs.
+A `Collector` makes arrays column by column, of a few hundred messages at a time: so their strings are still in the
+processor's cache, and their memory serves the next ones.  The map is made of flat lists of names and values: a third of
+what a list of dictionaries costs.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate, chain
 
 import pyarrow as pa
 
@@ -33,8 +34,8 @@ COLUMNS = (
     ("received_at", "timestamp", pa.timestamp("us", tz="UTC")),
     ("seq", "bigint", pa.int64()),
 )
-# Those that a message fills one value at a time, in the order in which `Collector.add` names them.
-_PLAIN = ("destination", "message_id", "subscription", "redelivered", "content_type", "body", "seq")
+# Messages that become arrays together.
+_TOGETHER = 512
 SCHEMA = pa.schema([(name, kind) for name, _, kind in COLUMNS])
 
 
@@ -61,9 +62,12 @@ def check_columns(asked: list[tuple[str, str]]) -> list[str]:
     return [name for name, _ in asked]
 
 
-def key_of(subscription: str, message_id: str, headers: dict[str, str], dedup_header: str) -> str:
-    """By what a message is known again when it is redelivered; "": by nothing."""
-    own = headers.get(dedup_header, "") if dedup_header else message_id
+def key_of(subscription: str, own: str) -> str:
+    """By what a message is known again when it is redelivered; "": by nothing.
+
+    Args:
+        own: its `message-id`, or the header that stands for it.
+    """
     return f"{subscription}\n{own}" if own else ""
 
 
@@ -86,70 +90,89 @@ class Collector:
     """Rows that come in, until they are taken as an Arrow batch.
 
     Args:
-        dedup_header: see `key_of`.
+        dedup_header: by which a message is known again; its `message-id` if empty.
         body: bodies are kept.
 
     Attributes:
-        rows: gathered so far.
-        octets: of their bodies and headers, nearly.
+        octets: of bodies and headers, nearly.
         since: `time.monotonic()` of the oldest row.
+        keys: of the rows.
     """
 
     def __init__(self, *, dedup_header: str = "", body: bool = True) -> None:
-        self._dedup_header = dedup_header
+        self._id = dedup_header or "message-id"
         self._with_body = body
         self.clear()
 
     def clear(self) -> None:
         """Forget what was gathered."""
-        self.rows = self.octets = 0
+        self.octets = 0
         self.since = 0.0
         self.keys: list[str] = []
-        self.handles: list[tuple[str, str]] = []
-        self._columns: dict[str, list[Any]] = {name: [] for name in _PLAIN}
-        self._appends = tuple([column.append for column in self._columns.values()])
-        self._names: list[str] = []
-        self._values: list[str] = []
-        self._offsets = [0]
+        self._handles: list[tuple[str, str]] = []
+        self._waiting: list[Frame] = []
+        self._batches: list[pa.RecordBatch] = []
+
+    @property
+    def rows(self) -> int:
+        """Gathered so far."""
+        return len(self.keys)
+
+    @property
+    def handles(self) -> list[tuple[str, str]]:
+        """Subscription and handle of each row's ACK, in the order in which they came; more may be appended."""
+        self._fold()
+        return self._handles
 
     def key(self, message: Frame) -> str:
         """The key of a message, before it is added."""
         headers = message.head.headers
-        return key_of(headers.get("subscription", ""), headers.get("message-id", ""), headers, self._dedup_header)
+        return key_of(headers.get("subscription", ""), headers.get(self._id, ""))
 
     def add(self, message: Frame, key: str = "") -> None:
         """Take a MESSAGE.  Its headers are used up: the codec shares only those of SEND frames."""
-        if not self.rows:
+        if not self.keys:
             self.since = time.monotonic()
-        destination, message_id, subscription, redelivered, content_type, body, seq = self._appends
-        head = message.head
-        headers = head.headers
-        pop = headers.pop
-        pop("content-length", None)
-        own, subscribed = pop("message-id", ""), pop("subscription", "")
         self.keys.append(key)
-        self.handles.append((subscribed, pop("ack", own)))
-        destination(pop("destination", None))
-        message_id(own)
-        subscription(subscribed)
-        redelivered(pop("redelivered", "") == "true")
-        content_type(pop("content-type", None))
-        body(message.body if self._with_body else None)
-        seq(pop_seq(headers))
-        self._names += headers
-        self._values += headers.values()
-        self._offsets.append(len(self._names))
-        self.rows += 1
-        self.octets += len(message.body) + head.size
+        self.octets += len(message.body) + message.head.size
+        self._waiting.append(message)
+        if len(self._waiting) == _TOGETHER:
+            self._fold()
 
-    def batch(self) -> pa.RecordBatch:
-        """All rows as a batch, which the collector forgets."""
-        columns = self._columns | {"received_at": [time.time_ns() // 1000] * self.rows}
+    def _fold(self) -> None:
+        """Make a batch of the messages that are in none yet."""
+        if not self._waiting:
+            return
+        headers = [message.head.headers for message in self._waiting]
+        ids = [each.pop("message-id", "") for each in headers]
+        subscriptions = [each.pop("subscription", "") for each in headers]
+        handles = [each.pop("ack", own) for each, own in zip(headers, ids, strict=True)]
+        self._handles += zip(subscriptions, handles, strict=True)
+        for each in headers:
+            each.pop("content-length", None)
+        columns = {
+            "destination": [each.pop("destination", None) for each in headers],
+            "message_id": ids,
+            "subscription": subscriptions,
+            "redelivered": [each.pop("redelivered", "") == "true" for each in headers],
+            "content_type": [each.pop("content-type", None) for each in headers],
+            "body": [message.body if self._with_body else None for message in self._waiting],
+            "received_at": [time.time_ns() // 1000] * len(headers),
+            "seq": [pop_seq(each) for each in headers],
+        }
         arrays = {name: pa.array(columns[name], type=kind) for name, _, kind in COLUMNS if name in columns}
         arrays["headers"] = pa.MapArray.from_arrays(
-            pa.array(self._offsets, pa.int32()), pa.array(self._names, pa.string()), pa.array(self._values, pa.string())
+            pa.array([*accumulate(map(len, headers), initial=0)], pa.int32()),
+            pa.array([*chain.from_iterable(headers)], pa.string()),
+            pa.array([*chain.from_iterable(map(dict.values, headers))], pa.string()),
         )
-        batch = pa.RecordBatch.from_arrays([arrays[name] for name, _, _ in COLUMNS], schema=SCHEMA)
+        self._batches.append(pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA))
+        self._waiting = []
+
+    def batch(self) -> pa.RecordBatch:
+        """All rows, of which there is one at least, as a batch, which the collector forgets."""
+        self._fold()
+        [batch] = pa.Table.from_batches(self._batches).combine_chunks().to_batches()
         self.clear()
         return batch
 
@@ -179,8 +202,8 @@ def encode(batch: pa.RecordBatch) -> bytes:
 def keys_of(batch: pa.RecordBatch, dedup_header: str) -> list[str]:
     """The keys of rows that were kept."""
     subscriptions = batch.column("subscription").to_pylist()
-    if not dedup_header:
+    if dedup_header:
+        ids = [dict(each).get(dedup_header, "") for each in batch.column("headers").to_pylist()]
+    else:
         ids = batch.column("message_id").to_pylist()
-        return [key_of(one, own, {}, "") for one, own in zip(subscriptions, ids, strict=True)]
-    headers = [dict(each) for each in batch.column("headers").to_pylist()]
-    return [key_of(one, "", each, dedup_header) for one, each in zip(subscriptions, headers, strict=True)]
+    return [key_of(subscription, own) for subscription, own in zip(subscriptions, ids, strict=True)]

@@ -12,7 +12,7 @@ a transaction until its rows are due, and transactions are at most a tenth of a 
 
 **Each message has an id that is the same whenever its row is written again**: `dedup-id`, which our gateway honours by
 dropping the second message, and `x-dedup-id`, for consumers behind other servers.  It is the value of `dedup_id` or of
-the column that `dedupColumn` names, else `<query>-<batch>-<partition>:<row>`.  The latter repeats only what repeats:
+the column that `dedupColumn` names, else `<query>-<batch>-<partition>-<row>`.  The latter repeats only what repeats:
 the batch must consist of the same rows in the same partitions, so there must be no repartition at random between a
 source and this sink.  The first holds for the gateway's `dedup_window`, and a query must come back within it.
 """
@@ -217,7 +217,7 @@ class _Encoder:
                 raise OptionError(f"a row has no id: its column {self._dedup} is null")
             dedup_id = str(own)
         else:
-            dedup_id = f"{self._task}:{self.row}"
+            dedup_id = f"{self._task}-{self.row}"  # without a colon, which would have to be escaped
         headers |= {"dedup-id": dedup_id, "x-dedup-id": dedup_id}
         for name, value in row.get("headers") or ():
             if value is not None and name not in _NOT_COPIED:

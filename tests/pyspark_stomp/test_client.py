@@ -19,7 +19,6 @@ from pyspark_stomp import client as module
 from pyspark_stomp.client import Client
 from pyspark_stomp.errors import ConnectionLost, OptionError, ServerError
 from pyspark_stomp.options import Options
-from tests.clients.forwarder import start_forwarder
 from tests.gateway_process import HOST, free_ports
 from tests.pyspark_stomp.conftest import Broker
 
@@ -188,16 +187,53 @@ def test_neither_side_waits_for_the_other_to_read(broker: Broker, name: str) -> 
     client.disconnect()
 
 
-def test_heart_beats_find_a_dead_network(broker: Broker) -> None:
-    with start_forwarder(broker.process.tcp_port) as relay:
-        client = Client(Options.of({"host": HOST, "port": str(relay.port), "heartbeat": "250"}), beat=True)
-        deadline = time.monotonic() + 1.5
-        while time.monotonic() < deadline:  # both sides beat, and nobody hangs up
-            assert client.receive(0.1) == []
-        relay.freeze()
-        with pytest.raises(ConnectionLost, match="has sent nothing for"):
-            until(client, 1)
-        client.close()
+class Clock:
+    """The client's time, which the test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(module, "time", self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_heart_beats_find_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    connections: list[socket.socket] = []
+
+    def serve() -> None:
+        connections.append(listener.accept()[0])
+        connections[0].recv(65_536)
+        connections[0].sendall(CONNECTED.replace(b"\n\n", b"\nheart-beat:250,250\n\n"))
+
+    with socket.create_server((HOST, 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = str(listener.getsockname()[1])
+        client = Client(Options.of({"host": HOST, "port": port, "heartbeat": "100"}), beat=True)
+        thread.join(10)
+    with connections[0] as peer:
+        peer.settimeout(10)
+        for _ in range(10):  # both sides beat, and nobody hangs up
+            clock.now += 0.25
+            assert client.receive(0) == []
+            assert peer.recv(100) == b"\n"
+            peer.sendall(b"\n")
+            while client._heard < clock.now:
+                assert client.receive(10) == []
+        clock.now += 0.625
+        assert client.receive(0) == []
+        clock.now += 0.001
+        with pytest.raises(ConnectionLost, match=r"has sent nothing for 0\.6 s"):
+            client.receive(10)
+    client.close()
+
+
+def test_heart_beats_are_agreed_with_the_gateway(broker: Broker) -> None:
+    client = Client(broker.options(heartbeat="300"), beat=True)
+    assert (client._send_interval, client._heard_interval) == (0.3, 0.3)
+    client.disconnect()
 
 
 @pytest.fixture(scope="module")

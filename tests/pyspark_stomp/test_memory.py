@@ -61,6 +61,19 @@ def test_a_copy_on_the_same_connection_is_due_at_once() -> None:
     assert memory.due() == handles(range(1))
 
 
+def test_redelivered_messages_of_several_blocks() -> None:
+    memory = Memory(7, 10)
+    for start in (0, 2, 4):
+        memory.keep(block(range(start, start + 2)))
+    memory.release(8)
+    memory.disconnected()
+    for number in (5, 2, 1, 3, 4):
+        memory.exchange(f"/queue/a\nm{number}", ("/queue/a", f"new {number}"))
+    assert memory.due() == []
+    memory.release(13)
+    assert memory.due() == [("/queue/a", f"new {number}") for number in range(1, 6)]
+
+
 def test_what_was_due_is_void_with_the_connection() -> None:
     memory = Memory(0, 10)
     memory.keep(block(range(2)))

@@ -204,6 +204,19 @@ def test_a_spool_that_takes_no_more(broker: Broker, name: str, tmp_path: Path) -
     store.close()
 
 
+def test_rows_do_not_wait_for_others_that_do_not_come(
+    broker: Broker, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LINGER", 3600.0)
+    queue = f"/queue/{name}"
+    broker.send(queue, bodies(3))
+    store = Spool(tmp_path, 100)
+    with receiving(broker.options(destination=queue), store) as receiver:
+        wait_until(lambda: store.end == 3)
+        assert receiver.wait_beyond(2, 15)
+    store.close()
+
+
 def test_a_full_spool_lets_the_server_wait(broker: Broker, name: str, tmp_path: Path) -> None:
     queue = f"/queue/{name}"
     broker.send(queue, bodies(500))
