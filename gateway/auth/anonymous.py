@@ -5,13 +5,25 @@
 
 from __future__ import annotations
 
+from gateway.auth.tickets import Tickets
 from gateway.broker.identity import Credentials, Identity
 from gateway.broker.ports import ANONYMOUS
 
 
 class Anonymous:
-    """Lets everybody in."""
+    """Lets everybody in.
+
+    Attributes:
+        name, tickets: see `gateway.auth.guard.Entrance`; nobody needs any tickets.
+    """
+
+    name = "users"
+    tickets: Tickets | None = None
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
         """The name given, or `anonymous`; the passcode is not looked at."""
         return Identity(credentials.login or ANONYMOUS, method="anonymous")
+
+    def reload(self) -> str | None:
+        """There is nothing to read."""
+        return None

@@ -2,9 +2,10 @@
 
     # a comment, or an empty line
     alice:$argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>
+    bob:$argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>:ops,traders
 
-One user a line, the name up to the first colon.  The hash carries its own parameters, so a file may hold
-hashes made by other tools or by other versions of this one.
+One user a line, the name up to the first colon; behind another one the groups, which rules speak of.  The hash
+carries its own parameters, so a file may hold hashes made by other tools or by other versions of this one.
 
 The cost is OWASP's first choice for argon2id (19 MiB, two passes, one lane), not the library's default (64
 MiB, four lanes): a verification competes with routing for the same cores, and all of a gateway's clients come
@@ -15,11 +16,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import argon2
+
+from gateway.auth.files import FileFault, read_text
 
 MAX_OCTETS = 1024
 """Octets of a login or passcode.  Longer ones are refused unhashed: nobody types them, and hashing them is
@@ -32,8 +36,11 @@ end."""
 _hasher = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
-class UsersFileError(Exception):
-    """The users file cannot be used; `str()` is one sentence that names file and line."""
+class User(NamedTuple):
+    """What the file says of one user."""
+
+    hashed: str
+    groups: frozenset[str] = frozenset()
 
 
 def hash_passcode(passcode: str) -> str:
@@ -59,42 +66,32 @@ def is_too_long(text: str) -> bool:
     return len(octets_of(text)) > MAX_OCTETS
 
 
-def read_users(path: Path) -> dict[str, str]:
-    """User names and their hashes.
+def read_users(path: Path) -> dict[str, User]:
+    """Users by name.
 
     Raises:
-        UsersFileError: the file cannot be read, or a line is not of the form above.
+        FileFault: the file cannot be read, or a line is not of the form above.
     """
-    users: dict[str, str] = {}
+    users: dict[str, User] = {}
     for number, line in enumerate(_read(path).splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        user, colon, hashed = line.partition(":")
+        user, colon, rest = line.partition(":")
+        hashed, _, groups = rest.partition(":")
         if not user or not colon:
-            raise UsersFileError(f"line {number} of {path} is not of the form user:hash")
+            raise FileFault(f"line {number} of {path} is not of the form user:hash or user:hash:group,group")
         if user in users:
-            raise UsersFileError(f"line {number} of {path} names user {user!r} a second time")
+            raise FileFault(f"line {number} of {path} names user {user!r} a second time")
         try:
             argon2.extract_parameters(hashed.strip())
         except argon2.exceptions.InvalidHashError:
-            raise UsersFileError(
-                f"line {number} of {path} holds no argon2 hash; write it with `gateway passwd`"
-            ) from None
-        users[user] = hashed.strip()
+            raise FileFault(f"line {number} of {path} holds no argon2 hash; write it with `gateway passwd`") from None
+        users[user] = User(hashed.strip(), frozenset(filter(None, map(str.strip, groups.split(",")))))
     return users
 
 
 def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            octets = file.read(MAX_FILE + 1)
-        if len(octets) > MAX_FILE:
-            raise UsersFileError(f"{path} is larger than {MAX_FILE} octets and so hardly a users file")
-        return octets.decode()
-    except OSError as error:
-        raise UsersFileError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsersFileError(f"{path} is not UTF-8 text") from None
+    return read_text(path, MAX_FILE, "a users file")
 
 
 def refuse_user(user: str) -> str | None:
@@ -115,8 +112,18 @@ def refuse_passcode(passcode: str) -> str | None:
     return None
 
 
-def write_user(path: Path, user: str, hashed: str) -> bool:
+def refuse_group(group: str) -> str | None:
+    """Why this cannot be a group's name, as one sentence; None when it can."""
+    if not group or group != group.strip() or set(group) & set(",:") or not group.isprintable():
+        return "a group's name is not empty, printable, and has no comma, no colon and no spaces around it"
+    return None
+
+
+def write_user(path: Path, user: str, hashed: str, groups: Collection[str] | None = None) -> bool:
     """Add the user, or replace the hash; every other line stays as it is.
+
+    Args:
+        groups: in place of those that the file says; None: those stay.
 
     The file appears whole or not at all (rename), readable by its owner only.  A new file belongs to whoever
     runs this; an existing one keeps its owner, or a gateway that runs as another user could no longer read
@@ -126,15 +133,18 @@ def write_user(path: Path, user: str, hashed: str) -> bool:
         True when the user was there before.
 
     Raises:
-        UsersFileError: the existing file is damaged or cannot be read.
+        FileFault: the existing file is damaged or cannot be read.
         OSError: the file cannot be written.
     """
     path = path.resolve()  # a rename on a symbolic link would replace the link
     existed = path.exists()
-    known = user in read_users(path) if existed else False
-    lines = list(_replaced(_read(path).splitlines() if existed else [], user, hashed))
-    if not known:
-        lines.append(f"{user}:{hashed}")
+    known = read_users(path).get(user) if existed else None
+    if groups is None:
+        groups = known.groups if known is not None else ()
+    line = f"{user}:{hashed}" + (f":{','.join(sorted(groups))}" if groups else "")
+    lines = list(_replaced(_read(path).splitlines() if existed else [], user, line))
+    if known is None:
+        lines.append(line)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -149,9 +159,9 @@ def write_user(path: Path, user: str, hashed: str) -> bool:
         with suppress(OSError):
             os.unlink(name)
         raise
-    return known
+    return known is not None
 
 
-def _replaced(lines: list[str], user: str, hashed: str) -> Iterator[str]:
+def _replaced(lines: list[str], user: str, new: str) -> Iterator[str]:
     for line in lines:
-        yield f"{user}:{hashed}" if line.partition(":")[0] == user and ":" in line else line
+        yield new if line.partition(":")[0] == user and ":" in line else line

@@ -10,7 +10,8 @@ import argon2
 import pytest
 
 from gateway.auth import passwords
-from gateway.auth.passwords import UsersFileError, read_users, write_user
+from gateway.auth.files import FileFault
+from gateway.auth.passwords import User, read_users, write_user
 
 HASH = passwords.hash_passcode("secret")
 
@@ -45,7 +46,16 @@ class TestRead:
     def test_comments_and_empty_lines(self, tmp_path: Path) -> None:
         path = tmp_path / "users.txt"
         path.write_text(f"# people\n\nalice:{HASH}\n  \nbob bobson:{HASH} \n")
-        assert read_users(path) == {"alice": HASH, "bob bobson": HASH}
+        assert read_users(path) == {"alice": User(HASH), "bob bobson": User(HASH)}
+
+    def test_groups(self, tmp_path: Path) -> None:
+        path = tmp_path / "users.txt"
+        path.write_text(f"alice:{HASH}:ops, traders\nbob:{HASH}:\ncarol:{HASH} :x y,,\n")
+        assert read_users(path) == {
+            "alice": User(HASH, frozenset({"ops", "traders"})),
+            "bob": User(HASH),
+            "carol": User(HASH, frozenset({"x y"})),
+        }
 
     def test_empty(self, tmp_path: Path) -> None:
         path = tmp_path / "users.txt"
@@ -55,8 +65,8 @@ class TestRead:
     @pytest.mark.parametrize(
         ("text", "sentence"),
         [
-            (f"alice:{HASH}\nbob\n", "line 2 of {path} is not of the form user:hash"),
-            (f":{HASH}\n", "line 1 of {path} is not of the form user:hash"),
+            (f"alice:{HASH}\nbob\n", "line 2 of {path} is not of the form user:hash or user:hash:group,group"),
+            (f":{HASH}\n", "line 1 of {path} is not of the form user:hash or user:hash:group,group"),
             ("alice:secret\n", "line 1 of {path} holds no argon2 hash; write it with `gateway passwd`"),
             (f"alice:{HASH}\nalice:{HASH}\n", "line 2 of {path} names user 'alice' a second time"),
         ],
@@ -64,29 +74,29 @@ class TestRead:
     def test_damage_names_the_line(self, tmp_path: Path, text: str, sentence: str) -> None:
         path = tmp_path / "users.txt"
         path.write_text(text)
-        with pytest.raises(UsersFileError) as refusal:
+        with pytest.raises(FileFault) as refusal:
             read_users(path)
         assert str(refusal.value) == sentence.format(path=path)
 
     def test_missing(self, tmp_path: Path) -> None:
-        with pytest.raises(UsersFileError, match=r"cannot be read: No such file or directory$"):
+        with pytest.raises(FileFault, match=r"cannot be read: No such file or directory$"):
             read_users(tmp_path / "users.txt")
 
     def test_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(UsersFileError, match=r"cannot be read: Is a directory$"):
+        with pytest.raises(FileFault, match=r"cannot be read: Is a directory$"):
             read_users(tmp_path)
 
     def test_not_text(self, tmp_path: Path) -> None:
         path = tmp_path / "users.txt"
         path.write_bytes(b"\xff")
-        with pytest.raises(UsersFileError, match=r"is not UTF-8 text$"):
+        with pytest.raises(FileFault, match=r"is not UTF-8 text$"):
             read_users(path)
 
     def test_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "users.txt"
         path.write_text(f"alice:{HASH}\n")
         monkeypatch.setattr(passwords, "MAX_FILE", 10)
-        with pytest.raises(UsersFileError, match="is larger than 10 octets"):
+        with pytest.raises(FileFault, match="is larger than 10 octets"):
             read_users(path)
 
 
@@ -94,7 +104,7 @@ class TestWrite:
     def test_a_new_file_is_for_its_owner_only(self, tmp_path: Path) -> None:
         path = tmp_path / "users.txt"
         assert write_user(path, "alice", HASH) is False
-        assert read_users(path) == {"alice": HASH}
+        assert read_users(path) == {"alice": User(HASH)}
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     def test_changing_one_line_keeps_the_others(self, tmp_path: Path) -> None:
@@ -103,6 +113,18 @@ class TestWrite:
         other = passwords.hash_passcode("other")
         assert write_user(path, "alice", other) is True
         assert path.read_text() == f"# people\nalice:{other}\n\nbob:{HASH}\n#alice:x\n"
+
+    def test_groups_stay_unless_others_are_given(self, tmp_path: Path) -> None:
+        path = tmp_path / "users.txt"
+        other = passwords.hash_passcode("other")
+        assert write_user(path, "alice", HASH, ["traders", "ops"]) is False
+        assert path.read_text() == f"alice:{HASH}:ops,traders\n"
+        write_user(path, "alice", other)
+        assert read_users(path) == {"alice": User(other, frozenset({"ops", "traders"}))}
+        write_user(path, "alice", HASH, ["new"])
+        assert read_users(path) == {"alice": User(HASH, frozenset({"new"}))}
+        write_user(path, "alice", HASH, [])
+        assert path.read_text() == f"alice:{HASH}\n"
 
     def test_a_last_line_without_newline(self, tmp_path: Path) -> None:
         path = tmp_path / "users.txt"
@@ -115,7 +137,7 @@ class TestWrite:
         link.symlink_to(target)
         write_user(link, "alice", HASH)
         assert link.is_symlink()
-        assert read_users(target) == {"alice": HASH}
+        assert read_users(target) == {"alice": User(HASH)}
 
     def test_the_owner_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "users.txt"
@@ -128,7 +150,7 @@ class TestWrite:
     def test_a_damaged_file_is_left_alone(self, tmp_path: Path) -> None:
         path = tmp_path / "users.txt"
         path.write_text("nonsense\n")
-        with pytest.raises(UsersFileError, match="line 1"):
+        with pytest.raises(FileFault, match="line 1"):
             write_user(path, "alice", HASH)
         assert path.read_text() == "nonsense\n"
 
@@ -144,7 +166,7 @@ class TestWrite:
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
             write_user(path, "bob", HASH)
-        assert read_users(path) == {"alice": HASH}
+        assert read_users(path) == {"alice": User(HASH)}
         assert [each.name for each in tmp_path.iterdir()] == ["users.txt"]
 
 
@@ -159,10 +181,21 @@ def test_names_that_are_refused(user: str) -> None:
 def test_names_that_are_fine(user: str, tmp_path: Path) -> None:
     assert passwords.refuse_user(user) is None
     write_user(tmp_path / "users.txt", user, HASH)
-    assert read_users(tmp_path / "users.txt") == {user: HASH}
+    assert read_users(tmp_path / "users.txt") == {user: User(HASH)}
 
 
 def test_passcodes() -> None:
     assert passwords.refuse_passcode("x" * 1024) is None
     for passcode in ("", "x" * 1025, "ä" * 513):
         assert passwords.refuse_passcode(passcode) == "a passcode has 1 to 1024 octets"
+
+
+@pytest.mark.parametrize("group", ["", " ops", "a,b", "a:b", "a\nb", "ops "])
+def test_groups_that_are_refused(group: str) -> None:
+    reason = passwords.refuse_group(group)
+    assert reason is not None
+    assert reason.startswith("a group's name ")
+
+
+def test_groups_that_are_fine() -> None:
+    assert passwords.refuse_group("the ops of Köln") is None

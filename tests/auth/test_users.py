@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 import trio
 from structlog.typing import EventDict
+from trio.testing import MockClock
 
 from gateway import auth
 from gateway.auth import passwords, users
 from gateway.auth.anonymous import Anonymous
+from gateway.auth.failures import Failures
+from gateway.auth.guard import Guard
+from gateway.auth.turns import PLACES
 from gateway.auth.users import UsersFile
-from gateway.broker.identity import Credentials, Identity
+from gateway.broker.errors import LoginRefused
+from gateway.broker.identity import Certificate, Credentials, Identity
 from gateway.settings import SettingsError, load
 
 SECRET = passwords.hash_passcode("secret")
@@ -27,12 +30,6 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "users.txt"
     path.write_text(f"alice:{SECRET}\nbob:{OTHER}\n")
     return path
-
-
-@pytest.fixture
-def logged() -> Iterator[list[EventDict]]:
-    with structlog.testing.capture_logs() as lines:
-        yield lines
 
 
 def write(path: Path, text: str) -> None:
@@ -152,6 +149,66 @@ class TestUsersFile:
                 await authenticator._limiter.acquire_on_behalf_of(waiting)
 
 
+class TestFlood:
+    async def test_who_waits_in_line_is_refused_when_the_address_has_failed_too_often(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        verifications = Verifications(monkeypatch)
+        failures = Failures(6)
+        guard = Guard(_Entrance(UsersFile(path, failures)), failures, 0.0)
+        refusals: list[str] = []
+
+        async def guess(number: int) -> None:
+            try:
+                await guard.authenticate(Credentials("alice", f"guess {number}", address="192.0.2.1"))
+            except LoginRefused as error:
+                refusals.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(500):
+                nursery.start_soon(guess, number)
+        assert len(refusals) == 500
+        # Those who had a place already when the last failure was counted were still heard.
+        assert 6 <= len(verifications.asked) <= 6 + PLACES
+        assert refusals.count("login refused") == len(verifications.asked)
+
+    async def test_others_wait_behind_a_few_of_them_only(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        order: list[str] = []
+
+        def verify(hashed: str, passcode: str) -> bool:
+            order.append(passcode)
+            return passcode == "secret"
+
+        monkeypatch.setattr(passwords, "verify", verify)
+        found = UsersFile(path)
+        async with trio.open_nursery() as nursery:
+            for number in range(100):
+                nursery.start_soon(found.authenticate, Credentials("alice", f"guess {number}", address="192.0.2.1"))
+            await wait_all_tasks_queued(found)
+            assert await found.authenticate(Credentials("alice", "secret", address="192.0.2.2")) == Identity("alice")
+        assert order.index("secret") <= 2 * PLACES + users.THREADS
+        assert len(order) == 101
+
+
+async def wait_all_tasks_queued(found: UsersFile) -> None:
+    """All who guess stand in line."""
+    while sum(line.length for line in found._turns._lines.values()) < 50:
+        await trio.lowlevel.checkpoint()
+
+
+class _Entrance:
+    """A users file alone behind the guard."""
+
+    name = "users"
+    tickets = None
+
+    def __init__(self, found: UsersFile) -> None:
+        self.authenticate = found.authenticate
+
+    def reload(self) -> str | None:
+        return None
+
+
 class TestChangesOfTheFile:
     async def test_read_again(self, path: Path, logged: list[EventDict]) -> None:
         authenticator = UsersFile(path)
@@ -161,7 +218,7 @@ class TestChangesOfTheFile:
         assert await authenticator.authenticate(Credentials("alice", "secret")) is None, "not even from memory"
         assert await authenticator.authenticate(Credentials("alice", "other")) == Identity("alice")
         assert await authenticator.authenticate(Credentials("carol", "secret")) == Identity("carol")
-        assert [(line["event"], line["users"]) for line in logged] == [("users file read again", 3)]
+        assert [line["event"] for line in logged] == ["users_file read again"]
 
     @pytest.mark.parametrize("damage", ["nonsense\n", None], ids=["damaged", "removed"])
     async def test_the_last_good_one_stays(self, path: Path, damage: str | None, logged: list[EventDict]) -> None:
@@ -197,8 +254,33 @@ class TestChoice:
 
     async def test_users_file(self, path: Path) -> None:
         authenticator = auth.for_settings(load(users_file=path))
-        assert isinstance(authenticator, UsersFile)
+        assert authenticator.tickets is not None
         assert await authenticator.authenticate(Credentials("alice", "secret")) == Identity("alice")
+        assert authenticator.reload() is None
+
+    async def test_each_setting_is_an_authenticator(self, tmp_path: Path, autojump_clock: MockClock) -> None:
+        (tmp_path / "file").write_text("0123456789abcdef0123456789abcdef")
+        for name in ("jwt_keys", "cookie_keys", "authenticator"):
+            value = "tests.auth.operators:plain" if name == "authenticator" else tmp_path / "file"
+            settings = load(**{name: value})
+            assert not settings.anonymous
+            with pytest.raises(LoginRefused):
+                await auth.for_settings(settings).authenticate(Credentials("alice", "x"))
+        settings = load(tls_client_ca=tmp_path / "file")
+        shown = Credentials(certificate=Certificate("CN=alice", "alice"))
+        found = await auth.for_settings(settings).authenticate(shown)
+        assert found == Identity("alice", method="certificate")
+        assert load(tls_client_ca=tmp_path / "file", tls_user="none").anonymous
+
+    async def test_its_limits_come_from_the_settings(self, path: Path, autojump_clock: MockClock) -> None:
+        entrance = auth.for_settings(load(users_file=path, login_attempts=1, login_delay=3, ticket_lifetime=7))
+        assert entrance.tickets is not None
+        assert entrance.tickets.lifetime == 7
+        with pytest.raises(LoginRefused, match="login refused"):
+            await entrance.authenticate(Credentials("alice", "wrong"))
+        assert trio.current_time() == 3
+        with pytest.raises(LoginRefused, match="too many failed logins"):
+            await entrance.authenticate(Credentials("alice", "secret"))
 
     async def test_a_damaged_users_file_is_a_wrong_setting(self, path: Path) -> None:
         write(path, "alice:secret\n")

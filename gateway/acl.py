@@ -1,0 +1,93 @@
+"""`gateway acl`: what the rules of gateway.toml mean for somebody.
+
+It asks the same code as the gateway does, about the file as it stands now: a gateway that runs may have read another.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from gateway.auth.rules import Explanation, Rules
+from gateway.broker import destinations
+from gateway.broker.access import Action, Reach
+from gateway.broker.errors import NotAllowed
+from gateway.broker.identity import Identity
+from gateway.broker.rights import FREE
+from gateway.rules import ACTIONS, TRANSPORTS
+from gateway.settings import SettingsError, load
+
+REFUSED = 3
+"""The exit status of `explain` where something is refused; 1 is a mistake, 2 one in the arguments."""
+
+
+@click.group()
+def acl() -> None:
+    """Look into the rules of who may do what."""
+
+
+@acl.command()
+@click.argument("user")
+@click.argument("action", type=click.Choice(ACTIONS))
+@click.argument("destination")
+@click.option("--group", "groups", multiple=True, help="A group that the user belongs to; may be given several times.")
+@click.option("--transport", type=click.Choice(TRANSPORTS), default="tcp", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print an object of JSON instead of sentences.")
+def explain(user: str, action: str, destination: str, groups: tuple[str, ...], transport: str, as_json: bool) -> None:
+    """Say whether USER may do ACTION at DESTINATION, and which rule decides.
+
+    DESTINATION is written as a client writes it.  Of a pattern it is said whether all, some or none of it is allowed.
+
+    Exit status: 0 when it is allowed, of a pattern at least a part; 3 when it is refused; 1 with a sentence when the
+    rules cannot be read, or no client could name such a destination.
+    """
+    try:
+        rules = Rules(load().rule)
+        names = _names(user, Action(action), destination)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
+    except NotAllowed as error:
+        raise click.ClickException(f"{error}: {error.detail}") from None
+    identity = Identity(user, frozenset(groups))
+    found = [_explained(rules, identity, transport, Action(action), name) for name in names]
+    for each in found:
+        click.echo(json.dumps(_row(each)) if as_json else each.text)
+    if any(each.reach is Reach.NONE for each in found):
+        sys.exit(REFUSED)
+
+
+def _names(user: str, action: Action, destination: str) -> list[str]:
+    """The canonical names of what a client says: of a SEND there may be several.
+
+    Raises:
+        NotAllowed: no client could say that.
+    """
+    if destinations.is_temporary(destination):
+        return [destination]
+    if action is Action.SUBSCRIBE:
+        return [destinations.canonical_for(user, destination)]
+    return [destinations.canonical(part) for part in destinations.split(destination)]
+
+
+def _explained(rules: Rules, identity: Identity, transport: str, action: Action, name: str) -> Explanation:
+    free = ""
+    if name.startswith((*FREE, *destinations.TEMPORARY)):
+        free = "no rule is needed for temporary destinations, and for what a session is told of itself"
+    elif not rules.index.entries:
+        free = "there are no rules, so everybody may do everything"
+    if free:
+        return Explanation(action, name, Reach.ALL, (), False, free)
+    return rules.explain(identity, transport, action, name)
+
+
+def _row(found: Explanation) -> dict[str, object]:
+    return {
+        "action": found.action.value,
+        "destination": found.name,
+        "allowed": found.reach.value,
+        "rules": [{"number": number, "line": line or None} for number, line in found.rules],
+        "default": found.default,
+        "text": found.text,
+    }

@@ -1,0 +1,133 @@
+"""Signed cookies of web applications: who is logged in there need not log in here.
+
+Both forms that itsdangerous is used for are accepted, and nothing must be told about which it is:
+
+    Starlette, FastAPI   TimestampSigner over JSON in base64
+    Flask, Quart         URLSafeTimedSerializer, with a salt and a key of its own, perhaps compressed
+
+A browser sends the cookie with whatever page opens the WebSocket, so it counts only where a page said where it comes
+from (`Origin`), which the upgrade has checked by then.
+
+The session lasts as long as the cookie would: `cookie_age` from its signature on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
+
+from gateway.auth.claims import find, groups_of, user_of
+from gateway.auth.files import FileFault, read_text
+from gateway.auth.watched import Watched
+from gateway.broker.errors import LoginRefused
+from gateway.broker.identity import Identity
+
+MAX_FILE = 64 * 1024
+LEAST_SECRET = 16
+"""Octets: Flask's documentation makes secrets of 32 hexadecimal digits, which have as many."""
+
+_MOST = 4
+"""Cookies of one name that are looked at: paths and domains may each have one."""
+
+_LEEWAY = 10.0
+"""Seconds by which the application's clock may be ahead of ours."""
+
+Readers = tuple[TimestampSigner, URLSafeTimedSerializer]
+
+
+def read_secrets(path: Path) -> Readers:
+    """The secrets of a file, one a line, the newest first.
+
+    Raises:
+        FileFault: it cannot be read, or has none that could be used.
+    """
+    lines = read_text(path, MAX_FILE, "a file of secrets").splitlines()
+    secrets = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+    if not secrets:
+        raise FileFault(f"{path} holds no secret")
+    for number, secret in secrets:
+        if len(secret.encode()) < LEAST_SECRET:
+            raise FileFault(
+                f"line {number} of {path} is a secret of less than {LEAST_SECRET} octets: it can be guessed"
+            )
+    oldest_first = [secret for _, secret in reversed(secrets)]
+    flask = {"key_derivation": "hmac", "digest_method": hashlib.sha1}
+    return (
+        TimestampSigner(oldest_first),
+        URLSafeTimedSerializer(oldest_first, salt="cookie-session", signer_kwargs=flask),
+    )
+
+
+class Cookies:
+    """Says whose cookie it is.
+
+    Args:
+        path: of the file of secrets.
+        name: of the cookie.
+        age: seconds for which one is believed.
+        user: the key of its data that is the user's name; groups stand at `groups`.
+
+    Raises:
+        SettingsError: the file cannot be used.
+    """
+
+    def __init__(self, path: Path, *, name: str = "session", age: float = 43_200.0, user: str = "user") -> None:
+        self.secrets = Watched("cookie_keys", path, read_secrets)
+        self._name = name
+        self._age = age
+        self._user = user
+
+    def is_shown(self, field: str) -> bool:
+        """Whether there is one of our name in a field `Cookie`."""
+        return any(True for _ in self._values(field))
+
+    async def identify(self, field: str) -> Identity:
+        """Whose cookie it is.
+
+        Args:
+            field: `Cookie`, whole.
+
+        Raises:
+            LoginRefused: it is not accepted.
+        """
+        readers = await self.secrets.fresh()
+        for value, _ in zip(self._values(field), range(_MOST), strict=False):
+            found = _read(readers, value)
+            if found is not None and (identity := self._identity(*found)) is not None:
+                return identity
+        detail = f"the cookie {self._name!r} is older than {self._age:g} s (cookie_age), of another key, or of nobody"
+        raise LoginRefused(detail, is_guess=False)
+
+    def _identity(self, data: Mapping[str, Any], signed_at: float) -> Identity | None:
+        age = time.time() - signed_at
+        user = user_of(find(data, self._user))
+        if user is None or not -_LEEWAY <= age <= self._age:
+            return None
+        return Identity(user, groups_of(data.get("groups")), signed_at + self._age, "cookie")
+
+    def _values(self, field: str) -> Iterator[str]:
+        for pair in field.split(";"):
+            name, equals, value = pair.strip().partition("=")
+            if equals and name == self._name:
+                yield value.strip('"')
+
+
+def _read(readers: Readers, value: str) -> tuple[dict[str, Any], float] | None:
+    """The data, and when it was signed, in seconds since the epoch; None: it is of nobody's that we know."""
+    starlette, flask = readers
+    try:
+        octets, signed = starlette.unsign(value, return_timestamp=True)
+        data = json.loads(b64decode(octets))
+    except (BadData, ValueError, RecursionError):
+        try:
+            data, signed = flask.loads(value, return_timestamp=True)
+        except (BadData, ValueError, RecursionError):
+            return None
+    return (data, signed.timestamp()) if isinstance(data, dict) else None

@@ -1,0 +1,213 @@
+"""The file of the keys that tokens are signed with.
+
+    -----BEGIN PUBLIC KEY-----      PEM: a public key, or a certificate that has one; several may follow each other
+    {"keys": [{"kty": ...}]}        JWKS, or one JWK alone
+    anything else                   a secret
+
+The content decides which algorithms a key verifies, never a token, and `none` is no algorithm of any key.  A public
+key, which everybody has, must never be taken for a secret (`alg` confusion): so whatever looks like one in another
+form, or has words around it, is refused and not used.
+
+A private key is refused: whoever verifies has no use for it, and should not have it.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jwt
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from jwt.algorithms import ECAlgorithm, HMACAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+from gateway.auth.files import FileFault, read_octets
+
+MAX_FILE = 1024 * 1024
+"""Octets of the file: some hundred keys are a tenth of that."""
+
+MAX_KEYS = 100
+"""Keys of one file.  A token that does not name its key is tried with each that fits, on the loop."""
+
+LEAST_SECRET = 32
+"""Octets: as many as the hash has (RFC 7518, section 3.2)."""
+
+_LEAST_RSA = 2048
+_RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
+_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+# Measured on a 2-core machine: 640 us for ES384, 620 for ES512; RSA grows with the square of its bits.
+_SLOW = {"ES384", "ES512"}
+_LARGE_RSA = 4096
+_SECRETS = {32: "HS256", 48: "HS384", 64: "HS512"}
+
+_PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
+_OPENSSH = re.compile(rb"(ssh|ecdsa|sk)-[a-z0-9@.-]+ AAAA")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key that verifies tokens.
+
+    Attributes:
+        algorithms: those that it verifies, as tokens name them.
+        key: as PyJWT wants it.
+        kid: what tokens call it; empty: it has no name, and is tried for each.
+        is_slow: to verify with it takes too long for the loop.
+    """
+
+    algorithms: frozenset[str]
+    key: Any = field(repr=False)
+    kid: str = ""
+
+    @property
+    def is_slow(self) -> bool:
+        """See above."""
+        return bool(self.algorithms & _SLOW) or (self.algorithms <= _RSA and self.key.key_size > _LARGE_RSA)
+
+
+def read_keys(path: Path) -> list[Key]:
+    """The keys of a file.
+
+    Raises:
+        FileFault: it cannot be read, or has no key that could be used.
+    """
+    octets = read_octets(path, MAX_FILE, "a file of keys")
+    try:
+        keys = _keys_of(octets)
+    except ValueError as error:
+        raise FileFault(f"{path} {error}") from None
+    if len(keys) > MAX_KEYS:
+        raise FileFault(f"{path} has {len(keys)} keys, and may have {MAX_KEYS}")
+    return keys
+
+
+def _keys_of(octets: bytes) -> list[Key]:
+    """Raises: ValueError: what is wrong, behind the name of the file."""
+    text = octets.removeprefix(codecs.BOM_UTF8)
+    if b"-----BEGIN" in text:
+        return _of_pem(text)
+    if text.lstrip().startswith(b"{"):
+        return _of_json(text)
+    if _OPENSSH.search(text):
+        raise ValueError("holds a key in OpenSSH's form; `ssh-keygen -e -m PKCS8` writes it as PEM")
+    flat = text.replace(b"\0", b"")
+    if b"-----BEGIN" in flat or b'"kty"' in flat:
+        raise ValueError("has a key with something around it, or in UTF-16; write it as PEM or as a JWKS, in UTF-8")
+    if _is_der(octets) or _is_der(_from_base64(octets)):
+        raise ValueError("holds a key or a certificate in DER; write it as PEM, with its lines BEGIN and END")
+    secret = octets.rstrip(b"\r\n")
+    return [Key(_algorithms_of_secret(secret), secret)]
+
+
+def _of_pem(octets: bytes) -> list[Key]:
+    keys = []
+    for block in _PEM.finditer(octets):
+        label = block[1].decode()
+        if label.endswith("PRIVATE KEY"):
+            raise ValueError("holds a private key; the gateway needs the public one only (`openssl pkey -pubout`)")
+        try:
+            if label == "CERTIFICATE":
+                key: object = x509.load_pem_x509_certificate(block[0]).public_key()
+            else:
+                key = serialization.load_pem_public_key(block[0])
+        except ValueError:
+            raise ValueError(f"has a {label} that cannot be read") from None
+        keys.append(Key(_algorithms_of(key), key))
+    if not keys:
+        raise ValueError("looks like PEM and has no whole key in it")
+    return keys
+
+
+def _of_json(octets: bytes) -> list[Key]:
+    try:
+        found = json.loads(octets)
+    except (ValueError, RecursionError):
+        raise ValueError("looks like a JWKS and is no JSON") from None
+    listed = found.get("keys", [found])
+    if not isinstance(listed, list):
+        raise ValueError("is no JWKS: keys is no array")
+    keys = [key for number, each in enumerate(listed, 1) if (key := _of_jwk(each, number)) is not None]
+    if not keys:
+        raise ValueError("has no key that verifies signatures by an algorithm that the gateway knows")
+    return keys
+
+
+def _of_jwk(jwk: object, number: int) -> Key | None:
+    """A key of a JWKS; None: it is for something else, as many servers list such ones, too."""
+    if not isinstance(jwk, dict):
+        raise ValueError(f"is no JWKS: key {number} is no object")
+    if jwk.get("use", "sig") != "sig" or "verify" not in jwk.get("key_ops", ["verify"]):
+        return None
+    if "d" in jwk:
+        raise ValueError(f"holds a private key: leave d, p, q and the like out of key {number}")
+    try:
+        key = _key_of_jwk(jwk)
+    except (jwt.InvalidKeyError, ValueError, TypeError, KeyError):
+        raise ValueError(f"has a key that cannot be read: number {number}") from None
+    if key is None:
+        return None
+    algorithms = _algorithms_of_secret(key) if isinstance(key, bytes) else _algorithms_of(key)
+    if jwk.get("alg") is not None:
+        algorithms &= {jwk["alg"]}
+    kid = jwk.get("kid")
+    return Key(algorithms, key, kid if isinstance(kid, str) else "") if algorithms else None
+
+
+def _key_of_jwk(jwk: Mapping[str, Any]) -> object:
+    if jwk.get("kty") == "RSA":
+        return RSAAlgorithm.from_jwk(dict(jwk))
+    if jwk.get("kty") == "EC" and jwk.get("crv") in ("P-256", "P-384", "P-521"):
+        return ECAlgorithm.from_jwk(dict(jwk))
+    if jwk.get("kty") == "OKP" and jwk.get("crv") == "Ed25519":
+        return OKPAlgorithm.from_jwk(dict(jwk))
+    return HMACAlgorithm.from_jwk(dict(jwk)) if jwk.get("kty") == "oct" else None
+
+
+def _algorithms_of(key: object) -> frozenset[str]:
+    if isinstance(key, RSAPublicKey):
+        if key.key_size < _LEAST_RSA:
+            raise ValueError(f"has an RSA key of {key.key_size} bits, and {_LEAST_RSA} are the least")
+        return _RSA
+    if isinstance(key, EllipticCurvePublicKey) and key.curve.name in _CURVES:
+        return frozenset({_CURVES[key.curve.name]})
+    if isinstance(key, Ed25519PublicKey):
+        return frozenset({"EdDSA"})
+    raise ValueError("has a key that is none of RSA, P-256, P-384, P-521 and Ed25519")
+
+
+def _algorithms_of_secret(secret: bytes) -> frozenset[str]:
+    if len(secret) < LEAST_SECRET:
+        raise ValueError(
+            f"holds a secret of {len(secret)} octets, and {LEAST_SECRET} are the least: shorter ones can "
+            "be guessed from any token (`openssl rand -hex 32` makes a good one)"
+        )
+    return frozenset(name for least, name in _SECRETS.items() if len(secret) >= least)
+
+
+def _from_base64(octets: bytes) -> bytes:
+    """What stands there in base64, as some consoles show a public key; empty: nothing does."""
+    with suppress(ValueError):
+        return base64.b64decode(b"".join(octets.split()), validate=True)
+    return b""
+
+
+def _is_der(octets: bytes) -> bool:
+    """Whether it is something public, which must not be taken for a secret, or a private key."""
+    for load in (serialization.load_der_public_key, x509.load_der_x509_certificate):
+        with suppress(ValueError, TypeError):
+            load(octets)
+            return True
+    with suppress(ValueError, TypeError):
+        serialization.load_der_private_key(octets, None)
+        return True
+    return False

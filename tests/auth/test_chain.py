@@ -1,0 +1,230 @@
+"""The order of authenticators: which of them decides, by every pair of kinds that a client can show at once."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.auth import passwords
+from gateway.auth.certificates import Certificates
+from gateway.auth.chain import Chain
+from gateway.auth.cookies import Cookies
+from gateway.auth.custom import Custom
+from gateway.auth.tickets import PREFIX, Tickets
+from gateway.auth.tokens import Tokens
+from gateway.auth.users import UsersFile
+from gateway.broker.errors import LoginRefused
+from gateway.broker.identity import Certificate, Credentials, Identity, Upgrade
+
+from .issuer import LONG_SECRET, SECRET, token, write
+from .test_cookies import KEY, flask
+
+ORIGIN = "https://app.example"
+HASH = passwords.hash_passcode("right")
+
+
+@dataclass
+class Door:
+    """All authenticators at once; what each client shows is of a user named like the way."""
+
+    chain: Chain
+    tickets: Tickets
+    asked: list[Credentials]
+
+    async def ask(self, credentials: Credentials) -> str:
+        """The user, or `refused`."""
+        try:
+            identity = await self.chain.authenticate(credentials)
+        except LoginRefused:
+            return "refused"
+        return "refused" if identity is None else identity.user
+
+    def ticket(self, user: str) -> str:
+        return self.tickets.issue(Identity(user))
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Door]:
+    write(tmp_path / "users", f"passcode:{HASH}:ops\nbasic:{HASH}\n")
+    write(tmp_path / "keys", SECRET)
+    write(tmp_path / "secrets", KEY)
+    asked: list[Credentials] = []
+
+    def call(credentials: Credentials) -> str:
+        asked.append(credentials)
+        return "custom"
+
+    def make(*names: str) -> Door:
+        tickets = Tickets()
+        parts: dict[str, Callable[[], Any]] = {
+            "users": lambda: UsersFile(tmp_path / "users"),
+            "tokens": lambda: Tokens(tmp_path / "keys"),
+            "cookies": lambda: Cookies(tmp_path / "secrets"),
+            "certificates": lambda: Certificates("common-name"),
+            "custom": lambda: Custom(call),
+        }
+        return Door(Chain(tickets=tickets, **{name: parts[name]() for name in names or parts}), tickets, asked)
+
+    return make
+
+
+def token_of(user: str) -> str:
+    return token("HS256", SECRET, sub=user)
+
+
+def bearer(user: str) -> str:
+    return f"Bearer {token_of(user)}"
+
+
+def basic(user: str = "basic", passcode: str = "right") -> str:
+    return "Basic " + base64.b64encode(f"{user}:{passcode}".encode()).decode()
+
+
+def cookie(user: str = "cookie") -> str:
+    return f"session={flask({'user': user})}"
+
+
+def upgraded(credentials: Credentials, **fields: str) -> Credentials:
+    before = credentials.upgrade or Upgrade(origin=ORIGIN)
+    return replace(credentials, upgrade=replace(before, **fields))
+
+
+WAYS: dict[str, Callable[[Credentials, Door], Credentials]] = {
+    "certificate": lambda shown, door: replace(shown, certificate=Certificate("CN=certificate", "certificate")),
+    "bearer": lambda shown, door: replace(shown, authorization=bearer("bearer")),
+    "passcode": lambda shown, door: replace(shown, passcode="right", login="passcode"),
+    "upgrade": lambda shown, door: upgraded(shown, authorization=bearer("upgrade")),
+    "ticket": lambda shown, door: upgraded(shown, ticket=door.ticket("ticket")),
+    "cookie": lambda shown, door: upgraded(shown, cookie=cookie()),
+}
+WRONG: dict[str, Callable[[Credentials], Credentials]] = {
+    "certificate": lambda shown: replace(shown, certificate=Certificate("O=x")),
+    "bearer": lambda shown: replace(shown, authorization=f"Bearer {token('HS256', LONG_SECRET)}"),
+    "passcode": lambda shown: replace(shown, passcode="wrong", login="passcode"),
+    "upgrade": lambda shown: upgraded(shown, authorization=basic(passcode="wrong")),
+    "ticket": lambda shown: upgraded(shown, ticket=PREFIX + "x"),
+    "cookie": lambda shown: upgraded(shown, cookie="session=x"),
+}
+ORDER = list(WAYS)
+
+
+class TestOrder:
+    @pytest.mark.parametrize("way", ORDER)
+    async def test_one_alone(self, make: Callable[..., Door], way: str) -> None:
+        door = make()
+        assert await door.ask(WAYS[way](Credentials(), door)) == way
+        assert await door.ask(WRONG[way](Credentials())) == "refused"
+        assert door.asked == [], "who is refused is not handed on"
+
+    @pytest.mark.parametrize(
+        ("first", "second"), [(a, b) for a in ORDER for b in ORDER if ORDER.index(a) < ORDER.index(b)]
+    )
+    async def test_of_two_the_first_decides(self, make: Callable[..., Door], first: str, second: str) -> None:
+        door = make()
+        both = replace(WAYS[first](WAYS[second](Credentials(), door), door), login=first if first == "passcode" else "")
+        assert await door.ask(both) == first
+        right_behind = WRONG[first](WAYS[second](Credentials(), door))
+        assert await door.ask(right_behind) == "refused"
+
+    async def test_what_is_not_looked_at_is_not_used_up(self, make: Callable[..., Door]) -> None:
+        door = make()
+        shown = WAYS["bearer"](WAYS["ticket"](Credentials(), door), door)
+        assert await door.ask(shown) == "bearer"
+        assert await door.ask(replace(shown, authorization="")) == "ticket"
+        assert await door.ask(replace(shown, authorization="")) == "refused"
+
+    async def test_nothing_shown_goes_to_the_operator(self, make: Callable[..., Door]) -> None:
+        door = make()
+        for shown in (
+            Credentials(),
+            Credentials("alice"),
+            Credentials("alice", ""),
+            Credentials(authorization="Digest x"),
+            Credentials(authorization="Bearer opaque"),
+            Credentials(upgrade=Upgrade(authorization="Bearer opaque", cookie="other=1", origin=ORIGIN)),
+            Credentials(upgrade=Upgrade(authorization="Basic !", origin=ORIGIN)),
+            Credentials(upgrade=Upgrade(authorization="Basic bm9jb2xvbg==", origin=ORIGIN)),
+        ):
+            assert await door.ask(shown) == "custom"
+            assert door.asked[-1] == shown
+        only = make("custom")
+        assert await only.ask(Credentials("a", "b", bearer("x"))) == "custom", "opaque to us, perhaps not to him"
+
+
+class TestPasscode:
+    async def test_token_or_ticket(self, make: Callable[..., Door]) -> None:
+        door = make("tokens", "users")
+        for login in (None, "", "guest", "alice"):  # as RabbitMQ: what stands beside a token does not matter
+            assert await door.ask(Credentials(login, token_of("alice"))) == "alice"
+            assert await door.ask(Credentials(login, door.ticket("alice"))) == "alice"
+        assert await door.ask(Credentials("passcode", token("HS256", LONG_SECRET))) == "refused"
+        assert await door.ask(Credentials("passcode", PREFIX + "x")) == "refused"
+        assert await door.ask(Credentials("passcode", "right")) == "passcode"
+
+    async def test_without_keys_a_token_is_a_passcode_like_any_other(
+        self, make: Callable[..., Door], tmp_path: Path
+    ) -> None:
+        text = token_of("alice")
+        write(tmp_path / "users", f"alice:{passwords.hash_passcode(text)}\n")
+        assert await make("users").ask(Credentials("alice", text)) == "alice"
+        assert await make("users", "tokens").ask(Credentials("bob", text)) == "alice"
+
+    async def test_groups_of_the_file(self, make: Callable[..., Door]) -> None:
+        found = await make("users").chain.authenticate(Credentials("passcode", "right"))
+        assert found == Identity("passcode", frozenset({"ops"}))
+
+
+class TestLogin:
+    @pytest.mark.parametrize("way", [way for way in ORDER if way != "passcode"])
+    async def test_it_must_be_the_user_or_empty(self, make: Callable[..., Door], way: str) -> None:
+        door = make()
+        for login, found in [(way, way), ("", way), (None, way), ("somebody", "refused")]:
+            assert await door.ask(replace(WAYS[way](Credentials(), door), login=login)) == found
+        with pytest.raises(LoginRefused) as error:
+            await door.chain.authenticate(replace(WAYS[way](Credentials(), door), login="somebody"))
+        assert error.value.detail.startswith("login is not the user that the ")
+        assert not error.value.is_guess
+
+    async def test_basic(self, make: Callable[..., Door]) -> None:
+        door = make()
+        shown = Credentials(upgrade=Upgrade(authorization=basic()))
+        assert await door.ask(shown) == "basic"
+        assert await door.ask(replace(shown, login="basic")) == "basic"
+        assert await door.ask(replace(shown, login="passcode")) == "refused"
+        assert await make("tokens", "custom").ask(shown) == "custom", "nobody has users"
+
+
+class TestCookie:
+    async def test_only_of_a_page(self, make: Callable[..., Door]) -> None:
+        door = make("cookies")
+        assert await door.ask(Credentials(upgrade=Upgrade(cookie=cookie(), origin=ORIGIN))) == "cookie"
+        assert await door.ask(Credentials(upgrade=Upgrade(cookie=cookie()))) == "refused"
+
+
+class TestNobody:
+    async def test_the_sentence_names_what_is_known(self, make: Callable[..., Door]) -> None:
+        with pytest.raises(LoginRefused) as error:
+            await make("users", "tokens", "cookies", "certificates").chain.authenticate(Credentials())
+        assert error.value.detail == (
+            "the server lets in who shows login and passcode, or a token (JWT) in passcode or Authorization, or a "
+            "cookie of the application, or a client certificate"
+        )
+        assert not error.value.is_guess
+
+
+class TestReload:
+    def test_all_files(self, make: Callable[..., Door], tmp_path: Path) -> None:
+        door = make()
+        assert door.chain.reload() is None
+        assert make("custom").chain.reload() is None
+        write(tmp_path / "keys", "short")
+        (tmp_path / "users").unlink()
+        sentence = door.chain.reload()
+        assert sentence is not None
+        assert sentence.startswith("users_file (GATEWAY_USERS_FILE) is wrong: ")
+        assert "; jwt_keys (GATEWAY_JWT_KEYS) is wrong: " in sentence

@@ -1,0 +1,187 @@
+"""Signed cookies, as the real Starlette and Flask sign them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from pathlib import Path
+
+import pytest
+from itsdangerous import TimestampSigner, URLSafeTimedSerializer
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.sessions import SessionMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.auth import cookies
+from gateway.auth.cookies import Cookies
+from gateway.auth.files import FileFault
+from gateway.broker.errors import LoginRefused
+from gateway.broker.identity import Identity
+from tests.app.asgi import request
+
+from .issuer import write
+
+KEY = "0123456789abcdef-newest"
+OLD = "fedcba9876543210-oldest"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "secrets"
+    write(path, f"{KEY}\n\n{OLD}\n")
+    return path
+
+
+async def starlette(data: dict[str, object], key: str = KEY, **options: object) -> str:
+    """The value of the cookie that Starlette sets."""
+
+    async def log_in(request: Request) -> Response:
+        request.session.update(data)
+        return Response()
+
+    middleware = [Middleware(SessionMiddleware, secret_key=key, **options)]  # type: ignore[arg-type]
+    answer = await request(Starlette(routes=[Route("/", log_in)], middleware=middleware), "/")
+    return answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
+
+
+def flask(data: object, key: str = KEY) -> str:
+    """The same of Flask: `SecureCookieSessionInterface` with its defaults."""
+    options = {"key_derivation": "hmac", "digest_method": hashlib.sha1}
+    found = URLSafeTimedSerializer(key, salt="cookie-session", signer_kwargs=options).dumps(data)
+    assert isinstance(found, str)
+    return found
+
+
+def signed(data: object, at: float, key: str = KEY) -> str:
+    """As Starlette does it, at another time."""
+
+    class Signer(TimestampSigner):
+        def get_timestamp(self) -> int:
+            return int(at)
+
+    return Signer(key).sign(base64.b64encode(json.dumps(data).encode())).decode()
+
+
+async def refused(found: Cookies, field: str) -> None:
+    with pytest.raises(LoginRefused) as error:
+        await found.identify(field)
+    assert not error.value.is_guess
+    assert KEY not in error.value.detail
+
+
+class TestForms:
+    async def test_starlette(self, path: Path) -> None:
+        value = await starlette({"user": "alice", "groups": ["ops"], "other": 1})
+        now = time.time()
+        found = await Cookies(path).identify(f"theme=dark; session={value}; x=y")
+        assert (found.user, found.groups, found.method) == ("alice", frozenset({"ops"}), "cookie")
+        assert now + 43_190 < found.expires < now + 43_210
+
+    async def test_flask(self, path: Path) -> None:
+        for data in (
+            {"user": "alice", "groups": ["ops"]},
+            {"user": "alice", "groups": {" t": ["ops"]}},
+            {"user": "alice", "groups": "ops", "padding": "x" * 2000},
+        ):
+            value = flask(data)
+            assert value.startswith(".") == ("padding" in data), "long ones are compressed"
+            found = await Cookies(path).identify(f'session="{value}"')
+            assert (found.user, found.groups) == ("alice", frozenset({"ops"}))
+
+    async def test_the_user_may_lie_deeper_or_be_a_number(self, path: Path) -> None:
+        value = await starlette({"user": {"email": "a@b"}, "_user_id": 7})
+        assert (await Cookies(path, user="user.email").identify(f"session={value}")).user == "a@b"
+        assert (await Cookies(path, user="_user_id").identify(f"session={value}")).user == "7"
+
+    async def test_keys_rotate(self, path: Path) -> None:
+        found = Cookies(path)
+        for value in (await starlette({"user": "alice"}, OLD), flask({"user": "alice"}, OLD)):
+            assert (await found.identify(f"session={value}")).user == "alice"
+        write(path, KEY)
+        for value in (await starlette({"user": "alice"}, OLD), flask({"user": "alice"}, OLD)):
+            await refused(found, f"session={value}")
+
+    async def test_another_name(self, path: Path) -> None:
+        found = Cookies(path, name="sid")
+        value = flask({"user": "alice"})
+        assert found.is_shown(f"session=x; sid={value}")
+        assert not found.is_shown(f"session={value}; xsid=1; sid")
+        assert (await found.identify(f"sid={value}")).user == "alice"
+
+    async def test_several_of_one_name(self, path: Path) -> None:
+        value = flask({"user": "alice"})
+        assert (await Cookies(path).identify(f"session=other; session={value}")).user == "alice"
+        await refused(Cookies(path), "session=other; " * 4 + f"session={value}")
+
+
+class TestAge:
+    @pytest.mark.parametrize(("age", "accepted"), [(0, True), (-8, True), (-30, False), (95, True), (105, False)])
+    async def test_both_ends(self, path: Path, age: float, accepted: bool) -> None:
+        at = time.time() - age
+        found, field = Cookies(path, age=100), f"session={signed({'user': 'alice'}, at)}"
+        if accepted:
+            assert (await found.identify(field)).expires == int(at) + 100
+        else:
+            await refused(found, field)
+
+
+class TestForged:
+    @pytest.mark.parametrize(
+        "data", [{"user": ""}, {"user": None}, {"user": ["alice"]}, {"user": "a\nb"}, {}, [], "alice", 5]
+    )
+    async def test_signed_for_nobody(self, path: Path, data: object) -> None:
+        await refused(Cookies(path), f"session={signed(data, time.time())}")
+        await refused(Cookies(path), f"session={flask(data)}")
+
+    async def test_other_keys_and_salts(self, path: Path) -> None:
+        await refused(Cookies(path), f"session={await starlette({'user': 'alice'}, 'another key of that length')}")
+        await refused(Cookies(path), f"session={flask({'user': 'alice'}, 'another key of that length')}")
+        other = URLSafeTimedSerializer(KEY, salt="reset-password").dumps({"user": "alice"})
+        await refused(Cookies(path), f"session={other!s}")
+
+    async def test_cut_changed_and_empty(self, path: Path) -> None:
+        value = await starlette({"user": "alice"})
+        for wrong in (
+            "",
+            ".",
+            "..",
+            value[:-1],
+            value[1:],
+            value.replace(".", ""),
+            "null",
+            "ä",
+            "e30.e30.e30",
+            "." * 9,
+        ):
+            await refused(Cookies(path), f"session={wrong}")
+
+    async def test_nonsense_that_is_signed(self, path: Path) -> None:
+        for octets in (b"", b"\xff", b"!", b"[" * 5000, base64.b64encode(b"[" * 50_000)):
+            await refused(Cookies(path), f"session={TimestampSigner(KEY).sign(octets).decode('latin-1')}")
+
+
+class TestFile:
+    @pytest.mark.parametrize(
+        ("content", "sentence"),
+        [
+            ("\n \n", "{path} holds no secret"),
+            (f"{KEY}\nshort\n", "line 2 of {path} is a secret of less than 16 octets: it can be guessed"),
+            ("x" * (cookies.MAX_FILE + 1), "{path} is larger than 65536 octets and so hardly a file of secrets"),
+        ],
+    )
+    def test_what_is_wrong(self, path: Path, content: str, sentence: str) -> None:
+        write(path, content)
+        with pytest.raises(FileFault) as fault:
+            cookies.read_secrets(path)
+        assert str(fault.value) == sentence.format(path=path)
+        assert KEY not in str(fault.value)
+
+    async def test_an_identity(self, path: Path) -> None:
+        at = int(time.time())
+        found = await Cookies(path, age=60).identify(f"session={signed({'user': 'alice'}, at)}")
+        assert found == Identity("alice", frozenset(), at + 60, "cookie")

@@ -1,0 +1,129 @@
+"""The operator's own authenticator."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+from structlog.typing import EventDict
+
+from gateway.auth import custom
+from gateway.auth.custom import Custom, load
+from gateway.broker.errors import LoginRefused
+from gateway.broker.identity import Credentials, Identity, Upgrade
+from gateway.settings import SettingsError
+
+from . import operators
+
+
+async def ask(name: str, passcode: str | None = "name", **more: object) -> Identity | None:
+    found = Custom(load(f"tests.auth.operators:{name}"))
+    return await found.identify(Credentials("alice", passcode, **more))  # type: ignore[arg-type]
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("name", ["waiting", "plain"])
+    async def test_functions(self, name: str) -> None:
+        assert await ask(name) == Identity("alice", method="custom")
+        assert await ask(name, "identity") == Identity("alice", frozenset({"ops"}), 5e9, "ldap")
+        assert await ask(name, "other") is None
+        assert await ask(name, None) is None
+
+    async def test_an_object(self) -> None:
+        assert await ask("asked") == Identity("object", method="custom")
+
+    async def test_its_own_refusal(self) -> None:
+        with pytest.raises(LoginRefused) as error:
+            await ask("refusing")
+        assert error.value.detail == "the account is closed"
+
+    @pytest.mark.parametrize(
+        ("passcode", "reason"), [("number", "a int"), ("empty", "no user's name"), ("nobody", "no user's name")]
+    )
+    async def test_nonsense(self, passcode: str, reason: str, logged: list[EventDict]) -> None:
+        assert await ask("nonsense", passcode) is None
+        assert [(line["log_level"], line["reason"]) for line in logged] == [("error", reason)]
+
+
+class TestErrors:
+    async def test_refuse_and_are_logged_without_secrets(self, logged: list[EventDict]) -> None:
+        upgrade = Upgrade("Basic c2VjcmV0LWI=", "session=secret-c; x=1", "secret-d", "http://x")
+        assert await ask("raising", "secret-a", authorization="Bearer secret-e", upgrade=upgrade) is None
+        assert len(logged) == 1
+        assert "secret" not in str(logged)
+        assert "c2VjcmV0LWI" not in str(logged)
+        assert logged[0]["reason"].startswith("RuntimeError: cannot ask about ['(hidden)', '(hidden)']")
+        assert "operators.py line " in logged[0]["reason"]
+
+    async def test_short_secrets_do_not_blot_out_the_rest(self, logged: list[EventDict]) -> None:
+        assert await ask("raising", "a") is None
+        assert "cannot ask about ['a', '']" in logged[0]["reason"]
+
+    async def test_a_plain_function_that_gives_back_something_to_await(self, logged: list[EventDict]) -> None:
+        assert await ask("lazy") is None
+        assert "appears to be asynchronous" in logged[0]["reason"]
+
+
+class TestThreads:
+    async def test_plain_functions_run_in_a_few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(custom, "THREADS", 2)
+        both, most, running = threading.Barrier(2, timeout=10), 0, 0
+        lock = threading.Lock()
+
+        def call(credentials: Credentials) -> None:
+            nonlocal most, running
+            with lock:
+                running += 1
+                most = max(most, running)
+            both.wait()
+            with lock:
+                running -= 1
+
+        found = Custom(call)
+        async with trio.open_nursery() as nursery:
+            for _ in range(6):
+                nursery.start_soon(found.identify, Credentials())
+        assert most == 2
+
+    async def test_nobody_waits_for_one_that_hangs(self) -> None:
+        release = threading.Event()
+
+        def call(credentials: Credentials) -> None:
+            release.wait(10)
+
+        try:
+            with trio.move_on_after(0.05) as scope:
+                await Custom(call).identify(Credentials())
+            assert scope.cancelled_caught
+        finally:
+            release.set()
+
+
+class TestLoading:
+    @pytest.mark.parametrize(
+        ("text", "sentence"),
+        [
+            ("tests.auth.nowhere:x", "cannot import tests.auth.nowhere: ModuleNotFoundError"),
+            ("tests.auth.operators:x", "there is no x in tests.auth.operators, and it should be a function"),
+            ("tests.auth.operators:word", "word is a str in tests.auth.operators, and it should be a function"),
+            ("tests.auth.operators:of_two", "of_two of tests.auth.operators is called with one argument"),
+        ],
+    )
+    def test_what_is_wrong(self, text: str, sentence: str) -> None:
+        with pytest.raises(SettingsError) as error:
+            load(text)
+        assert str(error.value).startswith(f"authenticator (GATEWAY_AUTHENTICATOR) is wrong: {sentence}")
+
+    def test_a_file_in_the_working_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "doorkeeper.py").write_text("def ask(credentials):\n    return 'x'\n")
+        (tmp_path / "broken_keeper.py").write_text("\n\n1 / 0\n")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.path", ["/nowhere"])
+        assert load("doorkeeper:ask")(Credentials()) == "x"
+        with pytest.raises(SettingsError, match=r"ZeroDivisionError: .* \(.*broken_keeper.py line 3\)$"):
+            load("broken_keeper:ask")
+
+    def test_the_functions_of_the_documentation(self) -> None:
+        assert load("tests.auth.operators:plain") is operators.plain

@@ -1,0 +1,127 @@
+"""The guard: failures are slow and counted, whoever is let in is not held up."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from gateway.auth.failures import Failures
+from gateway.auth.guard import Guard
+from gateway.auth.tickets import Tickets
+from gateway.broker.errors import LoginRefused
+from gateway.broker.identity import Credentials, Identity
+
+
+class Inner:
+    """Answers what it is told to."""
+
+    name = "inner"
+    tickets = Tickets()
+
+    def __init__(self, answer: Identity | LoginRefused | None) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        self.asked += 1
+        if isinstance(self.answer, LoginRefused):
+            raise self.answer
+        return self.answer
+
+    def reload(self) -> str | None:
+        return "wrong"
+
+
+def guard(inner: Inner, attempts: int = 3, delay: float = 1.0) -> Guard:
+    return Guard(inner, Failures(attempts), delay)
+
+
+async def refusal(found: Guard, address: str = "a") -> tuple[LoginRefused, float]:
+    """And after how many seconds it came."""
+    began = trio.current_time()
+    with pytest.raises(LoginRefused) as error:
+        await found.authenticate(Credentials("alice", "x", address=address))
+    return error.value, trio.current_time() - began
+
+
+async def test_who_is_let_in_does_not_wait(autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    assert await guard(Inner(Identity("alice"))).authenticate(Credentials()) == Identity("alice")
+    assert trio.current_time() == began
+
+
+async def test_what_is_passed_on() -> None:
+    found = guard(Inner(None))
+    assert found.tickets is Inner.tickets
+    assert found.reload() == "wrong"
+    assert found.name == "inner"
+
+
+@pytest.mark.parametrize("answer", [None, LoginRefused(), LoginRefused("the sentence", is_guess=False)])
+async def test_failures_are_slow(answer: LoginRefused | None, autojump_clock: MockClock) -> None:
+    error, seconds = await refusal(guard(Inner(answer), delay=2.5))
+    assert seconds == 2.5
+    assert error.detail == (answer or LoginRefused()).detail
+
+
+async def test_too_many(autojump_clock: MockClock) -> None:
+    inner = Inner(None)
+    found = guard(inner)
+    for _ in range(3):
+        await refusal(found)
+    error, seconds = await refusal(found)
+    assert (str(error), seconds, inner.asked) == ("too many failed logins", 0, 3)
+    inner.answer = Identity("alice")
+    error, _ = await refusal(found)
+    assert "login_attempts" in error.detail, "unheard, even with the right one"
+    assert await found.authenticate(Credentials(address="b")) == Identity("alice")
+
+
+async def test_all_at_once_are_counted_before_they_are_answered(autojump_clock: MockClock) -> None:
+    inner = Inner(None)
+    found = guard(inner)
+    async with trio.open_nursery() as nursery:
+        for _ in range(100):
+            nursery.start_soon(refusal, found)
+    assert inner.asked == 3
+    assert trio.current_time() < 2
+
+
+async def test_a_success_forgets_no_failure(autojump_clock: MockClock) -> None:
+    inner = Inner(None)
+    found = guard(inner)
+    for _ in range(2):
+        await refusal(found)
+    inner.answer = Identity("alice")
+    await found.authenticate(Credentials(address="a"))
+    inner.answer = None
+    await refusal(found)
+    assert str((await refusal(found))[0]) == "too many failed logins"
+
+
+async def test_what_is_no_guess_does_not_count(autojump_clock: MockClock) -> None:
+    inner = Inner(LoginRefused("expired", is_guess=False))
+    found = guard(inner)
+    for _ in range(10):
+        assert (await refusal(found))[0].detail == "expired"
+    assert inner.asked == 10
+
+
+async def test_who_is_expired_is_not_let_in(autojump_clock: MockClock) -> None:
+    found = guard(Inner(Identity("alice", expires=time.time() - 1)))
+    error, seconds = await refusal(found)
+    assert (error.detail, seconds) == ("what was shown has expired; log in with a new one", 1.0)
+    assert not error.is_guess
+
+
+async def test_the_refusal_of_the_line_is_not_counted_twice(autojump_clock: MockClock) -> None:
+    failures = Failures(1)
+    failures.count("a")
+    with pytest.raises(LoginRefused) as error:
+        failures.check("a")
+    found = guard(Inner(error.value))
+    for _ in range(5):
+        assert (await refusal(found))[1] == 0

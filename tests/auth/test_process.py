@@ -1,0 +1,261 @@
+"""Who may come in, as clients of a real server process see it: stomp.py over TCP, and a page's steps over WebSocket.
+
+At the end nothing secret that was shown stands in the log, in the journal or in the metrics.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import queue
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stomp
+import trustme
+from stomp.utils import Frame
+
+from gateway.auth import passwords
+from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
+from tests.transports.peers import CONNECT, ws
+
+from .issuer import LONG_SECRET, SECRET, token
+from .test_cookies import KEY, flask
+
+PAGE = "https://app.example"
+PATIENCE = 20.0
+PASSCODE = "planted-passcode"
+WRONG = "planted-wrong-passcode"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("auth")
+    (folder / "users").write_text(f"alice:{passwords.hash_passcode(PASSCODE)}:ops\n")
+    (folder / "keys").write_text(SECRET)
+    (folder / "secrets").write_text(KEY)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gateway(folder: Path) -> Iterator[GatewayProcess]:
+    settings = {
+        "users_file": folder / "users",
+        "jwt_keys": folder / "keys",
+        "cookie_keys": folder / "secrets",
+        "allowed_origins": PAGE,
+        "journal": folder / "journal",
+        "log_format": "json",
+        "log_level": "debug",
+        "token_warning": 600,
+        "login_delay": 0.1,
+        "login_attempts": 100,
+    }
+    with start_gateway(**settings) as running:
+        yield running
+
+
+class Frames(stomp.ConnectionListener):
+    """What a client gets."""
+
+    def __init__(self) -> None:
+        self.all: queue.Queue[tuple[str, Frame]] = queue.Queue()
+
+    def on_connected(self, frame: Frame) -> None:
+        self.all.put(("CONNECTED", frame))
+
+    def on_error(self, frame: Frame) -> None:
+        self.all.put(("ERROR", frame))
+
+    def on_message(self, frame: Frame) -> None:
+        self.all.put(("MESSAGE", frame))
+
+    def on_receipt(self, frame: Frame) -> None:
+        self.all.put(("RECEIPT", frame))
+
+    def next(self, command: str) -> Frame:
+        found, frame = self.all.get(timeout=PATIENCE)
+        assert found == command, frame
+        return frame
+
+
+def dial(gateway: GatewayProcess, login: str | None, passcode: str | None, **headers: str) -> tuple[Any, Frames]:
+    connection = stomp.Connection12([(HOST, gateway.tcp_port)], reconnect_attempts_max=1)
+    frames = Frames()
+    connection.set_listener("", frames)
+    connection.connect(login, passcode, headers=headers)
+    return connection, frames
+
+
+class TestStompPy:
+    @pytest.mark.parametrize("login", [None, "", "guest"])
+    def test_a_token_as_passcode(self, gateway: GatewayProcess, login: str | None) -> None:
+        connection, frames = dial(gateway, login, token("HS256", SECRET))
+        assert frames.next("CONNECTED").headers["user-name"] == "alice"
+        connection.disconnect()
+
+    def test_bearer(self, gateway: GatewayProcess) -> None:
+        connection, frames = dial(gateway, None, None, Authorization=f"Bearer {token('HS256', SECRET)}")
+        assert frames.next("CONNECTED").headers["user-name"] == "alice"
+        connection.disconnect()
+
+    def test_passcode(self, gateway: GatewayProcess) -> None:
+        connection, frames = dial(gateway, "alice", PASSCODE)
+        frames.next("CONNECTED")
+        connection.disconnect()
+
+    @pytest.mark.parametrize(
+        ("login", "passcode", "detail"),
+        [
+            ("alice", WRONG, "login and passcode do not belong to a user of this server"),
+            ("nobody", WRONG, "login and passcode do not belong to a user of this server"),
+            ("", "TOKEN", "the token is not one that this server accepts; its log says why"),
+            ("", "EXPIRED", "the token has expired; log in with a new one"),
+        ],
+    )
+    def test_refused(self, gateway: GatewayProcess, login: str, passcode: str, detail: str) -> None:
+        shown = {
+            "TOKEN": token("HS256", LONG_SECRET),
+            "EXPIRED": token("HS256", SECRET, exp=int(time.time()) - 100),
+        }.get(passcode, passcode)
+        _, frames = dial(gateway, login, shown)
+        error = frames.next("ERROR")
+        assert (error.headers["message"], error.body) == ("login refused", detail)
+
+    def test_warning_and_renewal(self, gateway: GatewayProcess) -> None:
+        connection, frames = dial(gateway, None, token("HS256", SECRET, exp=int(time.time()) + 2))
+        frames.next("CONNECTED")
+        connection.subscribe("/session/events", id="events")
+        warning = frames.next("MESSAGE")
+        assert warning.headers["event"] == "token-expiring"
+        assert 0 < int(warning.headers["expires-in"]) <= 12, "the leeway counts, too"
+        connection.send("/session/renew", token("HS256", SECRET, exp=int(time.time()) + 1000), receipt="renewed")
+        assert frames.next("RECEIPT").headers["receipt-id"] == "renewed"
+        connection.send("/session/renew", token("HS256", SECRET, sub="bob"), receipt="other")
+        error = frames.next("ERROR")
+        assert (error.headers["message"], error.headers["receipt-id"]) == ("renewal refused", "other")
+
+
+def post(gateway: GatewayProcess, **headers: str) -> tuple[int, Any]:
+    with closing(http.client.HTTPConnection(HOST, gateway.http_port, timeout=PATIENCE)) as connection:
+        connection.request("POST", "/api/v1/tickets", headers={"Host": "gateway.example", **headers})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+
+
+def upgrade(gateway: GatewayProcess, query: str = "", connect: str = "", **fields: str) -> str:
+    """What comes of a CONNECT over WebSocket, with these fields in the upgrade."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    request = (
+        f"GET /ws{query} HTTP/1.1\r\nHost: gateway.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{lines}\r\n"
+    )
+    frame = f"CONNECT\naccept-version:1.2\nhost:h\n{connect}\n\0".encode()
+    with socket.create_connection((HOST, gateway.ws_port), timeout=PATIENCE) as client:
+        client.sendall(request.encode() + ws(1, frame))
+        received = b""
+        while not received.count(b"\0") and (octets := client.recv(65_536)):
+            received += octets
+    return received.partition(b"\r\n\r\n")[2].decode(errors="replace")
+
+
+class TestPage:
+    def test_a_ticket(self, gateway: GatewayProcess) -> None:
+        status, answer = post(gateway, Authorization=f"Bearer {token('HS256', SECRET)}", Origin=PAGE)
+        assert (status, answer["expires_in"]) == (200, 30)
+        query = f"?ticket={answer['ticket']}"
+        assert "user-name:alice" in upgrade(gateway, query, Origin=PAGE)
+        replayed = upgrade(gateway, query, Origin=PAGE)
+        assert "the ticket is unknown, was used before" in replayed
+        _, answer = post(gateway, Authorization=f"Bearer {token('HS256', SECRET)}", Origin=PAGE)
+        assert "user-name:alice" in upgrade(gateway, connect=f"passcode:{answer['ticket']}\n", Origin=PAGE)
+
+    def test_the_upgrade(self, gateway: GatewayProcess) -> None:
+        basic = "Basic " + base64.b64encode(f"alice:{PASSCODE}".encode()).decode()
+        for fields in (
+            {"Authorization": f"Bearer {token('HS256', SECRET)}"},
+            {"Authorization": basic},
+            {"Cookie": f"theme=dark; session={flask({'user': 'alice'})}", "Origin": PAGE},
+        ):
+            assert "user-name:alice" in upgrade(gateway, **fields)
+        assert "login refused" in upgrade(gateway, Cookie=f"session={flask({'user': 'alice'})}")
+        other = upgrade(gateway, Cookie=f"session={flask({'user': 'alice'})}", Origin="https://evil.example")
+        assert "allowed_origins" in other
+
+
+@pytest.mark.parametrize(
+    ("kind", "user"),
+    [("common-name", "worker"), ("dns", "worker.example"), ("email", "worker@example.org"), ("subject", None)],
+)
+def test_a_certificate(tmp_path: Path, kind: str, user: str | None) -> None:
+    ca = trustme.CA()
+    ours = ca.issue_cert("localhost")
+    ours.private_key_pem.write_to_path(tmp_path / "key.pem")
+    ours.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    (port,) = free_ports(1)
+    names = {
+        "tls_certificate": tmp_path / "cert.pem",
+        "tls_key": tmp_path / "key.pem",
+        "tls_client_ca": tmp_path / "ca.pem",
+        "tls_user": kind,
+        "tcp_tls": f"{HOST}:{port}",
+        "login_delay": 0,
+    }
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    theirs = ca.issue_cert("worker.example", "worker@example.org", common_name="worker")
+    theirs.configure_cert(context)
+    with start_gateway(**names) as gateway:
+        with (
+            socket.create_connection((HOST, port), timeout=PATIENCE) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as client,
+        ):
+            client.sendall(CONNECT)
+            answer = client.recv(65_536).decode()
+            assert answer.startswith("CONNECTED\n"), answer
+            assert f"user-name:{user}\n" in answer if user is not None else "CN=worker" in answer
+        with socket.create_connection((HOST, gateway.tcp_port), timeout=PATIENCE) as stranger:
+            stranger.sendall(CONNECT)
+            refused = stranger.recv(65_536).decode()
+    assert "the server lets in who shows a client certificate" in refused
+
+
+def test_nothing_secret_was_written(gateway: GatewayProcess, folder: Path) -> None:
+    """The last of this file, so that all that was shown could have been."""
+    misplaced = token("HS256", SECRET)
+    for login, text in [("alice", PASSCODE), ("alice", WRONG), (misplaced, "")]:
+        dial(gateway, login, text)[1].all.get(timeout=PATIENCE)
+    upgrade(gateway, f"?ticket=ticket-{WRONG}", Authorization=f"Basic {WRONG}", Cookie=f"session={WRONG}", Origin=PAGE)
+    with closing(http.client.HTTPConnection(HOST, gateway.http_port, timeout=PATIENCE)) as connection:
+        connection.request("GET", "/metrics")
+        metrics = connection.getresponse().read()
+    assert b"gateway_logins_failed_total" in metrics
+    gateway.stop()
+    journal = b"".join(path.read_bytes() for path in sorted((folder / "journal").rglob("*")) if path.is_file())
+    assert b"alice" in journal
+    log = gateway.log.encode()
+    assert b"token refused" in log
+    prefixes = [
+        misplaced[-70:].encode(),
+        misplaced[:70].encode(),
+        PASSCODE.encode(),
+        WRONG.encode(),
+        KEY.encode(),
+        SECRET.encode(),
+        b"ticket-",
+        b"Bearer ey",
+    ]
+    found = [
+        (name, prefix)
+        for name, octets in [("log", log), ("journal", journal), ("metrics", metrics)]
+        for prefix in prefixes
+        if prefix in octets
+    ]
+    assert found == []

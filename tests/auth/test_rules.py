@@ -1,0 +1,312 @@
+"""The rules: who may do what, how much of a pattern, and what is remembered of it."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.auth import rules as module
+from gateway.auth.rules import Rules
+from gateway.broker.access import Access, Action, Reach
+from gateway.broker.destinations import canonical_for
+from gateway.broker.identity import Identity
+from gateway.broker.words import Pattern
+from gateway.rules import Table, read_tables
+from gateway.settings import SettingsError
+
+SEND, SUBSCRIBE, ADMIN = Action.SEND, Action.SUBSCRIBE, Action.ADMIN
+
+
+def rule(destination: object, *allow: str, deny: object = (), **keys: object) -> dict[str, Any]:
+    decides = {"allow": list(allow)} if allow else {"deny": deny}
+    return {"destination": destination, **decides, **keys}
+
+
+def rules(*tables: dict[str, Any]) -> Rules:
+    return Rules(read_tables(list(tables)))
+
+
+def access(found: Rules, user: str = "alice", *groups: str, transport: str = "tcp") -> Access:
+    granted = found.access_of(Identity(user, frozenset(groups)), transport)
+    assert granted is not None
+    return granted
+
+
+class TestMay:
+    def test_the_first_that_is_for_it_decides(self) -> None:
+        found = access(
+            rules(
+                rule("/queue/a.x", deny=["send"]),
+                rule("/queue/a.*", "send", "subscribe"),
+                rule("/queue/**", deny=["send"]),
+                rule("**", "send"),
+            )
+        )
+        names = ("/queue/a.x", "/queue/a.y", "/queue/b", "/topic/b")
+        assert [found.may(SEND, name) for name in names] == [False, True, False, True]
+        assert [found.may(SUBSCRIBE, name) for name in names] == [True, True, False, False]
+        assert not any(found.may(ADMIN, name) for name in names)
+
+    @pytest.mark.parametrize(
+        ("keys", "who"),
+        [
+            ({}, "alice bob anonymous"),
+            ({"users": ["alice"]}, "alice"),
+            ({"users": ["*"]}, "alice bob"),
+            ({"users": ["*", "anonymous"]}, "alice bob anonymous"),
+            ({"users": ["anonymous"]}, "anonymous"),
+            ({"groups": ["of-bob"]}, "bob"),
+            ({"groups": ["of-bob"], "users": ["alice"]}, "alice bob"),
+            ({"groups": ["nobody's"]}, ""),
+        ],
+    )
+    def test_who(self, keys: dict[str, object], who: str) -> None:
+        found = rules(rule("/queue/a", "send", **keys))
+        for user in ("alice", "bob", "anonymous"):
+            assert access(found, user, f"of-{user}").may(SEND, "/queue/a") is (user in who.split())
+
+    def test_transports(self) -> None:
+        found = rules(rule("/queue/a", "send", transports=["websocket"]), rule("/queue/b", "send"))
+        for transport, name, allowed in (
+            ("tcp", "/queue/a", False),
+            ("websocket", "/queue/a", True),
+            ("tcp", "/queue/b", True),
+        ):
+            assert access(found, transport=transport).may(SEND, name) is allowed
+
+    def test_the_same_pattern_twice(self) -> None:
+        found = rules(
+            rule(["/queue/#", "/queue/a"], "send", users=["bob"]),
+            rule(["/queue/a", "/queue/#"], deny=["send"], users=["alice"]),
+            rule("/queue/a", "send"),
+        )
+        assert [access(found, user).may(SEND, "/queue/a") for user in ("alice", "bob", "carl")] == [False, True, True]
+
+    def test_a_pattern_without_wildcards_is_to_the_letter(self) -> None:
+        found = access(rules(rule(["/queue/a.b", "/queue/{user}.c"], "send")))
+        assert found.may(SEND, "/queue/a.b")
+        assert found.may(SEND, "/queue/alice.c")
+        assert not found.may(SEND, "/queue/a/b")
+        assert not found.may(SEND, "/queue/alice/c")
+
+    def test_no_rules(self) -> None:
+        assert rules().access_of(Identity("alice"), "tcp") is None
+
+
+class TestOwn:
+    """`{user}` is one word, whatever the name is."""
+
+    TABLES = (rule(["/topic/of.{user}.**", "/user/queue/**"], "subscribe"),)
+
+    @pytest.mark.parametrize("user", ["*", "#", "**", ">", "a.b", "a/b", "", "{user}", "alice", "%2A", "bob.x", "a,b"])
+    def test_nobody_gets_what_is_of_another(self, user: str) -> None:
+        found = access(rules(*self.TABLES), user)
+        for other in ("bob", "a", "b", "*", "#", "a.b", "alice"):
+            if other != user:
+                assert not found.may(SUBSCRIBE, f"/topic/of.{other}.x")
+                assert not found.may(SUBSCRIBE, canonical_for(other, "/user/queue/x"))
+        assert found.may(SUBSCRIBE, canonical_for(user, "/user/queue/x"))
+
+    def test_the_word(self) -> None:
+        assert access(rules(*self.TABLES), "a.b").may(SUBSCRIBE, "/topic/of.a%2Eb.x")
+        assert not access(rules(*self.TABLES), "a.b").may(SUBSCRIBE, "/topic/of.a.b.x")
+
+    def test_of_a_pattern(self) -> None:
+        found = access(rules(rule("/topic/#.{user}.*", "subscribe")), "*")
+        assert found.reach("/topic/a.b.*") is Reach.NONE
+        assert found.reach("/topic/a.%2A.*") is Reach.ALL
+        assert found.reach("/topic/a.*.*") is Reach.SOME
+
+
+class TestReach:
+    @pytest.mark.parametrize(
+        ("pattern", "reach"),
+        [
+            ("/topic/prices.#", Reach.SOME),
+            ("/topic/prices.gold.#", Reach.ALL),
+            ("/topic/prices.secret.#", Reach.NONE),
+            ("/topic/prices.secret", Reach.NONE),
+            ("/topic/prices.gold", Reach.ALL),
+            ("/topic/#", Reach.SOME),
+            ("/topic/*.secret.x", Reach.SOME),
+            ("/topic/news.*", Reach.NONE),
+            ("/topic/sport.*", Reach.SOME),
+        ],
+    )
+    def test_of_patterns(self, pattern: str, reach: Reach) -> None:
+        found = access(
+            rules(
+                rule("/topic/news.**", "subscribe", users=["bob"]),
+                rule("/topic/sport.**", "send"),
+                rule("/topic/sport.a", "subscribe"),
+                rule("/topic/prices.secret.**", deny=["subscribe"]),
+                rule("/topic/prices.**", "subscribe"),
+            )
+        )
+        for _ in range(2):
+            assert found.reach(pattern) is reach
+
+    def test_nothing_behind_a_rule_that_takes_all(self) -> None:
+        found = access(rules(rule("/topic/**", "subscribe"), rule("/topic/a.**", deny=["subscribe"])))
+        assert found.reach("/topic/a.*") is found.reach("/topic/#") is Reach.ALL
+
+
+WORD = st.sampled_from(["a", "b", "{user}", "*", "**"])
+PATTERN = st.one_of(
+    st.lists(WORD, min_size=1, max_size=3).map(lambda words: "/topic/" + ".".join(words)),
+    st.sampled_from(["**", "/user/queue/**", "/user/queue/a"]),
+).filter(lambda text: text.count("**") < 3)
+TABLE = st.fixed_dictionaries(
+    {"destination": st.lists(PATTERN, min_size=1, max_size=2)},
+    optional={
+        "users": st.lists(st.sampled_from(["alice", "*", "a.b"]), min_size=1),
+        "groups": st.lists(st.sampled_from(["ops"]), min_size=1),
+        "transports": st.lists(st.sampled_from(["tcp", "websocket"]), min_size=1),
+    },
+).flatmap(
+    lambda table: st.tuples(
+        st.sampled_from(["allow", "deny"]), st.lists(st.sampled_from(["send", "subscribe"]), min_size=1)
+    ).map(lambda decides: table | dict([decides]))
+)
+NAMES = [
+    *(f"/topic/{a}{b}{c}" for a in ("a", "alice", "c") for b in ("", ".b", "/a", ".alice") for c in ("", ".c", ".a")),
+    "/user/alice/queue/a",
+    "/user/alice/queue/b.c",
+]
+
+
+def by_hand(tables: tuple[Table, ...], user: str, groups: frozenset[str], transport: str, name: str) -> bool:
+    """Whether somebody may subscribe, as the page says it and one rule after the other."""
+    for table in tables:
+        is_for_all = not table.users and not table.groups
+        who = is_for_all or user in table.users or "*" in table.users or bool(groups & table.groups)
+        where = [Pattern(text.replace("{user}", user)).matches(name) for text in table.patterns]
+        if who and any(where) and SUBSCRIBE in table.actions and transport in (table.transports or {transport}):
+            return table.allows
+    return False
+
+
+@given(
+    tables=st.lists(TABLE, min_size=1, max_size=5),
+    groups=st.frozensets(st.just("ops")),
+    transport=st.sampled_from(["tcp", "websocket"]),
+    pattern=st.lists(st.sampled_from(["a", "b", "alice", "*", "#"]), min_size=1, max_size=3)
+    .map(lambda words: "/topic/" + ".".join(words))
+    .filter(lambda text: "#" in text or "*" in text),
+)
+def test_any_rules(tables: list[Any], groups: frozenset[str], transport: str, pattern: str) -> None:
+    """`may` is what the rules say one after the other; `reach` never says more than that; `explain` says the same."""
+    found = rules(*tables)
+    identity = Identity("alice", groups)
+    granted = access(found, "alice", *groups, transport=transport)
+    read = read_tables(tables)
+    for name in NAMES:
+        expected = by_hand(read, "alice", groups, transport, name)
+        assert granted.may(SUBSCRIBE, name) is expected
+        said = found.explain(identity, transport, SUBSCRIBE, name)
+        assert said.reach is (Reach.ALL if expected else Reach.NONE)
+        assert (" may subscribe to " in said.text) is expected
+    matched = [granted.may(SUBSCRIBE, name) for name in NAMES if Pattern(pattern).matches(name)]
+    reach = granted.reach(pattern)
+    assert reach is not Reach.ALL or all(matched)
+    assert reach is not Reach.NONE or not any(matched)
+    assert found.explain(identity, transport, SUBSCRIBE, pattern).reach is reach
+
+
+class TestRemembering:
+    def test_equal_ones_share(self) -> None:
+        found = rules(rule("**", "send"))
+        first = access(found, "alice", "a", "b")
+        assert access(found, "alice", "b", "a") is first
+        others = [access(found, "bob"), access(found, "alice", "a"), access(found, "alice", "a", "b", transport="x")]
+        assert first not in others
+
+    def test_users_are_forgotten_when_nobody_has_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_MOST_RECENT", 2)
+        found = rules(rule("**", "send"))
+        first = access(found, "user-0")
+        for number in range(10):
+            access(found, f"user-{number}")
+        gc.collect()
+        assert len(found._living) == 3
+        assert access(found, "user-0") is first  # its session is still there
+
+    def test_names_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_MOST_NAMES", 3)
+        granted = access(rules(rule("**", "send", "subscribe")))
+        for number in range(20):
+            for action in Action:
+                assert granted.may(action, f"/queue/{number}") is (action is not ADMIN)
+            assert granted.may(SEND, f"/queue/{number}" + 200 * "x")
+            assert granted.reach(f"/topic/{number}.#") is Reach.ALL
+        known = [getattr(granted, name) for name in ("_send", "_subscribe", "_admin", "_reach")]
+        assert [len(each) for each in known] == [2, 2, 2, 2]
+
+    def test_a_thousand_rules(self) -> None:
+        """Only those are looked at whose pattern matches."""
+        found = rules(*[rule(f"/queue/{number}.{{user}}.*", "send") for number in range(1_000)], rule("**", "admin"))
+        granted = access(found)
+        assert granted.may(SEND, "/queue/999.alice.x")
+        assert not granted.may(SEND, "/queue/999.bob.x")
+        assert [entry.number for entry in found.index.matching("/queue/7.bob.x")] == [8, 1_001]
+
+
+class TestReload:
+    def read(self, *tables: dict[str, Any]) -> tuple[Table, ...]:
+        return read_tables(list(tables))
+
+    def test_others_are_in_force_at_once(self) -> None:
+        tables = [self.read(rule("/queue/a", "send"))]
+        found = Rules(self.read(rule("**", "send", "subscribe")), lambda: tables[0])
+        changes: list[str] = []
+        found.on_change = lambda: changes.append("changed")
+        granted = access(found)
+        assert granted.may(SEND, "/queue/b")
+        assert granted.may(SUBSCRIBE, "/queue/b")
+        assert granted.reach("/topic/#") is Reach.ALL
+        granted.sendable.add("/queue/b")
+        granted.answerable.add("/queue/b")
+        assert found.reload() is None
+        assert changes == ["changed"]
+        assert not granted.sendable
+        assert not granted.answerable
+        assert granted.reach("/topic/#") is Reach.NONE
+        assert not granted.may(SUBSCRIBE, "/queue/b")
+        assert [granted.may(SEND, name) for name in ("/queue/a", "/queue/b")] == [True, False]
+        assert access(found) is granted
+
+    def test_of_users_whose_sessions_are_all_that_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_MOST_RECENT", 1)
+        found = Rules(self.read(rule("**", "send")), lambda: self.read(rule("**", "admin")))
+        first = access(found, "a")
+        assert first.may(SEND, "/queue/a")
+        access(found, "b")
+        assert found.reload() is None
+        assert not first.may(SEND, "/queue/a")
+
+    def test_wrong_ones_change_nothing(self) -> None:
+        def read() -> tuple[Table, ...]:
+            raise SettingsError("gateway.toml line 1: wrong")
+
+        found = Rules(self.read(rule("/queue/a", "send")), read)
+        found.on_change = lambda: pytest.fail("nothing changed")
+        assert found.reload() == "gateway.toml line 1: wrong"
+        assert access(found).may(SEND, "/queue/a")
+
+    def test_none_any_more(self) -> None:
+        found = Rules(self.read(rule("/queue/a", "send")), lambda: ())
+        assert str(found.reload()).startswith("there is no [[rule]] any more, and without any everybody may do")
+        assert not access(found).may(SEND, "/queue/b")
+
+    def test_the_first(self) -> None:
+        found = Rules((), lambda: self.read(rule("/queue/a", "send")))
+        assert str(found.reload()).startswith("there were no rules, and the first [[rule]] tables need a restart")
+        assert found.access_of(Identity("alice"), "tcp") is None
+
+    def test_none_before_and_after(self) -> None:
+        found = Rules((), lambda: ())
+        assert found.reload() is None

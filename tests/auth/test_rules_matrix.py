@@ -1,0 +1,190 @@
+"""Pattern x action x identity x transport, through a whole gateway: listener, login, session, rules."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.broker.identity import Credentials, Identity
+from gateway.runtime import Gateway, open_gateway
+from gateway.settings import load
+from tests.transports.peers import Peer, dial
+
+RULES = """
+[[rule]]
+destination = "/topic/prices.secret.**"
+deny = ["subscribe"]
+[[rule]]
+destination = "/topic/prices.**"
+users = ["*"]
+allow = ["subscribe"]
+[[rule]]
+destination = ["/queue/home.{user}.**", "/user/queue/**"]
+users = ["*"]
+allow = ["send", "subscribe"]
+[[rule]]
+destination = "/user/*/queue/inbox"
+users = ["*"]
+allow = ["send"]
+[[rule]]
+destination = "/topic/prices.**"
+groups = ["feed"]
+allow = ["send"]
+[[rule]]
+destination = ["/queue/public", "/topic/public"]
+transports = ["websocket"]
+allow = ["send", "subscribe"]
+[[rule]]
+destination = "**"
+groups = ["ops"]
+allow = ["send", "subscribe", "admin"]
+"""
+GROUPS = {"feeder": {"feed"}, "root": {"ops"}}
+USERS = ("alice", "a.b", "*", "feeder", "root", "anonymous")
+NAMED = "alice a.b * feeder root"
+
+# Action, destination, and who may, over TCP; `@` behind a name: over WebSocket only.
+MATRIX = [
+    ("subscribe", "/topic/prices.gold", NAMED),
+    ("subscribe", "/exchange/amq.topic/prices.gold", NAMED),
+    ("subscribe", "/topic/prices.secret.gold", ""),
+    ("subscribe", "/topic/prices.#", NAMED),
+    ("subscribe", "/topic/prices.secret.#", ""),
+    ("subscribe", "/topic/other.#", "root"),
+    ("durable", "/topic/prices.#", ""),
+    ("durable", "/topic/prices.gold", NAMED),
+    ("send", "/topic/prices.gold", "feeder root"),
+    ("send", "/topic/prices.secret.gold", "feeder root"),
+    ("send", "/queue/home.alice.x", "alice root"),
+    ("send", "home.alice.x", "alice root"),
+    ("subscribe", "/queue/home.alice.x", "alice root"),
+    ("subscribe", "/queue/home.a.b.x", "root"),
+    ("subscribe", "/queue/home.a%2Eb.x", "a.b root"),
+    ("browse", "/queue/home.alice.x", "alice root"),
+    ("send", "/queue/home.alice.x,/queue/home.root.x", "root"),
+    ("subscribe", "/user/queue/x", NAMED),
+    ("send", "/user/alice/queue/x", "alice root"),
+    ("send", "/user/alice/queue/inbox", NAMED),
+    ("send", "/queue/public", "root alice@ a.b@ *@ feeder@ anonymous@"),
+    ("subscribe", "/topic/public", "root alice@ a.b@ *@ feeder@ anonymous@"),
+    ("admin", "/queue/public", "root"),
+    ("reply", "/queue/home.alice.x", "alice root"),
+    ("subscribe", "/temp-queue/x", f"{NAMED} anonymous"),
+]
+
+
+class Trusting:
+    """An authenticator that believes every name, and knows who is of which group."""
+
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        user = credentials.login or "anonymous"
+        return Identity(user, frozenset(GROUPS.get(user, ())))
+
+
+def write(text: str) -> None:
+    Path("gateway.toml").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(RULES)
+
+
+@pytest.fixture(params=["tcp", "websocket"])
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@asynccontextmanager
+async def gateway() -> AsyncIterator[Gateway]:
+    settings = load(tcp=["127.0.0.1:0"], websocket=["127.0.0.1:0"], close_linger=0.0)
+    async with open_gateway(settings, authenticator=Trusting()) as running:
+        yield running
+
+
+async def come(running: Gateway, kind: str, user: str) -> Peer:
+    peer = await dial(kind, running.addresses[kind][0])
+    await peer.connect(**({} if user == "anonymous" else {"login": user}))
+    return peer
+
+
+async def attempt(peer: Peer, action: str, destination: str) -> bool:
+    """Whether a frame is carried out; if not, that is because access was refused."""
+    if action in ("subscribe", "durable", "browse"):
+        asked = {"durable": {"durable": "true"}, "browse": {"browser": "true"}}.get(action, {})
+        await peer.send_frame("SUBSCRIBE", destination=destination, id=1, receipt="r", **asked)
+    elif action == "reply":
+        # To somewhere that all may send to, or the answer could be about that.
+        place = "/user/alice/queue/inbox"
+        await peer.send_frame("SEND", destination=place, reply_to=destination, receipt="r")
+    else:
+        asked = {"x-max-length": "5"} if action == "admin" else {}
+        await peer.send_frame("SEND", destination=destination, receipt="r", **asked)
+    while True:
+        received = await peer.receive()
+        assert received is not None
+        if received.command == "ERROR":
+            assert received.headers["message"] == "access refused", received
+            await peer.at_end()
+            return False
+        if received.command == "RECEIPT":
+            return True
+        assert received.command == "MESSAGE"
+
+
+@pytest.mark.parametrize("user", USERS)
+async def test_matrix(kind: str, user: str) -> None:
+    async with gateway() as running:
+        found = {}
+        for action, destination, _ in MATRIX:
+            peer = await come(running, kind, user)
+            found[action, destination] = await attempt(peer, action, destination)
+            await peer.aclose()
+        expected = {
+            (action, destination): user in who.split() or (kind == "websocket" and f"{user}@" in who.split())
+            for action, destination, who in MATRIX
+        }
+        assert found == expected
+
+
+async def test_a_wildcard_brings_no_more(kind: str) -> None:
+    async with gateway() as running:
+        alice, feeder = await come(running, kind, "alice"), await come(running, kind, "feeder")
+        await alice.subscribe("/topic/prices.#")
+        for name in ("secret.x", "gold", "secret", "silver"):
+            await feeder.publish(f"/topic/prices.{name}", name.encode())
+        assert [(await alice.frame("MESSAGE")).body for _ in range(2)] == [b"gold", b"silver"]
+        for peer in (alice, feeder):
+            await peer.aclose()
+
+
+async def test_a_reload(kind: str) -> None:
+    """Who is subscribed to what is no longer allowed is told so; the others go on under the new rules."""
+    async with gateway() as running:
+        alice, root = await come(running, kind, "alice"), await come(running, kind, "root")
+        await alice.subscribe("/topic/prices.gold")
+        await root.subscribe("/topic/prices.gold")
+        write(RULES.replace("[[rule]]", "[[role]]", 1))
+        running.reload()
+        await root.publish("/topic/prices.gold", b"1")
+        assert (await alice.frame("MESSAGE")).body == b"1"
+        denied = '[[rule]]\ndestination = "/topic/prices.gold"\nusers = ["alice"]\ndeny = ["subscribe"]\n'
+        write(denied + RULES)
+        running.reload()
+        error = await alice.at_end_after_error()
+        assert error.headers["message"] == "access refused"
+        assert error.body.decode() == (
+            "the rules have changed: alice may no longer subscribe to '/topic/prices.gold' as it did; "
+            "`gateway acl explain alice subscribe /topic/prices.gold` says why"
+        )
+        await root.publish("/topic/prices.gold", b"2")
+        assert [(await root.frame("MESSAGE")).body for _ in range(2)] == [b"1", b"2"]
+        again = await come(running, kind, "alice")
+        assert not await attempt(again, "subscribe", "/topic/prices.gold")
+        for peer in (alice, root, again):
+            await peer.aclose()

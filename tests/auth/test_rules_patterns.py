@@ -1,0 +1,78 @@
+"""How one pattern stands to another: compared with all names of a small language."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gateway.auth import rules_patterns
+from gateway.auth.rules_patterns import covers, heads_differ, overlap
+from gateway.broker.words import Pattern, has_wildcard
+
+PATTERNS = st.lists(st.sampled_from(["a", "b", "", "*", "#", "**"]), min_size=1, max_size=3).map(
+    lambda words: "/topic/" + ".".join(words)
+)
+# `c` stands in no pattern: for every word that none names.
+WORDS = ("a", "b", "c", "")
+NAMES = ["/topic", *(f"/topic/{'.'.join(words)}" for length in range(1, 6) for words in product(WORDS, repeat=length))]
+
+
+class TestAgainstNames:
+    @given(text=PATTERNS, pattern=PATTERNS)
+    def test_covers(self, text: str, pattern: str) -> None:
+        assume(has_wildcard(pattern))
+        general, special = Pattern(text), Pattern(pattern)
+        rest = [name for name in NAMES if special.matches(name) and not general.matches(name)]
+        if covers(text, pattern):
+            assert not rest
+        else:  # nothing in here is so large that it gives up: there must be a name
+            assert rest or not has_wildcard(text)
+
+    @given(text=PATTERNS, pattern=PATTERNS)
+    def test_overlap(self, text: str, pattern: str) -> None:
+        assume(has_wildcard(pattern))
+        general, special = Pattern(text), Pattern(pattern)
+        both = any(general.matches(name) and special.matches(name) for name in NAMES)
+        assert overlap(text, pattern) is both
+
+    @given(text=PATTERNS, pattern=PATTERNS)
+    def test_heads(self, text: str, pattern: str) -> None:
+        assume(has_wildcard(pattern))
+        if heads_differ(text, pattern):
+            assert not overlap(text, pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "is_covered"),
+    [
+        ("#", "/topic/*", True),
+        ("/topic/#", "/topic/#", True),
+        ("/topic/#", "/topic/a.*.b.#", True),
+        ("/topic/a.#", "/topic/#", False),
+        ("/topic/*.*", "/topic/*", False),
+        ("/topic/#.a", "/topic/*.#.a", True),
+        ("/topic/*.#", "/topic/#", False),
+        ("/topic/a.b", "/topic/a.b", False),
+        ("/topic/a.b.c", "/topic/a.*.c", False),
+        ("/topic/#.a.*.*.*.*", "/topic/#.a.*.*.*.*", True),
+    ],
+)
+def test_some_by_hand(text: str, pattern: str, *, is_covered: bool) -> None:
+    assert covers(text, pattern) is is_covered
+
+
+def test_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules_patterns, "_MOST_PLACES", 3)
+    assert not covers("/topic/#.a.*.*.*.*", "/topic/#.a.*.*.*.*")
+
+
+def test_hostile_patterns_are_compared_soon() -> None:
+    """The most that a client's pattern may have, against the most of a rule."""
+    pattern = "/topic/" + ".".join(["#", *["a"] * 55, *["*"] * 5])
+    text = "/topic/" + ".".join(["#", "a", *["*"] * 4])
+    assert overlap(text, pattern)
+    covers(text, pattern)
+    assert not overlap("/topic/" + ".".join(["#", *["b"] * 60]), pattern)

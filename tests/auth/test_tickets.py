@@ -1,0 +1,79 @@
+"""Tickets: good once, for a while, and only so many."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from gateway.auth.tickets import PREFIX, Tickets, TooManyTickets
+from gateway.broker.errors import LoginRefused
+from gateway.broker.identity import Identity
+
+ALICE = Identity("alice", frozenset({"ops"}), 5e9, "token")
+
+
+def refused(tickets: Tickets, ticket: str) -> str:
+    with pytest.raises(LoginRefused) as error:
+        tickets.redeem(ticket)
+    assert not error.value.is_guess
+    return error.value.detail
+
+
+async def test_good_once() -> None:
+    tickets = Tickets()
+    ticket, other = tickets.issue(ALICE), tickets.issue(Identity("bob"))
+    assert ticket.startswith(PREFIX)
+    assert len({ticket, other}) == len(tickets) == 2
+    assert tickets.redeem(ticket) == Identity("alice", frozenset({"ops"}), 5e9, "ticket")
+    assert refused(tickets, ticket) == (
+        "the ticket is unknown, was used before, or is older than 30 s (ticket_lifetime)"
+    )
+    assert tickets.redeem(other).expires == math.inf
+    assert len(tickets) == 0
+
+
+async def test_unknown() -> None:
+    tickets = Tickets()
+    ticket = tickets.issue(ALICE)
+    for wrong in ("", PREFIX, ticket[:-1], ticket + "x", ticket.upper()):
+        refused(tickets, wrong)
+    assert tickets.redeem(ticket).user == "alice"
+
+
+async def test_old(autojump_clock: MockClock) -> None:
+    tickets = Tickets(5.0)
+    first = tickets.issue(ALICE)
+    await trio.sleep(4.9)
+    second = tickets.issue(ALICE)
+    assert tickets.redeem(first).user == "alice"
+    third = tickets.issue(ALICE)
+    await trio.sleep(5.0)
+    refused(tickets, second)
+    refused(tickets, third)
+    assert len(tickets) == 0
+
+
+async def test_only_so_many(autojump_clock: MockClock) -> None:
+    tickets = Tickets(5.0, 8)
+    for user in ("alice", "alice", "bob", "bob", "carol", "carol", "dave"):
+        tickets.issue(Identity(user))
+    with pytest.raises(TooManyTickets, match="2 tickets of this user wait to be used, a quarter of max_tickets"):
+        tickets.issue(ALICE)
+    used = tickets.issue(Identity("dave"))
+    with pytest.raises(TooManyTickets, match=r"8 tickets wait to be used \(max_tickets\)"):
+        tickets.issue(Identity("erin"))
+    tickets.redeem(used)
+    tickets.issue(Identity("erin"))
+    await trio.sleep(5.0)
+    tickets.issue(ALICE)
+    assert len(tickets) == 1
+
+
+async def test_one_user_may_have_one_at_least() -> None:
+    tickets = Tickets(5.0, 2)
+    tickets.issue(ALICE)
+    with pytest.raises(TooManyTickets, match="1 tickets of this user"):
+        tickets.issue(ALICE)

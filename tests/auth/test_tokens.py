@@ -1,0 +1,276 @@
+"""Tokens: who is let in, and every way in which one can be wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+import trio
+from structlog.typing import EventDict
+
+from gateway.auth import tokens
+from gateway.auth.keys import read_keys
+from gateway.auth.tokens import Tokens, looks_like_token
+from gateway.broker.errors import LoginRefused
+from gateway.broker.identity import Identity
+
+from .issuer import LONG_SECRET, SECRET, b64, claims, jwk, jwks, private, public_pem, signed, token, write
+
+ALGORITHMS = {
+    "HS256": ("", LONG_SECRET),
+    "HS384": ("", LONG_SECRET),
+    "HS512": ("", LONG_SECRET),
+    "RS256": ("RSA", None),
+    "RS384": ("RSA", None),
+    "RS512": ("RSA", None),
+    "PS256": ("RSA", None),
+    "ES256": ("P-256", None),
+    "ES384": ("P-384", None),
+    "ES512": ("P-521", None),
+    "EdDSA": ("Ed25519", None),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "keys"
+    write(path, SECRET + "\n")
+    return path
+
+
+async def refused(found: Tokens, text: str) -> LoginRefused:
+    with pytest.raises(LoginRefused) as error:
+        await found.identify(text)
+    assert text not in error.value.detail
+    return error.value
+
+
+async def reason(found: Tokens, text: str, logged: list[EventDict], *, is_guess: bool = True) -> str:
+    """What the log says; the client learns nothing of that."""
+    logged.clear()
+    error = await refused(found, text)
+    assert error.detail == "the token is not one that this server accepts; its log says why"
+    assert error.is_guess is is_guess
+    assert [line["event"] for line in logged] == ["token refused"]
+    assert text not in str(logged)
+    return str(logged[0]["reason"])
+
+
+class TestForm:
+    @pytest.mark.parametrize("text", ["eyJhbGci.eyJz.c2ln", "eyJhbGci.eyJz.", "ey.."])
+    def test_tokens(self, text: str) -> None:
+        assert looks_like_token(text)
+
+    @pytest.mark.parametrize("text", ["", "secret", "a.b.c", "ey.a", "ey.a.b.c.d", "ey a.b.c", "ey.ä.b", "ey.a.b\n"])
+    def test_others(self, text: str) -> None:
+        assert not looks_like_token(text)
+
+
+class TestAlgorithms:
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    async def test_each(self, path: Path, algorithm: str) -> None:
+        kind, secret = ALGORITHMS[algorithm]
+        write(path, secret or public_pem(kind))
+        text = token(algorithm, secret or private(kind), groups=["ops"])
+        found = await Tokens(path).identify(text)
+        assert (found.user, found.groups, found.method) == ("alice", frozenset({"ops"}), "token")
+        head, body, signature = text.split(".")
+        wrong = ("B" if signature[0] == "A" else "A") + signature[1:]
+        assert (await refused(Tokens(path), f"{head}.{body}.{wrong}")).is_guess
+
+    async def test_keys_by_name(self, path: Path, logged: list[EventDict]) -> None:
+        write(path, jwks(jwk("RSA", 1, kid="a"), jwk("RSA", 2, kid="b"), jwk("P-256", kid="c"), jwk("RSA", 3)))
+        found = Tokens(path)
+        for number, kid in [(1, "a"), (2, "b"), (2, None), (3, None), (3, "a"), (3, "z"), (1, None)]:
+            assert (await found.identify(token("RS256", private("RSA", number), kid))).user == "alice", (number, kid)
+        assert "verification failed" in await reason(found, token("RS256", private("RSA", 2), "a"), logged)
+        assert "verification failed" in await reason(found, token("RS256", private("RSA", 2), "c"), logged)
+        assert "verification failed" in await reason(found, token("RS256", private("RSA", 9)), logged)
+        assert await reason(found, token("ES256", private("P-256"), "a"), logged) == (
+            "no key for algorithm 'ES256' and kid 'a'"
+        )
+
+    async def test_none(self, path: Path, logged: list[EventDict]) -> None:
+        text = jwt.encode(claims(), "", "none")
+        assert text.endswith(".")
+        assert "no key for algorithm 'none'" in await reason(Tokens(path), text, logged)
+        for name in ("None", "NONE", "nOnE", "", None, 5):
+            forged = f"{b64(json.dumps({'alg': name}).encode())}.{b64(b'{}')}."
+            await reason(Tokens(path), forged, logged)
+
+    async def test_a_public_key_is_no_secret(self, path: Path, logged: list[EventDict]) -> None:
+        pem = public_pem("RSA")
+        write(path, pem)
+        for secret in (pem, pem.strip()):
+            forged = signed(secret.encode(), {"alg": "HS256", "typ": "JWT"}, json.dumps(claims()).encode())
+            assert "no key for algorithm 'HS256'" in await reason(Tokens(path), forged, logged)
+
+    async def test_nor_is_a_secret_a_key_of_another_algorithm(self, path: Path, logged: list[EventDict]) -> None:
+        text = token("RS256", private("RSA"))
+        assert "no key for algorithm 'RS256'" in await reason(Tokens(path), text, logged)
+
+    async def test_a_key_in_the_header_is_not_looked_at(self, path: Path, logged: list[EventDict]) -> None:
+        write(path, public_pem("RSA"))
+        header = {"jwk": jwk("RSA", 7), "jku": "https://evil.example/keys", "x5u": "https://evil.example"}
+        forged = jwt.encode(claims(), private("RSA", 7), "RS256", headers=header)
+        assert "verification failed" in await reason(Tokens(path), forged, logged)
+
+    async def test_what_is_critical_and_unknown(self, path: Path, logged: list[EventDict]) -> None:
+        text = signed(SECRET.encode(), {"alg": "HS256", "crit": ["x"]}, json.dumps(claims()).encode())
+        assert "critical" in await reason(Tokens(path), text, logged)
+
+
+class TestClaims:
+    async def test_the_end(self, path: Path) -> None:
+        end = int(time.time()) + 90
+        assert (await Tokens(path).identify(token("HS256", SECRET, exp=end))).expires == end + 10
+        assert (await Tokens(path, leeway=0).identify(token("HS256", SECRET, exp=end + 0.5))).expires == end + 0.5
+
+    async def test_no_end(self, path: Path) -> None:
+        assert await Tokens(path).identify(token("HS256", SECRET, exp=None)) == Identity("alice", method="token")
+        assert (await Tokens(path).identify(token("HS256", SECRET, exp=None))).expires == math.inf
+
+    async def test_expired(self, path: Path) -> None:
+        text = token("HS256", SECRET, exp=int(time.time()) - 8)
+        assert (await Tokens(path).identify(text)).user == "alice", "within the leeway"
+        error = await refused(Tokens(path, leeway=5), text)
+        assert error.detail == "the token has expired; log in with a new one"
+        assert not error.is_guess
+
+    async def test_not_valid_yet(self, path: Path) -> None:
+        for claim in ("nbf", "iat"):
+            text = token("HS256", SECRET, None, **{claim: int(time.time()) + 8})
+            assert (await Tokens(path).identify(text)).user == "alice", "within the leeway"
+            error = await refused(Tokens(path, leeway=2), text)
+            assert error.detail == "the token is not valid yet; do the clocks agree (jwt_leeway)?"
+            assert not error.is_guess
+
+    async def test_issuer_and_audience(self, path: Path, logged: list[EventDict]) -> None:
+        found = Tokens(path, issuer="https://idp", audience="gateway")
+        for audience in ("gateway", ["other", "gateway"]):
+            await found.identify(token("HS256", SECRET, iss="https://idp", aud=audience))
+        for wrong in (
+            {"aud": "gateway"},
+            {"iss": "https://idp"},
+            {"iss": "https://idp", "aud": "other"},
+            {"iss": "https://idp/", "aud": "gateway"},
+            {"iss": "https://idp", "aud": ["gatewa", "y"]},
+            {"iss": "https://idp", "aud": {"gateway": 1}},
+            {"iss": "https://idp", "aud": None},
+        ):
+            await reason(found, token("HS256", SECRET, **wrong), logged, is_guess=False)
+        assert (await Tokens(path).identify(token("HS256", SECRET, iss="x", aud="y"))).user == "alice", "not asked for"
+
+    async def test_user_and_groups(self, path: Path) -> None:
+        found = Tokens(path, user_claim="email", groups_claim="realm_access.roles")
+        text = token("HS256", SECRET, email="a@b", realm_access={"roles": ["x", "y"]}, sub=7)
+        identity = await found.identify(text)
+        assert (identity.user, identity.groups) == ("a@b", frozenset({"x", "y"}))
+        assert (await Tokens(path, groups_claim="").identify(token("HS256", SECRET, groups=["x"]))).groups == set()
+        assert (await Tokens(path).identify(token("HS256", SECRET, groups="x y"))).groups == {"x", "y"}
+
+    @pytest.mark.parametrize("user", [None, "", " ", "a\nb", 1.5, ["alice"], {"a": 1}, True])
+    async def test_nobody(self, path: Path, user: object, logged: list[EventDict]) -> None:
+        sentence = await reason(Tokens(path), token("HS256", SECRET, sub=user), logged, is_guess=False)
+        assert sentence == "its claim sub is no user's name (jwt_user_claim)"
+
+
+class TestHostile:
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            b"",
+            b"[]",
+            b"5",
+            b"{",
+            b"\xff",
+            b"[" * 5000,
+            b'{"sub":"a","exp":"x"}',
+            b'{"sub":"a","exp":1e400}',
+            b'{"sub":"a","exp":NaN}',
+            b'{"sub":"a","exp":null}',
+            b'{"sub":"a","exp":[1]}',
+            b'{"sub":"a","exp":' + b"9" * 5000 + b"}",
+            b'{"sub":"a","nbf":"x"}',
+            b'{"sub":"a","iat":{}}',
+        ],
+    )
+    async def test_signed_nonsense(self, path: Path, payload: bytes) -> None:
+        await refused(Tokens(path), signed(SECRET.encode(), {"alg": "HS256"}, payload))
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", ".", "..", "a.b.c", "ey.ey.ey", "eyJ.e30.", f"{b64(b'[]')}.e30.x", f"{b64(b'{' * 2000)}..", "ä.b.c"],
+    )
+    async def test_unsigned_nonsense(self, path: Path, text: str) -> None:
+        with pytest.raises(LoginRefused):
+            await Tokens(path).identify(text)
+
+    async def test_one_that_is_too_long(self, path: Path, logged: list[EventDict]) -> None:
+        text = token("HS256", SECRET, padding="x" * tokens.MAX_OCTETS)
+        assert (await refused(Tokens(path), text)).detail == f"a token has at most {tokens.MAX_OCTETS} octets"
+
+
+class TestSlowKeys:
+    @pytest.mark.parametrize(
+        ("keys", "algorithm", "kid", "threads"),
+        [
+            (["RSA"], "RS256", None, 0),
+            (["P-521"], "ES512", None, 1),
+            (["P-256"] * 2, "ES256", None, 0),
+            (["P-256"] * 3, "ES256", None, 1),
+            (["P-256"] * 3, "ES256", "0", 0),
+        ],
+    )
+    async def test_run_in_a_thread(
+        self,
+        path: Path,
+        keys: list[str],
+        algorithm: str,
+        kid: str | None,
+        threads: int,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        write(path, jwks(*[jwk(kind, number, kid=str(number)) for number, kind in enumerate(keys)]))
+        found, run, ran = Tokens(path), trio.to_thread.run_sync, []
+
+        async def count(call: Any, *arguments: object, **how: Any) -> object:
+            ran.append(call)
+            return await run(call, *arguments, **how)
+
+        monkeypatch.setattr(trio.to_thread, "run_sync", count)
+        assert (await found.identify(token(algorithm, private(keys[0]), kid))).user == "alice"
+        await refused(found, token(algorithm, private(keys[0], 99), kid))
+        assert len(ran) == 2 * threads
+
+    def test_which_they_are(self, path: Path) -> None:
+        for kind, is_slow in [
+            ("RSA", False),
+            ("RSA-5120", True),
+            ("P-256", False),
+            ("P-384", True),
+            ("Ed25519", False),
+        ]:
+            write(path, public_pem(kind))
+            assert [key.is_slow for key in read_keys(path)] == [is_slow], kind
+        write(path, LONG_SECRET)
+        assert [key.is_slow for key in read_keys(path)] == [False]
+
+
+class TestRotation:
+    async def test_the_file_changes(self, path: Path, logged: list[EventDict]) -> None:
+        found = Tokens(path)
+        old, new = token("HS256", SECRET), token("HS256", LONG_SECRET)
+        assert (await found.identify(old)).user == "alice"
+        write(path, LONG_SECRET)
+        assert (await found.identify(new)).user == "alice"
+        assert [line["event"] for line in logged] == ["jwt_keys read again"]
+        await refused(found, old)
+        write(path, "short")
+        assert (await found.identify(new)).user == "alice"
+        assert SECRET not in str(logged)

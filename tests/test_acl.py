@@ -1,0 +1,109 @@
+"""`gateway acl explain`: what the page shows, the statuses, and what is no question."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gateway import cli
+
+from .test_rules import EXAMPLES, PAGE, write
+
+SHOWN = re.findall(r"^    \$ gateway (acl explain .*)\n    (.*)$", PAGE, re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def _a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules of the page, and no variables of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("GATEWAY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    write(EXAMPLES[0])
+
+
+def explain(words: str) -> tuple[int, str, str]:
+    """Status, standard output and standard error."""
+    result = CliRunner().invoke(cli.main, ["acl", "explain", *shlex.split(words)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(("command", "answer"), SHOWN, ids=[row[0] for row in SHOWN])
+def test_the_page(command: str, answer: str) -> None:
+    assert len(SHOWN) == 3
+    status = 3 if "may not" in answer else 0
+    assert explain(command.removeprefix("acl explain")) == (status, f"{answer}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "answer"),
+    [
+        ("alice subscribe /topic/prices.secret.x", 0, "rule 1 (line 1) allows it"),
+        ("bob send '/queue/home.bob.a, home.alice.a'", 3, "may not send to '/queue/home.alice.a': what no rule allows"),
+        ("bob send /exchange/amq.topic/prices.x --group feed", 0, "rule 6 (line 24) allows it"),
+        (
+            "bob subscribe /topic/prices.secret.#",
+            3,
+            "may not subscribe to anything that '/topic/prices.secret.#' matches",
+        ),
+        ("bob subscribe /topic/prices.gold.#", 0, "may subscribe to all that '/topic/prices.gold.#' matches: rule 3"),
+        ("anonymous subscribe /topic/prices.gold", 3, "what no rule allows is refused"),
+        ("anonymous subscribe /user/queue/a", 0, "may subscribe to '/user/anonymous/queue/a': rule 4"),
+        ("bob admin orders", 3, "may not administer '/queue/orders': what no rule allows is refused"),
+        ("bob send /app/x", 3, "what no rule allows is refused"),
+        ("bob send /app/x --transport websocket", 0, "rule 5 (line 19) allows it"),
+        ("bob subscribe /temp-queue/a", 0, "no rule is needed"),
+        ("bob send /reply-queue/a", 0, "no rule is needed"),
+    ],
+)
+def test_answers(words: str, status: int, answer: str) -> None:
+    found, shown, _ = explain(words)
+    assert (found, answer in shown) == (status, True), shown
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("bob send /topic/#", "wildcard in a name: '/topic/#' is for SUBSCRIBE; a SEND goes to one destination"),
+        ("bob subscribe /queue/*", "wildcards are for topics: '/queue/*' must name one destination"),
+        ("bob admin /nope/x", "unsupported kind of destination: "),
+    ],
+)
+def test_what_no_client_could_say(words: str, sentence: str) -> None:
+    status, shown, error = explain(words)
+    assert (status, shown) == (1, "")
+    assert error.startswith(f"Error: {sentence}")
+
+
+def test_json() -> None:
+    status, shown, _ = explain("--json --group feed bob subscribe /topic/#")
+    assert status == 0
+    assert json.loads(shown) == {
+        "action": "subscribe",
+        "destination": "/topic/#",
+        "allowed": "some",
+        "rules": [{"number": 2, "line": 6}, {"number": 3, "line": 10}],
+        "default": True,
+        "text": "bob (feed) over tcp may subscribe to a part of what '/topic/#' matches: rule 2 (line 6) denies it, "
+        "rule 3 (line 10) allows it, what no rule allows is refused",
+    }
+
+
+def test_without_rules() -> None:
+    write("")
+    assert explain("bob send /queue/a") == (0, "there are no rules, so everybody may do everything\n", "")
+
+
+def test_wrong_rules() -> None:
+    write('[[rule]]\ndestination = "a"\n')
+    status, _, error = explain("bob send /queue/a")
+    assert (status, error) == (
+        1,
+        'Error: gateway.toml line 1: rule for "a": a rule has one of allow and deny, and this one has none\n',
+    )
