@@ -48,6 +48,7 @@ class Scenario:
         settings: the gateway's `gateway.toml`.
         prepare: puts into the gateway's folder what shall be there at its start; it gets the sizes, too.
         rounds: at most so many; a long scenario that holds its comparison in itself needs fewer.
+        secured: the connections carry TLS.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Scenario:
     settings: str = ""
     prepare: Callable[..., None] | None = None
     rounds: int | None = None
+    secured: bool = False
 
     @property
     def has_store(self) -> bool:
@@ -71,7 +73,7 @@ class Scenario:
     def start(self, disk: Path, scale: float) -> AbstractContextManager[Server]:
         """The gateway that it measures, started anew, with its folder on that disk."""
         if self.prepare is None:
-            return gateway(self.settings, disk=disk)
+            return gateway(self.settings, disk=disk, secured=self.secured)
         return gateway(self.settings, disk=disk, prepare=partial(self.prepare, **self._scaled(scale)))
 
     def sample(self, server: Server, transport: Transport, seconds: float, scale: float) -> Sample:
@@ -151,6 +153,19 @@ SCENARIOS = [
         partial(scenarios.deliver, kind="topic", window=1, receivers=100),
         budget=_both(5),
         peers={"tcp": ("24.1", "14.0"), "ws": ("24.6", "-")},
+    ),
+    Scenario("q100tls", "q100 in TLS", partial(scenarios.deliver, kind="queue", window=2_000), secured=True),
+    Scenario(
+        "fan50tls",
+        "fan50 in TLS, per delivery",
+        partial(scenarios.deliver, kind="topic", window=200, receivers=50),
+        secured=True,
+    ),
+    Scenario(
+        "fan100tls",
+        "fan100x1 in TLS, per delivery",
+        partial(scenarios.deliver, kind="topic", window=1, receivers=100),
+        secured=True,
     ),
     Scenario(
         "ackind",

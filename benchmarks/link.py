@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 from collections import deque
 from collections.abc import Sequence
+from functools import cache
 
 from benchmarks.wire import DeliveryError, Transport, frame
 
 CHUNK = 256 * 1024
 PATIENCE = 20.0
 _ACK = re.compile(rb"\nack:([^\r\n]+)")
+# TLS has its own words for a socket that is not ready.
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _RECEIPT = re.compile(rb"\nreceipt-id:([^\r\n]+)")
 
 
@@ -29,6 +33,8 @@ class Link:
         self.socket = socket.create_connection((transport.host, transport.port), PATIENCE)
         try:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if transport.authority:
+                self.socket = _context(transport.authority).wrap_socket(self.socket, server_hostname="localhost")
             for octets, end in transport.greeting():
                 self.socket.sendall(octets)
                 greet(self.socket, end)
@@ -46,7 +52,7 @@ class Link:
             octets = self.unsent[0]
             try:
                 taken = self.socket.send(octets)
-            except BlockingIOError:
+            except _NOT_NOW:
                 return
             if taken < len(octets):
                 self.unsent[0] = octets[taken:]
@@ -64,7 +70,7 @@ class Link:
         """What has arrived; empty when nothing has."""
         try:
             chunk = self.socket.recv(CHUNK)
-        except BlockingIOError:
+        except _NOT_NOW:
             return b""
         if not chunk:
             raise DeliveryError(f"the server closed a connection{self.inbound.farewell}")
@@ -94,6 +100,11 @@ class Link:
         self.socket.close()
         if surplus:
             raise DeliveryError(f"{len(surplus)} deliveries too many, the first: {shown(surplus[0])}")
+
+
+@cache
+def _context(authority: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=authority)
 
 
 class Check:

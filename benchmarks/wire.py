@@ -62,12 +62,17 @@ def masked(payload: bytes, opcode: int = TEXT) -> bytes:
 
 @dataclass(frozen=True)
 class Transport:
-    """How to reach the server: by TCP, or by WebSocket when there is a path."""
+    """How to reach the server: by TCP, or by WebSocket when there is a path.
+
+    Attributes:
+        authority: file of the authority that vouches for the server; empty: there is no TLS.
+    """
 
     host: str
     port: int
     path: str = ""
     login: tuple[str, str] | None = None
+    authority: str = ""
 
     @property
     def name(self) -> str:

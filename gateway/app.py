@@ -58,24 +58,30 @@ class App:
         self._settings = settings
         self._bridge: Bridge | None = None
         self._site: ASGIApp | None = None
+        self._hangups = worker.Hangups()
         self.gateway: Gateway | None = None
         self.refusal: str | None = None
         self.crashed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI call, on whichever loop the server runs."""
-        is_lifespan = scope["type"] == "lifespan"
-        if is_lifespan:
+        if scope["type"] == "lifespan":
             worker.ignore_sigterm()
-        if trio.lowlevel.in_trio_run():
+            with self._hangups.caught():
+                await self._live(scope, receive, send)
+        elif trio.lowlevel.in_trio_run():
             await self._on_trio(scope, receive, send)
-        elif is_lifespan:
-            self._bridge = Bridge(self._on_trio)
-            await self._bridge.lifespan(scope, receive, send)
         elif self._bridge is None:
             raise RuntimeError(NO_LIFESPAN)
         else:
             await self._bridge.call(scope, receive, send)
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if trio.lowlevel.in_trio_run():
+            await self._on_trio(scope, receive, send)
+        else:
+            self._bridge = Bridge(self._on_trio)
+            await self._bridge.lifespan(scope, receive, send)
 
     async def _on_trio(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -86,7 +92,7 @@ class App:
             await self._site(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
-        from gateway.runtime import StartError
+        from gateway.mistakes import StartError
         from gateway.settings import SettingsError
 
         await receive()  # lifespan.startup
@@ -121,16 +127,23 @@ class App:
         if self._bridge is not None:
             log.info(HINT)
         with worker.only_one():
-            async with open_gateway(chosen, authenticator=auth.for_settings(chosen)) as gateway:
-                self.gateway, self._site = gateway, site.build(gateway, chosen)
+            entrance = auth.for_settings(chosen)
+            async with open_gateway(chosen, authenticator=entrance) as gateway:
+                self.gateway, self._site = gateway, site.build(gateway, chosen, tickets=entrance.tickets)
                 try:
                     with calm_collector():
                         async with trio.open_nursery() as nursery:
                             nursery.start_soon(worker.watch_parent)
+                            nursery.start_soon(self._reload, gateway)
                             yield
                             nursery.cancel_scope.cancel()
                 finally:
                     self.gateway = self._site = None
+
+    async def _reload(self, gateway: Gateway) -> None:
+        while True:
+            await self._hangups.wait()
+            gateway.reload()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The command line: `gateway serve`, `check-config`, `passwd`, `store`, and, made elsewhere, `archive` and `pipeline`.
+"""The command line.  `serve`, `check-config`, `passwd` and `store` are here; `acl`, `archive` and `pipeline` elsewhere.
 
 Each command imports what it needs and no more: `gateway passwd` loads no event loop.  An error is one sentence on
 standard error and status 1, never a traceback; statuses of `serve` stand in `gateway/serve.py`.  What `gateway store`
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import shlex
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -27,6 +28,7 @@ class _Commands(click.Group):
     """The commands of this file, and those that are imported when somebody asks for them."""
 
     elsewhere: ClassVar = {
+        "acl": ("gateway.acl", "acl"),
         "archive": ("gateway.archive.command", "archive"),
         "pipeline": ("gateway.pipeline.command", "pipeline"),
     }
@@ -54,8 +56,10 @@ def serve() -> None:
 
     Exit status: 0 after a drain, 1 when it did not start, 70 when it failed.
     """
+    # A reload that comes before there is anything to reload must not be the end; later the gateway catches it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     settings = _load()
-    from gateway.runtime import StartError
+    from gateway.mistakes import StartError
     from gateway.serve import run
 
     try:
@@ -81,9 +85,10 @@ def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
             click.echo(line)
         return
     settings = _load()
-    _check_users(settings)
+    _check_authenticators(settings)
     _check_handlers(settings)
     _check_store(settings)
+    _check_tls(settings)
     for line in [_hypercorn_options(settings)] if hypercorn else settings_reference.in_force(settings):
         click.echo(line)
     if bind:
@@ -123,6 +128,22 @@ def _check_store(settings: Settings) -> None:
         click.echo(f"Warning: {warning}", err=True)
 
 
+def _check_tls(settings: Settings) -> None:
+    """Read the certificates; what an operator should know of them and of the listeners goes to standard error."""
+    from gateway.listeners import read_certificates, warnings
+    from gateway.mistakes import StartError
+
+    try:
+        certificates = read_certificates(settings)
+    except StartError as reason:
+        raise click.ClickException(str(reason)) from None
+    if certificates is not None:
+        hosts = ", ".join(certificates.hosts) or "no host"
+        click.echo(f"The certificate is for {hosts}, and good until {certificates.end_date}.", err=True)
+    for warning in warnings(settings, certificates):
+        click.echo(f"Warning: {warning}", err=True)
+
+
 def _load() -> Settings:
     from gateway.settings import SettingsError, load
 
@@ -132,28 +153,28 @@ def _load() -> Settings:
         raise click.ClickException(str(error)) from None
 
 
-def _check_users(settings: Settings) -> None:
-    if settings.users_file is None:
-        return
-    from gateway.auth import passwords
-    from gateway.settings import wrong
+def _check_authenticators(settings: Settings) -> None:
+    """Read what says who may come in: users, keys, the operator's function."""
+    from gateway import auth
+    from gateway.settings import SettingsError
 
     try:
-        passwords.read_users(settings.users_file)
-    except passwords.UsersFileError as error:
-        raise click.ClickException(wrong("users_file", error)) from None
+        auth.for_settings(settings)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _check_ports(settings: Settings) -> None:
     """Open every port at the same time, and close them again: two settings may name the same."""
     import trio
 
-    from gateway.runtime import StartError, open_all
+    from gateway.listeners import KINDS, open_all
+    from gateway.mistakes import StartError
     from gateway.transports import unlinking
 
     async def open_and_close() -> None:
         async with AsyncExitStack() as stack:
-            for setting in ("tcp", "websocket", "http"):
+            for setting in (*KINDS, "http"):
                 listening = await open_all(setting, getattr(settings, setting))
                 stack.enter_context(unlinking(listening.addresses))
                 for listener in listening.listeners:
@@ -168,22 +189,27 @@ def _check_ports(settings: Settings) -> None:
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("user")
-def passwd(file: Path, user: str) -> None:
+@click.option("--group", "groups", multiple=True, help="A group of USER, for rules; may be given several times.")
+@click.option("--no-groups", is_flag=True, help="USER shall be in no group.  Without either, groups stay as they are.")
+def passwd(file: Path, user: str, groups: tuple[str, ...], no_groups: bool) -> None:
     """Write USER with the hash of a passcode into the users file FILE.
 
     Asks for the passcode twice on a terminal; else reads it from one line of standard input.
     """
-    from gateway.auth import passwords
+    from gateway.auth import files, passwords
 
-    reason = passwords.refuse_user(user)
+    if groups and no_groups:
+        raise click.ClickException("--group and --no-groups contradict each other")
+    reason = next(filter(None, [passwords.refuse_user(user), *map(passwords.refuse_group, groups)]), None)
     if reason is None:
         passcode = _ask_passcode()
         reason = passwords.refuse_passcode(passcode)
     if reason is not None:
         raise click.ClickException(reason)
     try:
-        known = passwords.write_user(file, user, passwords.hash_passcode(passcode))
-    except passwords.UsersFileError as error:
+        kept = None if not groups and not no_groups else groups
+        known = passwords.write_user(file, user, passwords.hash_passcode(passcode), kept)
+    except files.FileFault as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None

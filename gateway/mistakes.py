@@ -14,13 +14,19 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from gateway import policies, settings_file
+from gateway import policies, rules, settings_file, settings_tables
 from gateway.settings_file import SettingsError, SettingsFile
 
-_POLICY_KEYS = frozenset({"match", *policies.RULES})
+_KEYS = {"policy": frozenset({"match", *policies.RULES}), "rule": frozenset(rules.KEYS)}
+"""Of the settings that are tables: what these may say."""
+_PLURALS = {"policy": "policies", "rule": "rules"}
 
 _KUBERNETES = re.compile(r"GATEWAY_(SERVICE_HOST|SERVICE_PORT.*|PORT.*)")
 """Variables that Kubernetes sets by itself in every pod beside a service named `gateway`: none of ours."""
+
+
+class StartError(Exception):
+    """The gateway cannot start; `str()` is one sentence that names the setting."""
 
 
 class Misfit(ValueError):
@@ -94,7 +100,7 @@ def refuse_unknown(names: Collection[str], file: SettingsFile) -> None:
     Raises:
         SettingsError: of the first one.
     """
-    variables = [variable(name) for name in names if name != "policy"]
+    variables = [variable(name) for name in names if name not in _KEYS]
     for found in sorted(os.environ):
         ours = found in variables or found == "GATEWAY_CONFIG" or _KUBERNETES.fullmatch(found)
         if found.startswith("GATEWAY_") and not ours:
@@ -106,16 +112,18 @@ def refuse_unknown(names: Collection[str], file: SettingsFile) -> None:
 
 def _unknown_variable(found: str, names: Collection[str], file: SettingsFile) -> str:
     name = found.removeprefix("GATEWAY_").lower()
-    if name in {"policy", *_POLICY_KEYS}:
-        return f"{found} is no variable; write policies as [[policy]] tables into {file.path}"
-    return f"there is no setting {found}; {_hint(name, {each: variable(each) for each in names if each != 'policy'})}"
+    for kind, keys in _KEYS.items():
+        if name == kind or name in keys:
+            return f"{found} is no variable; write {_PLURALS[kind]} as [[{kind}]] tables into {file.path}"
+    return f"there is no setting {found}; {_hint(name, {each: variable(each) for each in names if each not in _KEYS})}"
 
 
 def _unknown(name: str, value: object, names: Collection[str]) -> str:
-    if name in _POLICY_KEYS:
-        return f"{name} belongs in a [[policy]]: it is a key of policies and no setting"
+    for kind, keys in _KEYS.items():
+        if name in keys:
+            return f"{name} belongs in a [[{kind}]]: it is a key of {_PLURALS[kind]} and no setting"
     hint = _hint(name, {each: each for each in names})
-    if isinstance(value, dict) and hint != "did you mean policy?":
+    if isinstance(value, dict) and hint not in [f"did you mean {kind}?" for kind in _KEYS]:
         hint = "settings stand in no table: write them above the first [header]"
     return f"there is no setting {name!r}; {hint}"
 
@@ -130,8 +138,8 @@ def sentence(error: ValidationError, sources: Sources) -> str:
     """The first fault, with the setting's place, the value found and what would be right."""
     first = error.errors()[0]
     fault = first.get("ctx", {}).get("error")
-    if isinstance(fault, policies.PolicyError):
-        return policies.sentence(fault, sources.file if sources.is_in_file("policy") else None)
+    if isinstance(fault, settings_tables.TableError):
+        return settings_tables.sentence(fault, sources.file if sources.is_in_file(fault.kind) else None)
     reason = first["msg"].removeprefix("Value error, ")
     reason = reason[:1].lower() + reason[1:]
     if isinstance(fault, Misfit):

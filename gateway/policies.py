@@ -7,14 +7,10 @@
 `read_tables` checks values that were read already; each key has one rule in `RULES`, in words and as a function.  What
 a table says is checked against itself alone, never against what other tables say of the same destination: whoever reads
 one table sees all that makes it right or wrong.
-
-`line_of` finds the line that is wrong; of tables in an inline array (`policy = [{...}]`) it knows the line of `policy`
-only.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -37,8 +33,8 @@ from gateway.broker.destinations import (
 from gateway.broker.errors import NotAllowed
 from gateway.broker.policy import DEFAULT, OnNack, SlowConsumer, WhenFull
 from gateway.broker.words import WILDCARDS, split
-from gateway.settings_file import SettingsFile, statements
 from gateway.settings_kinds import bodies
+from gateway.settings_tables import TableError, read_each, shown, unknown
 
 TEN_YEARS = 315_360_000
 """In seconds.  Longer is a mistake of units, most likely."""
@@ -59,20 +55,10 @@ FOR_QUEUES = frozenset({"max_messages", "max_octets", "when_full", "auto_delete"
 FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "log_messages", "log_octets", "log_age"})
 
 
-class PolicyError(ValueError):
-    """A table is wrong; `str()` says why, without the place.
+class PolicyError(TableError):
+    """A table is wrong; `str()` says why, without the place."""
 
-    Attributes:
-        key: the key that is wrong; empty: the whole table.
-        number: which of the tables it is, from 1; 0: all of them.
-        match: the patterns of the table, as far as they could be read.
-    """
-
-    def __init__(self, reason: str, key: str = "") -> None:
-        super().__init__(reason)
-        self.key = key
-        self.number = 0
-        self.match: tuple[str, ...] = ()
+    kind = "policy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,23 +191,10 @@ def read_tables(value: object, settings: Collection[str] = ()) -> tuple[Table, .
     Raises:
         PolicyError: the first fault of the first table that has one.
     """
-    if isinstance(value, Mapping):
-        raise PolicyError("each policy is a table in double brackets: write [[policy]]")
-    if not isinstance(value, (list, tuple)):
-        raise PolicyError(f"policies are [[policy]] tables of the settings file, not {_shown(value)}")
-    tables: list[Table] = []
-    for number, table in enumerate(value, 1):
-        try:
-            tables.append(_read_table(table, settings))
-        except PolicyError as error:
-            error.number = number
-            raise
-    return tuple(tables)
+    return read_each(value, PolicyError, "policies", lambda table: _read_table(table, settings))
 
 
-def _read_table(table: object, settings: Collection[str]) -> Table:
-    if not isinstance(table, Mapping):
-        raise PolicyError(f"a policy is a table, not {_shown(table)}")
+def _read_table(table: Mapping[str, object], settings: Collection[str]) -> Table:
     match = _read_match(table)
     try:
         values = {key: _read_value(key, value, settings) for key, value in table.items() if key != "match"}
@@ -239,11 +212,11 @@ def _read_match(table: Mapping[str, object]) -> tuple[str, ...]:
     match = table["match"]
     patterns = [match] if isinstance(match, str) else match
     if not isinstance(patterns, (list, tuple)) or not patterns:
-        raise PolicyError(f"match must be a pattern, or a list of patterns, not {_shown(match)}", "match")
+        raise PolicyError(f"match must be a pattern, or a list of patterns, not {shown(match)}", "match")
     for pattern in patterns:
         reason = _refuse_pattern(pattern)
         if reason:
-            raise PolicyError(f"match: {_shown(pattern)} {reason}", "match")
+            raise PolicyError(f"match: {shown(pattern)} {reason}", "match")
     return tuple(patterns)
 
 
@@ -255,7 +228,7 @@ def _refuse_pattern(pattern: object) -> str:
         return _refuse_kind(pattern)
     for word in split(pattern):
         if "*" in word and word not in WILDCARDS:
-            return f"has a wildcard inside of the word {_shown(word)}; it must be a whole word between dots or slashes"
+            return f"has a wildcard inside of the word {shown(word)}; it must be a whole word between dots or slashes"
     return ""
 
 
@@ -265,27 +238,18 @@ def _refuse_kind(pattern: str) -> str:
     if meant in (REPLY_QUEUE, REPLY_TOPIC):
         name = "#"
     if name and not name.startswith("/"):
-        return f"is what clients write; policies go by the server's name for it: write {_shown(meant + name)}"
+        return f"is what clients write; policies go by the server's name for it: write {shown(meant + name)}"
     return f"does not start like the destinations that policies are for: {', '.join(KINDS)}, and a name behind"
 
 
 def _read_value(key: str, value: object, settings: Collection[str]) -> object:
     rule = RULES.get(key)
     if rule is None:
-        raise PolicyError(_unknown(key, settings), key)
+        raise PolicyError(unknown(key, "policy", ["match", *RULES], settings), key)
     try:
         return rule.read(value)
     except (ValueError, NotAllowed):
-        raise PolicyError(f"{key} must be {rule.words}, not {_shown(value)}", key) from None
-
-
-def _unknown(key: str, settings: Collection[str]) -> str:
-    if key in settings:
-        # All that follows a header belongs to its table: TOML's own trap.
-        return f"{key} is a setting and no key of a policy; write it above the first [[policy]]"
-    near = difflib.get_close_matches(key, ["match", *RULES], 1)
-    hint = f"did you mean {near[0]}?" if near else "docs/policies.md names them all"
-    return f"there is no key {_shown(key)}; {hint}"
+        raise PolicyError(f"{key} must be {rule.words}, not {shown(value)}", key) from None
 
 
 def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -295,9 +259,9 @@ def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tupl
         kinds = "queues, not for topics" if topic else "topics, not for queues"
         for key in values:
             if key in (FOR_QUEUES if topic else FOR_TOPICS):
-                yield key, f"{key} is for {kinds} like {_shown(pattern)}"
+                yield key, f"{key} is for {kinds} like {shown(pattern)}"
             elif key.startswith("log_") and pattern.startswith(REPLY_TOPIC):
-                yield key, f"{key} is not for temporary topics like {_shown(pattern)}: they keep no log"
+                yield key, f"{key} is not for temporary topics like {shown(pattern)}: they keep no log"
     if values.get("slow_consumer") is SlowConsumer.CONFLATE and not values.get("conflate_by"):
         yield "slow_consumer", 'slow_consumer = "conflate" needs conflate_by in the same table'
     full = values.get("when_full", WhenFull.BLOCK)
@@ -318,53 +282,4 @@ def _misfits_of_dead_letters(match: tuple[str, ...], values: Mapping[str, Any]) 
             if values.get(key) is value:
                 yield key, f'{key} makes dead letters, and dead_letter = "" in the same table has them dropped'
     elif target in match:  # it has no wildcard, so the pattern has none
-        yield "dead_letter", f"dead_letter must be another destination than {_shown(target)} itself"
-
-
-def _shown(value: object) -> str:
-    """A value as its file has it, cut where it is long."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def sentence(error: PolicyError, file: SettingsFile | None) -> str:
-    """What is wrong, and where.
-
-    Args:
-        file: where the tables were read from; None: they come from elsewhere.
-    """
-    place = f"{file.path} line {line_of(file, error)}: " if file else ""
-    if not error.number:
-        return f"{place}{error}"
-    # The number is for whoever has no line to go by, or no pattern.
-    number = "" if file and error.match else f" {error.number}"
-    more = f" and {len(error.match) - 3} more" if len(error.match) > 3 else ""
-    patterns = f" for {', '.join(map(_shown, error.match[:3]))}{more}" if error.match else ""
-    return f"{place}policy{number}{patterns}: {error}"
-
-
-def line_of(file: SettingsFile, error: PolicyError) -> int:
-    """The line of the key that is wrong, else of its table, else of `policy`."""
-    return _search(file.text, error.number, error.key)
-
-
-def _search(text: str, number: int, key: str) -> int:
-    found = tables = 0
-    top = True
-    direct = False  # whether what follows are keys of the table itself, and not of one within it
-    for line, is_header, content in statements(text):
-        policy = content.get("policy")
-        if not is_header:
-            if direct and key in content:
-                return line
-            if top and "policy" in content:
-                found = line
-            continue
-        top = False
-        tables += policy == [{}]
-        direct = policy == [{}] and tables == number
-        if direct:
-            found = line
-        elif tables == number and isinstance(policy, dict) and (key in policy or not found):
-            return line  # [policy.KEY] behind the table's own header, or [policy] where it should be [[policy]]
-    return found
+        yield "dead_letter", f"dead_letter must be another destination than {shown(target)} itself"

@@ -13,44 +13,44 @@ WebSocket the close code 1012; what was routed before is written; functions end 
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import structlog
 import trio
 
-from gateway import __version__
-from gateway.broker import Broker, Quotas
+from gateway.auth.rules import Rules
+from gateway.broker import Broker, rights
 from gateway.broker.batch import Stored
 from gateway.broker.errors import SessionEnded
+from gateway.broker.identity import Credentials, Identity
 from gateway.broker.message import Message
 from gateway.broker.policy import Policies
 from gateway.broker.ports import Authenticator, StoreError
 from gateway.broker.queue import Queue
 from gateway.broker.recovery import recover
 from gateway.broker.topic import Topic
-from gateway.broker.words import Pattern
-from gateway.codec import Limits, ProtocolError
-from gateway.handlers import DEAD_LETTERS, OF_SENDS, HandlersError, Runner, load
+from gateway.codec import ProtocolError
+from gateway.handlers import HandlersError, Runner, load
 from gateway.journal import Journal, JournalError
+from gateway.listeners import addresses_of, entrance_of, open_all, read_certificates, warnings
+from gateway.mistakes import StartError as StartError
+from gateway.parts import options_of, policies_of, quotas_of, tables_of
 from gateway.recording import close_journal, open_journal
-from gateway.settings import Address, Settings, unusable, wrong
+from gateway.settings import Settings, unusable, wrong
 from gateway.stores import SQLiteStore, StoreDamaged, open_store
 from gateway.stores.preflight import unkept
-from gateway.transports import (
-    AddressError,
-    Hub,
-    Listening,
-    Options,
-    close,
-    open_listeners,
-    serve_tcp,
-    serve_websocket,
-)
+from gateway.transports import Entrance, Hub, Listening, Trusted, close, identify
+from gateway.transports.admission import within_files
+from gateway.transports.memory import watch_process
+
+if TYPE_CHECKING:
+    from gateway.transports.certificates import Certificates
 
 log = structlog.get_logger("gateway")
 
@@ -59,14 +59,28 @@ _NAMED = 10
 # Seconds for the last batches at the end.
 _LONGEST_WRITE = 10.0
 
-_Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
-# A body before login is a mistake, or an attack; this much of one is read and ignored.
-_CONNECT_BODY = 1024
+@runtime_checkable
+class Reloadable(Protocol):
+    """What lies in files that may change while sessions go on.
+
+    Attributes:
+        name: for the log.
+    """
+
+    name: str
+
+    def reload(self) -> str | None:
+        """Read them again; returns a sentence on what is wrong, then the old ones stay in force; None: nothing is."""
+        ...
 
 
-class StartError(Exception):
-    """The gateway cannot start; `str()` is one sentence that names the setting."""
+def _reloaded(what: Reloadable) -> str | None:
+    try:
+        return what.reload()
+    except Exception:  # sessions go on, whatever lies in a file
+        log.exception("a reload failed", what=what.name)
+        return "it failed; the log says why"
 
 
 class Gateway:
@@ -75,9 +89,14 @@ class Gateway:
     Attributes:
         broker: the core.
         holds: the publishers that are held.
+        admission: how many connections there are, and whom there was no room for.
+        memory: whether there is enough of it.
         committer: writes to the store; None: there is none.
         journal: of what happens; None: nothing is recorded.
         addresses: kind of listener -> where it listens, with real ports.
+        reloadables: what `reload` reads again.
+        trusted: proxies that may say who a client is.
+        certificates: of the TLS listeners; None: there are none.
     """
 
     def __init__(
@@ -90,24 +109,47 @@ class Gateway:
     ) -> None:
         self.broker: Broker = hub.broker
         self.holds = hub.holds
+        self.admission = hub.admission
+        self.memory = hub.memory
         self.committer = hub.committer
         self.journal = journal
         self.addresses = addresses
+        self.reloadables: list[Reloadable] = []
+        self.trusted = Trusted(settings.trusted_proxies)
+        self.certificates: Certificates | None = None
         self._settings = settings
         self._hub = hub
         self._functions = functions
         self._listening = trio.CancelScope()
         self._drained_by = 0.0
 
+    async def identify(self, credentials: Credentials) -> Identity:
+        """Who somebody is that has no session.
+
+        Raises:
+            LoginRefused: the credentials are refused.
+        """
+        return await identify(self._hub, credentials)
+
     def not_ready(self) -> str | None:
         """Why no new session should be sent here, or None."""
         if self._hub.draining:
             return "the gateway is shutting down"
-        # Short memory is no reason: it would keep away the consumers, who alone can make room.
+        # Short memory is no reason: it would keep away the consumers, who alone can make room.  Full memory is one.
+        if self.memory.reason:
+            return f"memory is full: {self.memory.reason}"
         storage = self.broker.storage
         if storage is None or not storage.failure:
             return None
         return f"{'the store has failed' if storage.is_failing else 'the store is short of room'}: {storage.failure}"
+
+    def complaints(self) -> dict[str, str]:
+        """What does not work as it should, by name, though clients are served all the same."""
+        found = {
+            "journal": self.journal.failure if self.journal is not None else "",
+            "certificate": self.certificates.warning() if self.certificates is not None else "",
+        }
+        return {name: sentence for name, sentence in found.items() if sentence}
 
     async def drain(self) -> None:
         """End all sessions as described at the top; returns when they are gone or the time is up."""
@@ -134,14 +176,20 @@ class Gateway:
             log.error("the store does not take what is left")
         return not waiting.cancelled_caught
 
-    async def _listen(self, kinds: Sequence[tuple[_Serve, Listening]], connections: trio.Nursery) -> None:
+    def reload(self) -> None:
+        """Read again what lies in files and may change while sessions go on; what cannot be used stays as it was."""
+        faults = {each.name: fault for each in self.reloadables if (fault := _reloaded(each))}
+        log.info("reloaded", what=", ".join(each.name for each in self.reloadables) or "nothing", faulty=len(faults))
+        for name, fault in faults.items():
+            log.warning("not all is as it should be after a reload", what=name, reason=fault)
+
+    async def _listen(self, doors: Iterable[tuple[Entrance, Listening]], connections: trio.Nursery) -> None:
         with self._listening:
             async with trio.open_nursery() as nursery:
-                for serve, listening in kinds:
+                for entrance, listening in doors:
                     if listening.listeners:  # a setting may name no address
-                        nursery.start_soon(
-                            partial(trio.serve_listeners, serve, listening.listeners, handler_nursery=connections)
-                        )
+                        serve = partial(trio.serve_listeners, handler_nursery=connections)
+                        nursery.start_soon(serve, entrance.serve, listening.listeners)
 
 
 @asynccontextmanager
@@ -151,11 +199,19 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     To stop it, leave the block: a cancellation around it reaches the connections, too, and cuts them without a word.
 
     Raises:
-        StartError: an address cannot be opened, the functions cannot be loaded, or store or journal cannot be used.
+        StartError: an address cannot be opened, the functions cannot be loaded, or certificates, store or journal
+            cannot be used.
     """
+    certificates = read_certificates(settings)
     store = await open_the_store(settings)
     policies = policies_of(settings)
-    hub = Hub(authenticator, quotas_of(settings), options_of(settings), policies=policies, store=store)
+    rules = Rules(settings.rule)
+    options = options_of(settings)
+    capacity = within_files(options.capacity, is_wish="max_connections" in settings.model_fields_set)
+    options = dataclasses.replace(options, capacity=capacity)
+    hub = Hub(authenticator, quotas_of(settings), options, policies=policies, store=store, authorizer=rules)
+    watch_process(hub.memory, settings.memory_mark)
+    rules.on_change = partial(rights.recheck, hub.broker)
     opened: dict[str, Listening] = {}
     journal: Journal | None = None
     written = False
@@ -167,11 +223,11 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
             damaged = recover_from(store, hub.broker)  # nobody waits: no listener is open
             assert hub.committer is not None  # it came with the store
             hub.committer.damaged += damaged
-        elif unkept_policies := unkept(_tables(settings)):
+        elif unkept_policies := unkept(tables_of(settings)):
             log.warning(unkept_policies)
         functions = runner_of(settings, hub)
-        opened["tcp"] = await open_all("tcp", settings.tcp)
-        opened["websocket"] = await open_all("websocket", settings.websocket)
+        for kind, texts in addresses_of(settings):
+            opened[kind] = await open_all(kind, texts)
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
         with _last_words(hub.broker):
             async with trio.open_nursery() as nursery:
@@ -179,9 +235,14 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
                 if functions is not None:
                     nursery.start_soon(functions.run)
                 gateway = Gateway(settings, hub, addresses, functions, journal)
-                kinds = [(partial(serve_tcp, hub), opened["tcp"]), (partial(serve_websocket, hub), opened["websocket"])]
-                nursery.start_soon(gateway._listen, kinds, nursery)
+                gateway.certificates = certificates
+                changing = (certificates, authenticator, rules)
+                gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
+                doors = [(entrance_of(kind, hub, settings, certificates), opened[kind]) for kind in opened]
+                nursery.start_soon(gateway._listen, doors, nursery)
                 log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
+                for warning in warnings(settings, certificates):
+                    log.warning(warning)
                 try:
                     yield gateway
                 finally:
@@ -311,52 +372,6 @@ def _read_around(store: SQLiteStore, damaged: list[int], rows: Sequence[int]) ->
         return []
 
 
-async def open_all(setting: str, texts: list[str]) -> Listening:
-    """Open the addresses of one setting; if one fails, close the others again."""
-    all_of_them = Listening([], [])
-    for text in texts:
-        address = Address.parse(text)
-        try:
-            listening = await open_listeners(address.host, address.port, address.path)
-        except AddressError as error:
-            await close(all_of_them)
-            variable = f"GATEWAY_{setting.upper()}"
-            raise StartError(f"cannot listen on {error}; change the setting {setting} ({variable})") from None
-        all_of_them.listeners.extend(listening.listeners)
-        all_of_them.addresses.extend(listening.addresses)
-    return all_of_them
-
-
-def quotas_of(settings: Settings) -> Quotas:
-    """The broker's part of the settings."""
-    return Quotas(
-        max_subscriptions=settings.max_subscriptions,
-        max_transactions=settings.max_transactions,
-        max_transaction_octets=settings.max_transaction_octets,
-        max_unacknowledged=settings.max_unacknowledged,
-        max_outbound=settings.max_outbound,
-        memory_limit=settings.memory_limit,
-        max_destinations=settings.max_destinations,
-        max_unacknowledged_octets=settings.max_unacknowledged_octets,
-        max_delayed=settings.max_delayed,
-        max_retained=settings.max_retained,
-        max_durable_subscriptions=settings.max_durable_subscriptions,
-        dedup_window=settings.dedup_window,
-        max_dedup_ids=settings.max_dedup_ids,
-        client_queue_arguments=settings.client_queue_arguments,
-    )
-
-
-def policies_of(settings: Settings) -> Policies:
-    """The policies of destinations, in the order of the file, behind the one default that is not the broker's."""
-    ours = (Pattern(OF_SENDS), {"dead_letter": DEAD_LETTERS})
-    return Policies([ours, *[(Pattern(text), values) for text, values in _tables(settings)]])
-
-
-def _tables(settings: Settings) -> list[tuple[str, Mapping[str, Any]]]:
-    return [(text, table.values) for table in settings.policy for text in table.match]
-
-
 def runner_of(settings: Settings, hub: Hub) -> Runner | None:
     """The operator's functions, ready to run; None: there are none.
 
@@ -375,24 +390,3 @@ def runner_of(settings: Settings, hub: Hub) -> Runner | None:
         raise StartError(wrong("handlers", error)) from None
     except ProtocolError as error:
         raise StartError(wrong("handlers", f"it has more functions than may be: {error.detail}")) from None
-
-
-def options_of(settings: Settings) -> Options:
-    """The transports' part of the settings."""
-    return Options(
-        server=f"{settings.server_name}/{__version__}",
-        limits=Limits(settings.max_headers, settings.max_header_line, settings.max_body),
-        connect_limits=Limits(
-            settings.max_connect_headers, settings.max_connect_header_line, _CONNECT_BODY, "max_connect_"
-        ),
-        connect_timeout=settings.connect_timeout,
-        heartbeat_send=settings.heartbeat_send,
-        heartbeat_receive=settings.heartbeat_receive,
-        heartbeat_margin=settings.heartbeat_margin,
-        websocket_path=settings.websocket_path,
-        websocket_ping=settings.websocket_ping,
-        allowed_origins=tuple(settings.allowed_origins),
-        anonymous=settings.users_file is None,
-        close_linger=settings.close_linger,
-        slow_consumer_timeout=settings.slow_consumer_timeout,
-    )

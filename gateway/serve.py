@@ -7,6 +7,8 @@ answered meanwhile: `/readyz` says 503 to load balancers from the first moment o
     0   stopped by SIGTERM or SIGINT, and drained
     1   did not start: settings, or a port that is taken (one sentence)
     70  failed while running (the log says why)
+
+SIGHUP reads again what lies in files (`Gateway.reload`); the application catches it.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from hypercorn.trio import serve as serve_http
 
 from gateway.app import App
 from gateway.bridge import CRASHED
+from gateway.listeners import open_all
+from gateway.mistakes import StartError
 from gateway.observe import logs
-from gateway.runtime import StartError, open_all
 from gateway.settings import Settings
 from gateway.transports import unlinking
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from gateway import mistakes, policies, settings_file
+from gateway import mistakes, policies, rules, settings_file
 
 # Whoever reads settings needs these, too.
 from gateway.address import Address as Address
@@ -26,7 +26,8 @@ from gateway.settings_file import config_file as config_file
 from gateway.settings_kinds import Addresses, Attribute, Bodies, Octets, Origins, Place, Store, Token, UrlPath
 from gateway.settings_security import KIB, MIB, Security
 
-_LISTENERS = ("tcp", "websocket", "http", "tcp_tls", "websocket_tls")
+_STOMP = ("tcp", "websocket", "tcp_tls", "websocket_tls")
+_LISTENERS = (*_STOMP, "http")
 _PLACES = (
     "users_file",
     "journal",
@@ -213,8 +214,9 @@ class Settings(Security):
         1024 * MIB,
         ge=MIB,
         le=1024 * 1024 * MIB,
-        description="Octets of all messages kept (waiting, unacknowledged, in transactions). From 3/4 on publishers "
-        "are held back; nothing is dropped.",
+        description="Octets of all messages kept (waiting, unacknowledged, in transactions, half sent). From 3/4 on "
+        "publishers are held back; at the limit what would be kept is refused, and the client that costs most is "
+        "closed. Nothing that was kept is dropped.",
     )
     max_destinations: int = Field(
         1_000_000,
@@ -363,13 +365,27 @@ class Settings(Security):
                 max_outbound=self.max_outbound,
                 max_body=self.max_body,
             )
+        if self.cookie_keys is not None and "*" in self.allowed_origins:
+            raise mistakes.Misfit(
+                "cookie_keys needs a list of origins, or any page could use the cookie of whoever looks at it",
+                allowed_origins=self.allowed_origins,
+            )
         return self
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether everybody is let in, for no authenticator is set."""
+        found = (self.users_file, self.jwt_keys, self.cookie_keys, self.authenticator, self.certificates_are_users)
+        return not any(found)
 
     @property
     def exposed(self) -> list[Address]:
         """The STOMP addresses that other machines can reach."""
-        found = [Address.parse(text) for text in [*self.tcp, *self.websocket, *self.tcp_tls, *self.websocket_tls]]
-        return [address for address in found if not address.is_loopback]
+        return [address for name in _STOMP for address in _exposed(getattr(self, name))]
+
+
+def _exposed(texts: list[str]) -> list[Address]:
+    return [address for address in map(Address.parse, texts) if not address.is_loopback]
 
 
 def load(**arguments: Any) -> Settings:
@@ -389,10 +405,13 @@ def load(**arguments: Any) -> Settings:
         settings = Settings(**{name: values[name] for name in values if sources.is_in_file(name)}, **arguments)
     except ValidationError as error:
         raise SettingsError(mistakes.sentence(error, sources)) from None
-    if settings.exposed and settings.users_file is None:
-        where = sources.place("tcp" if settings.exposed[0] in map(Address.parse, settings.tcp) else "websocket")
+    if sources.is_in_file("rule"):
+        settings = settings.model_copy(update={"rule": rules.placed(settings.rule, file)})
+    if settings.exposed and settings.anonymous:
+        where = sources.place(next(name for name in _STOMP if _exposed(getattr(settings, name))))
         raise SettingsError(
             f"{where}: {', '.join(map(str, settings.exposed))} can be reached from other machines, so users_file must "
-            "be set (GATEWAY_USERS_FILE; write it with `gateway passwd FILE USER`), or listen on loopback only"
+            "be set (GATEWAY_USERS_FILE; write it with `gateway passwd FILE USER`), or another authenticator: "
+            "jwt_keys, cookie_keys, authenticator, or tls_client_ca with a tls_user; or listen on loopback only"
         )
     return settings

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ from gateway.settings_security import KIB, MIB, Security
 SECRETS = frozenset({"admin_token"})
 """Settings whose values are not shown."""
 
-TABLES = "policy"
-"""The setting that is no line but tables, and no variable."""
+TABLES = ("policy", "rule")
+"""The settings that are no lines but tables, and no variables."""
 
 HEAD = """\
 # Settings
@@ -37,7 +37,8 @@ working directory, or the file that `GATEWAY_CONFIG` names; the default. A list 
 an array in the file. Octets may have a unit: `64MiB`, or `"64MiB"` in the file. Relative paths in the file count from
 the folder that the file is in, those in variables from the working directory. A name that does not exist, or a value
 that is wrong, ends the start with one sentence that says where it stands.
-What holds for single destinations stands behind all of them, in `[[policy]]` tables: see [policies](policies.md).
+What holds for single destinations stands behind all of them, in `[[policy]]` and `[[rule]]` tables: see
+[policies](policies.md) and [rules](rules.md).
 
     gateway check-config          # what is in force, and where each value comes from
     gateway check-config --bind   # and whether the ports can be had
@@ -55,32 +56,39 @@ def page() -> str:
 
 def _fields() -> list[tuple[str, FieldInfo]]:
     """Every setting as a reader looks for it: addresses first, and the tables behind all that has a line."""
-    return sorted(Settings.model_fields.items(), key=lambda item: (item[0] == TABLES, item[0] in Security.model_fields))
+    return sorted(Settings.model_fields.items(), key=lambda item: (item[0] in TABLES, item[0] in Security.model_fields))
 
 
 def listed() -> Iterator[str]:
     """Every setting in one line: name, variable, default."""
     for name, field in _fields():
-        yield f"{name:25} {'[[policy]] in the file' if name == TABLES else variable(name):32} {_toml(field.default)}"
+        where = f"[[{name}]] in the file" if name in TABLES else variable(name)
+        yield f"{name:25} {where:32} {_toml(field.default)}"
 
 
 def in_force(settings: Settings) -> Iterator[str]:
-    """Every setting as a line of `gateway.toml`, with its source, and every policy as a table; secrets hidden."""
+    """Every setting as a line of `gateway.toml`, with its source, and policies and rules as tables; secrets hidden."""
     for name, _ in _fields():
         value = getattr(settings, name)
         if isinstance(value, Path):
             value = value.absolute()  # wherever the lines are written to
-        if name == TABLES and value:
+        if name in TABLES and value:
             continue
         text = '"(hidden)"' if name in SECRETS and value else _toml(value)
         line = f"{name} = {text}"
         # TOML has no null: a setting without a value is a comment.
         yield f"{'# ' if value is None else ''}{line:48} # {_source(name, settings)}"
-    for table in settings.policy:
-        yield ""
-        yield f"{'[[policy]]':48} # {_source(TABLES, settings)}"
-        yield f"match = {_toml(table.match[0] if len(table.match) == 1 else table.match)}"
-        yield from (f"{key} = {_toml(value)}" for key, value in table.values.items())
+    for policy in settings.policy:
+        match = policy.match[0] if len(policy.match) == 1 else policy.match
+        yield from _table("policy", {"match": match, **policy.values}, settings)
+    for rule in settings.rule:
+        yield from _table("rule", rule.values, settings)
+
+
+def _table(kind: str, values: Mapping[str, object], settings: Settings) -> Iterator[str]:
+    yield ""
+    yield f"{f'[[{kind}]]':48} # {_source(kind, settings)}"
+    yield from (f"{key} = {_toml(value)}" for key, value in values.items())
 
 
 def _source(name: str, settings: Settings) -> str:
@@ -91,7 +99,7 @@ def _source(name: str, settings: Settings) -> str:
 
 def _row(name: str, field: FieldInfo) -> str:
     text = (field.description or "").replace("|", "\\|")
-    where = "in the file" if name == TABLES else f"`{variable(name)}`"
+    where = "in the file" if name in TABLES else f"`{variable(name)}`"
     return f"| `{name}`<br>{where} | {_default(field)} | {_allowed(field)} | {text} |\n"
 
 

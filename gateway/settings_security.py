@@ -5,9 +5,12 @@ They are a part of `gateway.settings.Settings`, which reads and checks them toge
 
 from __future__ import annotations
 
-from pydantic import Field
-from pydantic_settings import BaseSettings
+from typing import Annotated
 
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode
+
+from gateway import rules
 from gateway.settings_kinds import Addresses, Attribute, Networks, Octets, Place
 
 KIB = 1024
@@ -66,7 +69,8 @@ class Security(BaseSettings):
     authenticator: Attribute = Field(
         "",
         description="A Python function that decides who may come in, as `module:attribute`, looked for last in the "
-        "working directory. Asked when no other authenticator has let the client in. See [security](security.md).",
+        "working directory. Asked when no other authenticator knows the kind of what the client shows. See "
+        "[security](security.md).",
     )
     jwt_keys: Place = Field(
         None,
@@ -75,9 +79,13 @@ class Security(BaseSettings):
     )
     jwt_issuer: str = Field("", description="What the claim `iss` must be. Empty: anything.")
     jwt_audience: str = Field("", description="What the claim `aud` must be, or have. Empty: anything.")
-    jwt_user_claim: str = Field("sub", min_length=1, description="The claim that is the user's name.")
+    jwt_user_claim: str = Field(
+        "sub", min_length=1, description="The claim that is the user's name; `a.b` is the claim `b` in the claim `a`."
+    )
     jwt_groups_claim: str = Field(
-        "groups", description="The claim that lists the user's groups, for the rules; an array, or words. Empty: none."
+        "groups",
+        description="The claim that lists the user's groups, for the rules; an array, or words, like "
+        "`realm_access.roles` of Keycloak. Empty: none.",
     )
     jwt_leeway: float = Field(
         10.0, ge=0, le=300, description="Seconds by which the clocks of issuer and gateway may differ."
@@ -127,11 +135,11 @@ class Security(BaseSettings):
         0,
         ge=0,
         le=10_000_000,
-        description="Connections of one client address at once (0: any number). Behind a proxy that is not among "
-        "trusted_proxies all clients have one address.",
+        description="Connections of one client address, or one /64 of IPv6, at once (0: any number). Behind a proxy "
+        "that is not among trusted_proxies all clients have one address.",
     )
     max_connections_per_user: int = Field(
-        0, ge=0, le=10_000_000, description="Sessions of one user at once (0: any number)."
+        0, ge=0, le=10_000_000, description="Sessions of one user at once (0: any number); `anonymous` is no user."
     )
     max_handshakes: int = Field(
         1_000,
@@ -159,3 +167,20 @@ class Security(BaseSettings):
         description="Octets of memory that the process may take, all told. From 3/4 of it on publishers are held back, "
         "at the mark the client that costs most is closed. 0: 3/4 of what the container, or the machine, has.",
     )
+
+    rule: Annotated[tuple[rules.Table, ...], NoDecode] = Field(
+        (),
+        description="Who may send, subscribe and administer where, as `[[rule]]` tables at the end of the file; no "
+        "variable. None: everybody may do everything. Where there are any, what none allows is refused. See "
+        "[rules](rules.md).",
+    )
+
+    @field_validator("rule", mode="before")
+    @classmethod
+    def _are_rules(cls, value: object) -> tuple[rules.Table, ...]:
+        return rules.read_tables(value, cls.model_fields.keys())
+
+    @property
+    def certificates_are_users(self) -> bool:
+        """Whether a client's certificate says who it is."""
+        return self.tls_client_ca is not None and self.tls_user != "none"

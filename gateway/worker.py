@@ -11,6 +11,8 @@ must know:
   may be one only.
 * A failed start is shown as a traceback of a hundred lines, the reason last.  So a worker that must not start
   says why in one line, and exits.
+* hypercorn's parent takes SIGHUP for an order to restart its worker.  The worker itself, like `gateway serve`, takes
+  it for one to read again what lies in files.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 import trio
@@ -51,6 +54,47 @@ def ignore_sigterm() -> None:
     """Leave the end of a spawned worker to its parent.  Only on the main thread, as signals are."""
     if is_spawned():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+class Hangups:
+    """SIGHUP of this process, for the Trio loop that the gateway runs in.
+
+    The handler runs in the main thread, the loop perhaps in another; and a signal may come before there is a loop.
+    """
+
+    def __init__(self) -> None:
+        self._came = False
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._wakeup = trio.Event()
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Catch them for the time of the block; outside the main thread there are none to catch."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGHUP, self._handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGHUP, before)
+
+    def _handle(self, *_: object) -> None:
+        self._came = True
+        if self._token is not None:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._wake, idempotent=True)
+
+    def _wake(self) -> None:
+        self._wakeup.set()
+
+    async def wait(self) -> None:
+        """Wait for the next one, in the Trio loop; several that came before are one."""
+        self._token = trio.lowlevel.current_trio_token()
+        while not self._came:
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
+        self._came = False
 
 
 def refuse(sentence: str) -> NoReturn:

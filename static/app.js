@@ -43,7 +43,7 @@ async function findAddress() {
   const response = await fetch("config.json");
   if (!response.ok) throw new Error(`config.json: ${response.status} ${response.statusText}`);
   const config = await response.json();
-  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+  const scheme = config.websocket_tls || location.protocol === "https:" ? "wss:" : "ws:";
   const host = config.websocket_port ? `${location.hostname}:${config.websocket_port}` : location.host;
   return `${scheme}//${host}${config.websocket_path}`;
 }

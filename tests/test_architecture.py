@@ -30,15 +30,19 @@ ARROWS = {
     "address": set(),
     "octets": set(),
     "durations": set(),
+    "storing": set(),
     "settings_file": set(),
     "settings_kinds": {"address", "octets", "settings_file", "journal"},
-    "policies": {"broker", "octets", "settings_file", "settings_kinds"},
-    "mistakes": {"policies", "settings_file"},
-    "settings_security": {"settings_kinds"},
+    "settings_tables": {"settings_file"},
+    "policies": {"broker", "octets", "settings_kinds", "settings_tables"},
+    "rules": {"broker", "settings_file", "settings_tables"},
+    "mistakes": {"policies", "rules", "settings_file", "settings_tables"},
+    "settings_security": {"rules", "settings_kinds"},
     "settings": {
         "address",
         "journal",
         "policies",
+        "rules",
         "settings_file",
         "settings_kinds",
         "settings_security",
@@ -48,24 +52,44 @@ ARROWS = {
     "dictionary_reference": {"broker"},
     "handlers": {"codec", "broker"},
     "stores": {"broker"},
-    "journal": set(),
+    "journal": {"storing"},
     "recording": {"broker", "journal", "transports", "settings", "settings_kinds"},
     # What reads the journal, in processes of its own.
-    "archive": {"durations", "journal", "mistakes", "octets", "settings"},
-    "pipeline": {"archive", "broker", "codec", "durations", "journal", "octets", "settings"},
-    "runtime": {"codec", "broker", "transports", "handlers", "stores", "journal", "recording", "settings"},
-    "auth": {"broker", "settings"},
+    "archive": {"durations", "journal", "mistakes", "octets", "settings", "storing"},
+    "pipeline": {"archive", "broker", "codec", "durations", "journal", "octets", "settings", "storing"},
+    # What the runtime makes of the settings: parts of each layer, and open listeners.
+    "parts": {"codec", "broker", "transports", "handlers", "settings"},
+    "listeners": {"address", "mistakes", "settings", "transports"},
+    "runtime": {
+        "auth",
+        "codec",
+        "broker",
+        "transports",
+        "handlers",
+        "stores",
+        "journal",
+        "recording",
+        "listeners",
+        "mistakes",
+        "parts",
+        "settings",
+    },
+    "auth": {"broker", "rules", "settings"},
     "observe": {"broker", "journal", "transports"},
-    "admin": {"broker", "runtime", "observe", "settings"},
+    "admin": {"auth", "broker", "transports", "runtime", "observe", "settings"},
     # The ASGI face, and what it is made of: the thread below an asyncio worker, the rules of a worker process.
     "bridge": set(),
     "worker": set(),
-    "app": {"bridge", "worker", "runtime", "settings", "admin", "observe", "auth"},
+    "app": {"bridge", "worker", "runtime", "mistakes", "settings", "admin", "observe", "auth"},
     # The command line.  `serve` stands where hypercorn stands, and is the one that imports the app as hypercorn does.
-    "serve": {"app", "bridge", "worker", "runtime", "transports", "settings", "observe"},
+    "serve": {"app", "bridge", "worker", "listeners", "mistakes", "transports", "settings", "observe"},
+    # Reads the rules, and says what they mean.
+    "acl": {"auth", "broker", "mistakes", "rules", "settings"},
     "cli": {
+        "acl",
         "serve",
-        "runtime",
+        "listeners",
+        "mistakes",
         "transports",
         "settings",
         "settings_reference",
@@ -198,7 +222,7 @@ def test_nothing_waits(unit: str) -> None:
 @pytest.mark.parametrize("unit", ["transports", "runtime"])
 def test_no_http_below_the_app(unit: str) -> None:
     """The runtime knows nothing of HTTP; the WebSocket's upgrade is trio-websocket's."""
-    allowed = {*sys.stdlib_module_names, "gateway", "trio", "trio_websocket", "structlog"}
+    allowed = {*sys.stdlib_module_names, "gateway", "trio", "trio_websocket", "structlog", "cryptography"}
     foreign = [
         (path, line, name)
         for path in SOURCES

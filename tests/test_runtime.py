@@ -18,6 +18,8 @@ from gateway.codec import Limits
 from gateway.runtime import Gateway, StartError, open_all, open_gateway, options_of, quotas_of
 from gateway.settings import Settings
 from gateway.transports import Options
+from gateway.transports.admission import Capacity
+from gateway.transports.hub import NO_BODY
 
 from .transports.peers import CONNECT, Peer, dial, dial_stream, frame, read_all, until
 
@@ -313,11 +315,18 @@ class TestSettings:
             allowed_origins="https://twenty.one",
             close_linger=2.2,
             slow_consumer_timeout=2.3,
+            token_warning=24.0,
+            max_connections=25,
+            max_connections_per_address=26,
+            max_connections_per_user=27,
+            max_handshakes=28,
+            max_frames_per_second=29,
+            max_octets_per_second=30,
         )
         assert options_of(chosen) == Options(
             server=f"name/{__version__}",
             limits=Limits(11, 30_000, 12_000),
-            connect_limits=Limits(13, 1400, 1024, "max_connect_"),
+            connect_limits=Limits(13, 1400, 1024, "max_connect_", NO_BODY),
             connect_timeout=1.5,
             heartbeat_send=16,
             heartbeat_receive=17,
@@ -327,6 +336,10 @@ class TestSettings:
             allowed_origins=("https://twenty.one",),
             close_linger=2.2,
             slow_consumer_timeout=2.3,
+            token_warning=24.0,
+            capacity=Capacity(25, 26, 27, 28),
+            max_frames_per_second=29,
+            max_octets_per_second=30,
         )
 
     @pytest.mark.requirement("LIM-04")

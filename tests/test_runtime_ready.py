@@ -73,3 +73,28 @@ async def test_what_was_counted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> No
         assert (counted.commits, counted.rows, counted.failures) == (1, 1, 3)
         assert counted.seconds > 0
         await peer.aclose()
+
+
+async def test_full_memory() -> None:
+    """Short memory keeps nobody away: it would be those who make room."""
+    async with running() as gateway:
+        broker = gateway.broker
+        broker.keep(broker.quotas.memory_limit - 1)
+        assert broker.pressed
+        assert await answers(gateway) == (200, 200, None)
+        broker.keep(1)
+        limit = broker.quotas.memory_limit
+        why = f"memory is full: kept messages cost {limit} octets, {limit} may (memory_limit)"
+        assert await answers(gateway) == (200, 503, why)
+        broker.release(1)
+        assert await answers(gateway) == (200, 200, None)
+        broker.release(limit - 1)
+
+
+async def test_what_fails_beside_it_sends_nobody_away(tmp_path: Path) -> None:
+    async with running(journal=tmp_path / "journal") as gateway:
+        assert gateway.journal is not None
+        assert gateway.complaints() == {}
+        gateway.journal.failure = "the disk is full"
+        assert (gateway.not_ready(), gateway.complaints()) == (None, {"journal": "the disk is full"})
+        gateway.journal.failure = ""

@@ -9,6 +9,7 @@
     GET    /api/v1/destinations            ?limit=&offset=                       (guarded)
     GET    /api/v1/pipeline                what the jobs say: names and dates    (guarded)
     GET    /api/v1/pipeline/{job}          the last snapshot of one              (guarded)
+    POST   /api/v1/tickets                 for whoever logs in, see tickets.py
 
 Answers are JSON; an error is `{"error": "one sentence"}`.  Endpoints are `async` though few of them wait: Starlette
 would run others in worker threads, and the broker is for its own thread only.  Files are read in such a thread.
@@ -26,6 +27,7 @@ from starlette.routing import Route
 
 from gateway.admin import access, snapshots
 from gateway.observe.metrics import Metrics
+from gateway.observe.overload import OverloadCollector
 from gateway.settings import Address
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ class Api:
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
-        self._metrics = Metrics(gateway.broker, gateway.holds, gateway.committer, gateway.journal)
+        overload = OverloadCollector(gateway.broker, gateway.holds, gateway.admission, gateway.memory)
+        self._metrics = Metrics(gateway.broker, gateway.holds, gateway.committer, gateway.journal, overload)
 
     def routes(self) -> list[Route]:
         """Every route of this module."""
@@ -81,19 +84,24 @@ class Api:
         """Clients may be sent here, or the reason why not."""
         reason = self._gateway.not_ready()
         if reason is None:
-            journal = self._gateway.journal
-            # A journal that cannot be written sends nobody away: clients are served all the same.
-            failing = {"journal": journal.failure} if journal is not None and journal.failure else {}
-            return JSONResponse({"status": "ready", **failing})
+            return JSONResponse({"status": "ready", **self._gateway.complaints()})
         return JSONResponse({"status": "not ready", "error": reason}, 503)
 
     async def config(self, request: Request) -> Response:
-        """Where the WebSocket is.  Behind a proxy only the proxy knows the port: null then, for the page's own."""
-        port = None if access.came_through_proxy(request) else self._websocket_port()
-        return JSONResponse({"websocket_path": self._settings.websocket_path, "websocket_port": port})
+        """Where the WebSocket is.  Behind a proxy only the proxy knows the port: null then, for the page's own.
 
-    def _websocket_port(self) -> int | None:
-        found = (Address.parse(text) for text in self._gateway.addresses.get("websocket", ()))
+        A page that came with TLS may dial with TLS only; another one does where there is nothing else.
+        """
+        answer: dict[str, object] = {"websocket_path": self._settings.websocket_path, "websocket_port": None}
+        if not access.came_through_proxy(request):
+            if request.url.scheme != "https":
+                answer["websocket_port"] = self._port("websocket")
+            if answer["websocket_port"] is None and (port := self._port("websocket_tls")) is not None:
+                answer |= {"websocket_port": port, "websocket_tls": True}
+        return JSONResponse(answer)
+
+    def _port(self, kind: str) -> int | None:
+        found = (Address.parse(text) for text in self._gateway.addresses.get(kind, ()))
         return next((address.port for address in found if not address.path), None)
 
     async def metrics(self, request: Request) -> Response:

@@ -23,10 +23,12 @@ from starlette.staticfiles import StaticFiles
 import gateway
 from gateway.admin.access import Refused
 from gateway.admin.api import Api, BadQuery, error
+from gateway.admin.tickets import TicketOffice
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from gateway.auth.tickets import Tickets
     from gateway.runtime import Gateway
     from gateway.settings import Settings
 
@@ -40,15 +42,19 @@ HEADERS = {
 }
 
 
-def build(open_gateway: Gateway, settings: Settings, *, static: Path | None = None) -> ASGIApp:
+def build(
+    open_gateway: Gateway, settings: Settings, *, tickets: Tickets | None = None, static: Path | None = None
+) -> ASGIApp:
     """The HTTP application over an open gateway.
 
     Args:
         open_gateway: the gateway that the routes read.
         settings: its settings.
+        tickets: of its authenticator; None: nobody has to log in.
         static: folder of static files instead of the one that was installed.
     """
-    routes: list[BaseRoute] = [*Api(open_gateway, settings).routes()]
+    office = TicketOffice(open_gateway, settings, tickets)
+    routes: list[BaseRoute] = [*Api(open_gateway, settings).routes(), *office.routes()]
     folder = static or static_folder()
     if folder is not None:
         routes.append(Mount("/", StaticFiles(directory=folder, html=True)))

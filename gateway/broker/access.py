@@ -32,9 +32,11 @@ class Access(Protocol):
     Attributes:
         sendable: destinations, as clients write them, that a plain SEND may go to; the broker adds what it has asked
             about, so that the next frame costs one look-up.  Whoever changes the rules empties it.
+        answerable: likewise, what the `reply-to` of a SEND may be.
     """
 
     sendable: set[str]
+    answerable: set[str]
 
     def may(self, action: Action, name: str) -> bool:
         """Whether that is allowed at the destination of that canonical name."""

@@ -8,11 +8,16 @@ one that wishes for nothing else than the policy has already goes through: many 
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from .destinations import is_temporary, is_topic
 from .dictionary.send import ARGUMENTS
 from .errors import NotAllowed
 from .policy import Hints, Policies
+from .rights import check_admin, check_dead_letters
+
+if TYPE_CHECKING:
+    from .session import Session
 
 _HEADERS = {each.field: each.name for row in ARGUMENTS for each in row.spellings}
 _HEADERS["dead_letter"] = _HEADERS["dead_letter_prefix"]
@@ -29,20 +34,27 @@ class Arguments:
         self._policies = policies
         self._wanted = wanted
 
-    def check(self, hints: Hints | None, name: str, destination: str) -> None:
+    def check(self, hints: Hints | None, name: str, destination: str, session: Session) -> None:
         """Refuse a client's wishes for a queue.  Those for a topic or a temporary queue concern nobody else.
 
         Args:
             name: the canonical one.
             destination: the same as the client wrote it.
+            session: the client's.
 
         Raises:
-            NotAllowed: they would change the queue, and are not wanted.
+            NotAllowed: they would change the queue, and are not wanted, or the rules do not allow it.
         """
-        if self._wanted or hints is None or is_topic(name) or is_temporary(destination):
+        if hints is None or (self._wanted and session.access is None):
+            return
+        check_dead_letters(session, hints)
+        if is_topic(name) or is_temporary(destination):
             return
         policy = self._policies.find(name)
         if hints.applied_to(policy) == policy:
+            return
+        if self._wanted:
+            check_admin(session, name, destination)
             return
         given = [field.name for field in dataclasses.fields(hints) if getattr(hints, field.name) is not None]
         raise NotAllowed(

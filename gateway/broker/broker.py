@@ -3,9 +3,13 @@
 One thread, no I/O, no clock but the one it is given.  All methods return at once; whatever they cause to be written
 lies in outboxes, and those are listed in `dirty` until the transports flush them.
 
-Memory.  `stored_octets` is what all kept messages cost: waiting, unacknowledged, in transactions.  From 3/4 of the
-limit on, `pressed` tells the connections to stop reading those who publish; a SEND at the limit itself, which only a
-session that must go on reading its ACKs can reach, is refused.  Nothing is dropped.
+Memory.  `stored_octets` is what all kept messages cost: waiting, unacknowledged, in transactions, and those of which
+only a part has come.  From 3/4 of the limit on, `pressed` tells the connections to stop reading those who publish; a
+SEND at the limit itself, which only a session that must go on reading its ACKs can reach, is refused.  Nothing is
+dropped.
+
+Whoever knows what the whole process takes can say that it is too much (`judge_memory`): that is the same pressure, and
+at its end SENDs are refused likewise.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from .access import Access
 from .agenda import Agenda
 from .counters import Counters
 from .directory import Directory
-from .errors import NotAllowed, SessionEnded, SlowConsumer
+from .errors import OUTBOX, SLOW_LIMITS, NotAllowed, SessionEnded, SlowConsumer
 from .outbound import Outbound
 from .policy import Policies
 from .ports import ANONYMOUS, Application, Carrier
@@ -36,6 +40,12 @@ from .storage import Storage
 # Times `max_outbound` that an outbox may hold though nobody was held back for it: what was delayed, or is a dead
 # letter, has no publisher to hold.
 _HARD_LIMIT = 4
+# Of memory: so much of it is worth to hold back those who cause it.
+_GOOD_PART = 8
+# So much of it is left when even those who must be read are slowed down.
+_LAST_PART = 16
+# The part of `max_outbound` that an outbox may have while outboxes are what memory is short of.
+_SQUEEZED = 32
 
 
 class Broker:
@@ -44,6 +54,7 @@ class Broker:
     Attributes:
         quotas: the limits in force.
         counters: totals since the start.
+        slow: limit -> how many slow consumers were ended for it.
         sessions: by id.
         directory: which destinations there are.
         router: the way of messages to them.
@@ -53,10 +64,15 @@ class Broker:
         records: told of what happens; None: nobody records.
         dirty: outboxes with something to flush.  Always the same object.
         strained: outboxes over their high mark that the reader at work just filled; it empties the set.
-        stored_octets: what kept messages cost.
+        stored_octets: what kept messages cost, and incomplete ones.
+        buffered: the part of it that is incomplete messages.
         kept: what messages cost that were kept since the start; it only grows.
         waiting: messages in queues that nobody has.
         subscriptions: how many there are.
+        pressed: memory is short, by `stored_octets` or by what the process takes.
+        flooded: while it is short, outboxes have a good part of it, and may each have little.
+        nearly_full: so short that whoever adds to it must be slowed down, and cannot be spared.
+        crowd: of so many octets on, incomplete messages have a good part of it.
         careful: a SEND has to be checked in full: `pressed`, or the store has failed.
         on_pressure: called when `pressed` begins.
         on_relief: called when it ends.
@@ -89,6 +105,7 @@ class Broker:
     ) -> None:
         self.quotas = quotas or Quotas()
         self.counters = Counters()
+        self.slow = dict.fromkeys(SLOW_LIMITS, 0)
         self.agenda = Agenda(clock, epoch, wake, busy)
         self.storage: Storage | None = None
         self.records: Records | None = None
@@ -103,7 +120,11 @@ class Broker:
         self.kept = 0
         self.waiting = 0
         self.subscriptions = 0
+        self.buffered = 0
         self.pressed = False
+        self.flooded = False
+        self._is_nearly_exhausted = False
+        self.crowd = self.quotas.memory_limit // _GOOD_PART
         self.careful = False
         self.on_pressure = on_pressure
         self.on_relief = on_relief
@@ -118,6 +139,8 @@ class Broker:
         self.home_of = self.directory.home_of
         self.forget_if_idle = self.directory.forget_if_idle
         self._memory_high = self.quotas.memory_high
+        self._is_scarce = False
+        self._exhausted = ""
         self._slow: set[Session] = set()
 
     # sessions
@@ -178,20 +201,71 @@ class Broker:
         self.stored_octets += octets
         self.kept += octets
         if self.stored_octets > self._memory_high and not self.pressed:
-            self.pressed = self.careful = True
-            self.on_pressure()
+            self._weigh()
 
     def release(self, octets: int) -> None:
         """Kept messages cost so much less."""
         self.stored_octets -= octets
         if self.pressed and self.stored_octets <= self._memory_high:
-            self.pressed = False
-            self.look_at_store()
+            self._weigh()
+
+    def buffer(self, octets: int) -> None:
+        """Incomplete messages cost so much more, or less."""
+        self.buffered += octets
+        self.stored_octets += octets
+        self._weigh()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Incomplete messages have a good part of the memory."""
+        return self.buffered > self.crowd
+
+    @property
+    def nearly_full(self) -> bool:
+        """See the class."""
+        limit = self.quotas.memory_limit
+        return self._is_nearly_exhausted or self.stored_octets >= limit - limit // _LAST_PART
+
+    def judge_memory(self, *, scarce: bool, flooded: bool, nearly_exhausted: bool, exhausted: str) -> None:
+        """Somebody has looked what the process takes.
+
+        Args:
+            scarce: it is so much that publishers are to be held back.
+            flooded: outboxes have a good part of it.
+            nearly_exhausted: it is nearly `exhausted`.
+            exhausted: it is so much that nothing more is accepted, as a sentence; else empty.
+        """
+        self._is_scarce, self._is_nearly_exhausted, self._exhausted = scarce, nearly_exhausted, exhausted
+        if flooded or self.flooded:
+            self.flooded = flooded
+            limit = self.quotas.max_outbound
+            for session in self.sessions.values():
+                session.outbound.set_limit(limit // _SQUEEZED if flooded else limit)
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Pressure begins, or ends."""
+        pressed = self._is_scarce or self.stored_octets > self._memory_high
+        if pressed == self.pressed:
+            return
+        self.pressed = pressed
+        self.look_at_store()
+        if pressed:
+            self.on_pressure()
+        else:
             self.on_relief()
 
     def look_at_store(self) -> None:
-        """The store has failed, or works again."""
+        """The store has failed, or works again, or memory is short, or no longer."""
         self.careful = self.pressed or (self.storage is not None and self.storage.failure != "")
+
+    @property
+    def memory_is_full(self) -> str:
+        """Why nothing more is accepted, as a sentence; empty: there is memory."""
+        limit = self.quotas.memory_limit
+        if self.stored_octets >= limit:
+            return f"kept messages cost {self.stored_octets} octets, {limit} may (memory_limit)"
+        return self._exhausted
 
     def check_memory(self) -> None:
         """Refuse a SEND at the limit.
@@ -199,11 +273,9 @@ class Broker:
         Raises:
             NotAllowed: the limit is reached.
         """
-        limit = self.quotas.memory_limit
-        if self.stored_octets >= limit:
-            raise NotAllowed(
-                "memory limit reached", f"kept messages cost {self.stored_octets} octets, {limit} may (memory_limit)"
-            )
+        reason = self.memory_is_full
+        if reason:
+            raise NotAllowed("memory limit reached", reason)
 
     def take_strained(self) -> set[Outbound]:
         """The outboxes over their high mark that were filled in this turn."""
@@ -221,17 +293,20 @@ class Broker:
 
     def strain(self, outbound: Outbound) -> None:
         """An outbox is over its high mark: who fills it waits, or it is closed if it was waited for long enough."""
-        if not outbound.excused and outbound.size <= _HARD_LIMIT * outbound.limit:
+        if not outbound.excused and outbound.size <= _HARD_LIMIT * self.quotas.max_outbound:
             self.strained.add(outbound)
         elif outbound.size > outbound.limit:
-            self.end_slow(outbound.session, f"more than {outbound.limit} octets (max_outbound) wait to be read")
+            setting = "max_outbound, less while memory is short" if self.flooded else "max_outbound"
+            why = f"more than {outbound.limit} octets ({setting}) wait to be read"
+            self.end_slow(outbound.session, SlowConsumer(why, OUTBOX))
 
-    def end_slow(self, session: Session, why: str) -> None:
+    def end_slow(self, session: Session, error: SlowConsumer) -> None:
         """End a session whose client does not keep up; once, however often it is found out."""
         if session not in self._slow:
             self._slow.add(session)
             self.counters.slow_consumers += 1
-            session.end(SlowConsumer("slow consumer", why))
+            self.slow[error.limit] += 1
+            session.end(error)
 
     # lists for operators
 

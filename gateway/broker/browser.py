@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from gateway.codec import Head
 
 from .batch import Stored
+from .errors import BROWSER, SlowConsumer
 from .lane import READS_PER_TURN
 from .message import Message
 
@@ -109,9 +110,8 @@ class Browser:
         self._new.append(message)
         self._behind += message.size
         if self._behind > outbound.limit:
-            self._queue.broker.end_slow(
-                self._subscription.session, f"more than {outbound.limit} octets (max_outbound) wait for a browser"
-            )
+            why = f"more than {outbound.limit} octets (max_outbound) wait for a browser"
+            self._queue.broker.end_slow(self._subscription.session, SlowConsumer(why, BROWSER))
         elif len(self._new) == 1 and not (self._waited or self._rows or self._read or self._is_reading):
             self.offer()
 

@@ -13,6 +13,7 @@ class Counters:
         connections: transport connections accepted.
         sessions: sessions that reached CONNECTED.
         refused: connections that ended before CONNECTED with an ERROR or at the connect timeout.
+        logins_failed: credentials that were refused, or refused unheard, at CONNECT, at a renewal, or for a ticket.
         frames_in: frames of clients.
         octets_in: octets received, as STOMP.
         octets_out: octets handed to sockets, as STOMP.
@@ -46,6 +47,7 @@ class Counters:
         "frames_in",
         "heartbeat_timeouts",
         "held_publishers",
+        "logins_failed",
         "octets_in",
         "octets_out",
         "published",
@@ -73,6 +75,7 @@ class Counters:
     frames_in: int
     heartbeat_timeouts: int
     held_publishers: int
+    logins_failed: int
     octets_in: int
     octets_out: int
     published: int

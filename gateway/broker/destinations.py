@@ -10,6 +10,7 @@
     /temp-queue/NAME        the session's own queue, which goes with it; /temp-topic/ likewise
     /reply-queue/TOKEN      SEND: somebody's temporary queue, as `reply-to` told it; /reply-topic/ likewise
     /app/NAME               handled by functions of the server's operator
+    /session/events         SUBSCRIBE: what the server tells of this very session; SEND to /session/renew: see `renewal`
 
 Each destination has one canonical name, under which the broker knows it.  A name is opaque beyond what stands here:
 nothing in it is trimmed or decoded, and only wildcards split it into words.  Any other start with a slash is refused:
@@ -22,6 +23,7 @@ from __future__ import annotations
 import re
 
 from .errors import NotAllowed
+from .renewal import EVENTS, RENEW
 from .words import check_pattern, check_wildcards, check_words, has_wildcard
 
 QUEUE = "/queue/"
@@ -53,10 +55,16 @@ _FORMS = {
     "/user/WHO/topic/NAME": None,
     "/user/WHO/exchange/NAME": None,
     "/app/NAME": APP,
+    EVENTS: None,
+    RENEW: None,
 }
-_STARTS = {form[: form.rindex("/") + 1]: start for form, start in _FORMS.items() if start is not None}
-_AS_THEY_ARE = tuple(start for start, name in _STARTS.items() if start == name)
-_ALIASES = {start: name for start, name in _STARTS.items() if start != name}
+STARTS = {form[: form.rindex("/") + 1]: start for form, start in _FORMS.items() if start is not None}
+"""What names start with, and what their canonical names have in place of that."""
+_AS_THEY_ARE = tuple(start for start, name in STARTS.items() if start == name)
+_ALIASES = {start: name for start, name in STARTS.items() if start != name}
+
+MAX_DESTINATIONS = 64
+"""Of one SEND: each is a message of its own."""
 
 DURABLE = "/dsub/"
 """What the queues of durable and shared subscriptions start with; no client can name one."""
@@ -94,13 +102,22 @@ def is_topic(name: str) -> bool:
 
 
 def is_temporary(destination: str) -> bool:
-    """Whether a name is a temporary destination as its own session calls it."""
-    return destination.startswith(TEMPORARY)
+    """Whether a name is a temporary destination as its own session calls it; what it is told of itself is one, too."""
+    return destination.startswith(TEMPORARY) or destination == EVENTS
 
 
 def split(destination: str) -> list[str]:
-    """The destinations that one SEND names: a comma stands between them."""
-    return [part.strip(" ") for part in destination.split(",")] if "," in destination else [destination]
+    """The destinations that one SEND, or `reply-to`, names: a comma stands between them.
+
+    Raises:
+        NotAllowed: too many; each is looked at, and a header line has room for thousands.
+    """
+    if "," not in destination:
+        return [destination]
+    count = destination.count(",") + 1
+    if count > MAX_DESTINATIONS:
+        raise NotAllowed("too many destinations in a SEND", f"{count} stand between commas; {MAX_DESTINATIONS} may")
+    return [part.strip(" ") for part in destination.split(",")]
 
 
 def canonical(destination: str, multicast: bool | None = None) -> str:
@@ -231,5 +248,15 @@ def _alias(destination: str, multicast: bool | None) -> str:
     return (TOPIC if multicast else QUEUE) + destination
 
 
+def mail_of(user: str) -> str:
+    """What the canonical names start with of all that is sent to a user."""
+    return f"{USER}{word_of(user)}/"
+
+
+def word_of(user: str) -> str:
+    """A user's name as one word of a name or pattern, whatever it holds; no two have the same."""
+    return user.translate(_IN_A_WORD)
+
+
 def _of_user(user: str, rest: str) -> str:
-    return f"{USER}{user.translate(_IN_A_WORD)}/{rest}"
+    return mail_of(user) + rest

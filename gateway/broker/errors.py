@@ -21,10 +21,22 @@ class NotAllowed(ProtocolError):
 
 
 class LoginRefused(ProtocolError):
-    """The credentials were refused; never says which half was wrong."""
+    """The credentials were refused; never says which half was wrong.
 
-    def __init__(self) -> None:
-        super().__init__("login refused", "login and passcode do not belong to a user of this server")
+    Args:
+        detail: for the client.
+        is_guess: somebody may be trying passcodes, so that it counts against the address.
+    """
+
+    def __init__(
+        self,
+        detail: str = "login and passcode do not belong to a user of this server",
+        *,
+        message: str = "login refused",
+        is_guess: bool = True,
+    ) -> None:
+        super().__init__(message, detail)
+        self.is_guess = is_guess
 
 
 class VersionRefused(ProtocolError):
@@ -32,7 +44,24 @@ class VersionRefused(ProtocolError):
 
 
 class SlowConsumer(ProtocolError):
-    """The client takes its messages too slowly, and its buffer is full."""
+    """The client takes its messages too slowly, and its buffer is full.
+
+    Attributes:
+        limit: of which buffer, one of `SLOW_LIMITS`.
+    """
+
+    def __init__(self, detail: str, limit: str) -> None:
+        super().__init__("slow consumer", detail)
+        self.limit = limit
+
+
+OUTBOX, NEWS, BROWSER = "max_outbound", "slow_messages", "browser"
+SLOW_LIMITS = (OUTBOX, NEWS, BROWSER)
+"""What waits to be written to a client; what waits for a topic's subscriber by its policy; what waits for a browser."""
+
+
+class TooCostly(ProtocolError):
+    """Memory is at its limit, and no other client costs more of it."""
 
 
 class SessionEnded(ProtocolError):
@@ -47,11 +76,25 @@ class SessionEnded(ProtocolError):
         self.retry_after = retry_after
 
 
+class RenewalRefused(SessionEnded):
+    """What the client showed to stay longer does not let it.
+
+    Args:
+        receipt: that its frame asked for.
+    """
+
+    def __init__(self, detail: str, receipt: str | None = None) -> None:
+        super().__init__("renewal refused", detail)
+        self.receipt = receipt
+
+
 def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V10) -> bytes:
     """The ERROR frame of an error; before the session exists it is written as 1.0 has it, which all versions read."""
     headers = {"message": str(error)}
     if frame is not None and "receipt" in frame.headers:
         headers["receipt-id"] = frame.headers["receipt"]
+    if isinstance(error, RenewalRefused) and error.receipt is not None:
+        headers["receipt-id"] = error.receipt
     if isinstance(error, VersionRefused):
         headers["version"] = ",".join(each.name for each in VERSIONS)
     if isinstance(error, SessionEnded) and error.retry_after is not None:

@@ -17,11 +17,13 @@ class Upgrade:
         authorization: the field `Authorization`.
         cookie: the field `Cookie`, whole.
         ticket: the parameter `ticket` of the query.
+        origin: the field `Origin`, which has been checked; a client without one is no page.
     """
 
     authorization: str = field(default="", repr=False)
     cookie: str = field(default="", repr=False)
     ticket: str = field(default="", repr=False)
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,14 @@ class Certificate:
     Attributes:
         subject: the distinguished name, as RFC 4514 writes it.
         common_name: the subject's CN; empty: it has none.
-        names: the subject's alternative names: DNS names, addresses of mail, URIs.
+        names: the subject's alternative names, each with its kind in front: `dns:`, `email:` or `uri:`.
+        expires: seconds since the epoch; until then it is good.
     """
 
     subject: str
     common_name: str = ""
     names: tuple[str, ...] = ()
+    expires: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from . import errors
 from .fate import dead_letter, drop
 from .message import Message
 from .policy import Policy, SlowConsumer, WhenFull
@@ -91,9 +92,12 @@ def _disconnect(queue: Queue, message: Message) -> None:
     if queue.limits.exceeded(queue):
         most = queue.limits.max_messages
         too_many = 0 < most < queue.waiting
-        what = f"{most} messages" if too_many else f"{queue.limits.max_octets} octets (max_outbound)"
+        what = f"{most} messages (slow_messages)" if too_many else f"{queue.limits.max_octets} octets (max_outbound)"
+        error = errors.SlowConsumer(
+            f"more than {what} of {queue.name[:80]!r} wait for this client", errors.NEWS if too_many else errors.OUTBOX
+        )
         for subscription in queue.subscriptions:
-            queue.broker.end_slow(subscription.session, f"more than {what} of {queue.name[:80]!r} wait for this client")
+            queue.broker.end_slow(subscription.session, error)
 
 
 _WHEN_FULL = {

@@ -108,7 +108,13 @@ class LogReader:
 
     def note(self, log: Log) -> None:
         """There is news in a log that the pattern matches."""
-        self._news[log] = None
+        if self._may_see(log):
+            self._news[log] = None
+
+    def _may_see(self, log: Log) -> bool:
+        """Whether the subscriber may know of a log: also that something of it is lost."""
+        sight = self._subscription.sight
+        return sight is None or sight.shows(log.name)
 
     def offer(self) -> None:
         """Go on: there may be room."""
@@ -160,6 +166,8 @@ class LogReader:
         count = 0
         for log in islice(logs, _LOGS_PER_TURN):
             count += 1
+            if not self._may_see(log):
+                continue
             first, has_gap = self._first_of(log)
             self._run.add(first)
             if has_gap:
@@ -249,7 +257,9 @@ class LogReader:
         if message is None:
             self._gaps.setdefault(entry.log, entry.number)
             return
-        if 0 < message.expires <= self._broker.agenda.clock() or not wants(subscription, message, entry.sender):
+        if 0 < message.expires <= self._broker.agenda.clock():
+            return
+        if not wants(subscription, message, entry.sender, entry.log.name):
             return
         found = [log for log in (entry.log, None) if log in self._gaps]
         if found:

@@ -92,16 +92,20 @@ class Outbound:
         self.size = 0
         self.gone = 0
         self.taken = 0
-        self.limit = limit
-        self.high = limit * 3 // 4
-        self.relief = self.high // 2
         self.window = limit // 8
+        self.set_limit(limit)
         self.rows = 0
         self.unsent: deque[tuple[Queue, Message, int]] = deque()
         self.starved: OrderedDict[Starved, None] = OrderedDict()
         self.excused = False
         self.closed = False
         self.dirty = dirty
+
+    def set_limit(self, octets: int) -> None:
+        """Of so many octets on it is closed, if it was waited for in vain; the marks below go with it."""
+        self.limit = octets
+        self.high = octets * 3 // 4
+        self.relief = self.high // 2
 
     def append(self, prefix: bytes, shared: bytes = b"") -> None:
         """Add one frame.  The topic's fan-out has this inlined."""

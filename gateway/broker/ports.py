@@ -10,6 +10,7 @@ from gateway.codec import ProtocolError
 from .access import Access
 from .batch import Batch, Stored
 from .identity import Credentials, Identity
+from .renewal import Renewal
 
 ANONYMOUS = "anonymous"
 """The name of a user who gave none, where that is allowed."""
@@ -30,8 +31,8 @@ class Authenticator(Protocol):
 class Authorizer(Protocol):
     """Says what somebody may do.  Asked once per session."""
 
-    def access_of(self, identity: Identity, transport: str) -> Access:
-        """What that user may do who came that way; equal ones share what it remembers."""
+    def access_of(self, identity: Identity, transport: str) -> Access | None:
+        """What that user may do who came that way, None: everything; equal ones share what it remembers."""
         ...
 
 
@@ -116,6 +117,13 @@ class Carrier(Protocol):
         """End the connection from outside its own reader: an operator, a shutdown, a full outbox.
 
         Returns at once and changes nothing in the broker yet, for it is called from within its loops.
+        """
+        ...
+
+    def renew(self, renewal: Renewal) -> None:
+        """Have somebody say whether the session may last longer; then call its `renewed`, or end it.
+
+        Returns at once.
         """
         ...
 

@@ -195,9 +195,10 @@ class Reader:
                 return
             if subscription.queue is not None and subscription.queue.waiting >= READS_PER_TURN:
                 return  # the subscription asks again when it has acknowledged something
-            message = self._broker.router.retained.of(self._kept.popleft())
+            name = self._kept.popleft()
+            message = self._broker.router.retained.of(name)
             if message is not None and message.number < self._last and not 0 < message.expires <= now:
-                self._topic.show(subscription, message)
+                self._topic.show(subscription, message, name)
         self._broker.agenda.later(self.offer)
 
     def end(self) -> None:

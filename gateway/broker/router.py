@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from gateway.codec import Head
 
 from . import destinations as names
-from . import durables
+from . import durables, renewal, rights
 from .arguments import Arguments
 from .batch import Stored
 from .dedup import DedupIds, digest
@@ -25,7 +25,7 @@ from .delayed import Delayed
 from .directory import Directory
 from .errors import NotAllowed
 from .message import Message, Wire
-from .options import PLAIN, Properties, Retain
+from .options import PERSISTENT, PLAIN, Properties, Retain
 from .policy import Policies
 from .queue import Queue
 from .replay import Replay
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from .session import Session
     from .subscription import Subscription
 
-
-# Destinations of one SEND: each is a message of its own.
-_MOST_DESTINATIONS = 64
 
 INTERNAL = "internal"
 """The transport of sessions that are the server's own."""
@@ -115,6 +112,13 @@ class Router:
         else:
             target.accept(message, sender.id)
 
+    def _keeps_nothing(self, destination: str, properties: Properties) -> bool:
+        """Whether a message only goes to those who subscribe now: that there is no memory is nothing to it."""
+        target = self._destinations.get(destination)
+        if not isinstance(target, Topic) or not (properties is PLAIN or properties is PERSISTENT):
+            return False
+        return target.log is None and not target.durables and not self._directory.has_patterns
+
     def prepare(
         self, head: Head, body: bytes, destination: str, properties: Properties, sender: Session | None
     ) -> Sending:
@@ -124,17 +128,21 @@ class Router:
             NotAllowed: it cannot be carried out.
         """
         broker = self._broker
-        broker.check_memory()
+        if destination == renewal.RENEW and sender is not None:
+            renewal.ask(sender, head, body)
+            return Sending([], b"", PLAIN, sender.id, 0.0)
+        if not self._keeps_nothing(destination, properties):
+            broker.check_memory()
         parts = names.split(destination)
-        if len(parts) > _MOST_DESTINATIONS:
-            raise NotAllowed(
-                "too many destinations in a SEND", f"{len(parts)} stand between commas; {_MOST_DESTINATIONS} may"
-            )
+        if sender is not None and sender.access is not None:
+            rights.check_reply_to(sender, head.headers)
         targets = []
         for part in parts:
             name = self._name(part, properties.multicast, sender)
-            if properties.hints is not None and sender is not None:
-                self._arguments.check(properties.hints, name, part)
+            if sender is not None and sender.access is not None:
+                rights.check_send(sender, name, part)
+            if sender is not None and properties.hints is not None:
+                self._arguments.check(properties.hints, name, part, sender)
             addressed = head if len(parts) == 1 else _with(head, "destination", part)
             if name.startswith(names.APP):
                 name, addressed = self._for_function(name, addressed, sender)
@@ -209,7 +217,7 @@ class Router:
             raise NotAllowed("too many delayed messages", f"the server may keep {limit} (max_delayed)")
 
     def _name(self, destination: str, multicast: bool | None, sender: Session | None) -> str:
-        if sender is not None and names.is_temporary(destination):
+        if sender is not None and destination.startswith(names.TEMPORARY):
             name = sender.temporaries.canonical(destination)
             names.check_type(destination, name, multicast)
             return name
@@ -291,13 +299,13 @@ class Router:
         found = self._patterns.match(name) if self._directory.has_patterns else ()
         wire = Wire(message) if found else None
         if topic is not None:
-            topic.accept(message, sender, wire)
+            topic.accept(message, sender, wire, name)
         elif not found:
             self._broker.counters.unroutable += 1
         for pattern in found:
-            pattern.accept(message, sender, wire)
+            pattern.accept(message, sender, wire, name)
             if pattern.has_late:
-                pattern.tell_late(message, sender, None if topic is None else topic.log)
+                pattern.tell_late(message, sender, None if topic is None else topic.log, name)
 
     def deposit(self, name: str, head: Head, body: bytes, properties: Properties) -> None:
         """A message of the broker's own, a dead letter: it must find room."""
@@ -324,6 +332,8 @@ class Router:
             name = destination
         else:
             name = names.canonical_for(session.user, destination, subscription.options.multicast)
+        if session.access is not None:
+            rights.check_subscribe(subscription, name)
         if name.startswith(names.APP):
             self._ask_function(name, subscription)
         elif names.is_topic(name):
@@ -375,7 +385,7 @@ class Router:
         if options.no_local:
             raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
         self.replay.check_queue(subscription)
-        self._arguments.check(options.hints, name, subscription.destination)
+        self._arguments.check(options.hints, name, subscription.destination, subscription.session)
         found = self._directory.find(name)
         if found is None:
             self._directory.check_room(1)

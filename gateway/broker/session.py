@@ -28,6 +28,8 @@ from .options import NO_OPTIONS, PERSISTENT, PLAIN, Options, Properties
 from .outbound import Outbound
 from .ports import ANONYMOUS
 from .reading import ended_by, options_of, properties_of, requeue_of
+from .renewal import RENEW
+from .rights import is_known, remember
 from .subscription import AckMode, Subscription
 from .temporaries import Temporaries
 from .transactions import Settlement, Transaction, Transactions
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from .broker import Broker
     from .ports import Carrier
     from .queue import Queue
+    from .renewal import Renewal
     from .sending import Sending
 
 _MODES = {mode.value: mode for mode in AckMode}
@@ -62,6 +65,7 @@ class Session:
         failed: its ERROR is in the outbox.
         batch: the last batch of the store in which it changed anything.
         names: what its rows in the records have in common.
+        renewal: that the connection is asking about; None: there is none.
     """
 
     __slots__ = (
@@ -82,6 +86,7 @@ class Session:
         "outbound",
         "outstanding",
         "peer",
+        "renewal",
         "subscriptions",
         "table",
         "temporaries",
@@ -126,6 +131,7 @@ class Session:
         self.failed = False
         self.batch = 0
         self.names = b""
+        self.renewal: Renewal | None = None
         self._keys = 0
         self._allowance = Allowance()
         self.acknowledging: dict[str, Subscription] = {}
@@ -158,14 +164,18 @@ class Session:
             receipt = head.headers.get("receipt")
             if receipt is None:
                 return
+        renewal = self.renewal
+        if renewal is not None and head.command == "SEND" and head.headers["destination"] == RENEW:
+            renewal.receipt = receipt
+            return
         octets = encoder.receipt(receipt, self.version)
         if storage is None or self.batch <= storage.committed:
             self.outbound.append(octets)
         else:
-            storage.when_written(self.batch, partial(self._confirm, octets))
+            storage.when_written(self.batch, partial(self.confirm, octets))
 
-    def _confirm(self, octets: bytes) -> None:
-        """A RECEIPT, now that the store holds what it is for."""
+    def confirm(self, octets: bytes) -> None:
+        """A RECEIPT, now that what it is for has been done."""
         if not self.failed:  # nothing goes out behind an ERROR
             self.outbound.append(octets)
 
@@ -234,7 +244,12 @@ class Session:
         if properties is None:
             head.derived = properties = properties_of(head.headers)
         if properties is PLAIN or properties is PERSISTENT:
-            self.broker.router.publish(head, frame.body, destination, self, properties)
+            router, access = self.broker.router, self.access
+            if access is None or is_known(access, head.headers):
+                router.publish(head, frame.body, destination, self, properties)
+            else:
+                router.send(router.prepare(head, frame.body, destination, properties, self))
+                remember(access, head.headers)
         else:
             assert isinstance(properties, Properties)  # nobody else derives anything
             self._send_specially(frame, destination, properties)

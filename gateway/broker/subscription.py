@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .outbound import Feeder
     from .queue import Queue
     from .records import Records
+    from .rights import Sight
     from .session import Session
     from .topic import Topic
 
@@ -67,6 +68,7 @@ class Subscription:
         listed: it stands in its queue's rotation.
         reader: gives it what its topic retained, or has in its log; None: there is nothing more.
         notes: header lines that it alone gets; None: there are none.
+        sight: what it may see of what its pattern matches; None: all of it.
         cursor: the name under which it reads a log; None: it has none.
         records: told of each delivery; None: nobody records.
         names: what its rows have in common; empty: they are not told, or differ with the message.
@@ -103,6 +105,7 @@ class Subscription:
         "records",
         "serial",
         "session",
+        "sight",
         "stands_by",
         "topic",
         "version",
@@ -135,6 +138,7 @@ class Subscription:
         self.topic: Topic | None = None
         self.reader: Feeder | None = None
         self.notes: Notes | None = None
+        self.sight: Sight | None = None
         self.cursor: Cursor | None = None
         self.records: Records | None = session.broker.records
         self.names = b""

@@ -44,10 +44,15 @@ class Temporaries:
             raise NotAllowed("destination without a name", f"{destination!r} needs a name behind the last slash")
         if len(self._names) >= self._most:
             raise NotAllowed("too many temporary destinations", f"a session may have {self._most} (max_subscriptions)")
+        # Nobody but us learns the name of `/session/events`, so nobody else can tell something there.
         name = (REPLY_QUEUE if kind == "temp-queue" else REPLY_TOPIC) + secrets.token_hex(12)
         self._names[destination] = name
         self._session.broker.directory.temporaries[name] = self._session
         return name
+
+    def known(self, destination: str) -> str | None:
+        """The canonical name of one that is there already."""
+        return self._names.get(destination)
 
     def release(self, destination: str) -> None:
         """A subscription to one of them ends: with the last one it goes, and the next of that name is another."""

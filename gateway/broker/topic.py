@@ -72,12 +72,13 @@ class Topic:
         """Some of those who subscribe get what they missed, first."""
         return bool(self._late)
 
-    def accept(self, message: Message, sender: str, wire: Wire | None = None) -> None:
+    def accept(self, message: Message, sender: str, wire: Wire | None = None, name: str = "") -> None:
         """Copy a message to everybody.
 
         Args:
             sender: id of the session that sent it; empty: the broker itself.
             wire: the message's octets, where it goes to several topics.
+            name: the canonical name that a pattern has matched.
         """
         broker = self._broker
         for index, group in enumerate(self._auto):
@@ -105,7 +106,7 @@ class Topic:
         if self._choosy:
             wire = wire or Wire(message)
             for subscription in self._choosy:
-                if wants(subscription, message, sender):
+                if wants(subscription, message, sender, name):
                     broker.counters.delivered += 1
                     prefix, notes = subscription.prefix, subscription.notes
                     if notes is not None:
@@ -117,7 +118,7 @@ class Topic:
             wire = wire or Wire(message)
             self.last = message.number
             for subscription, queue in self._queued.items():
-                if wants(subscription, message, sender):
+                if wants(subscription, message, sender, name):
                     queue.accept(_in_line(message.copy(wire)))
         if self.durables:
             wire = wire or Wire(message)
@@ -125,9 +126,9 @@ class Topic:
                 if durable.wants(message, sender):
                     durable.queue.accept(message.copy(wire, place=broker.next_number()))
 
-    def show(self, subscription: Subscription, message: Message) -> None:
-        """Give one subscriber a message that the topic retained."""
-        if wants(subscription, message, ""):
+    def show(self, subscription: Subscription, message: Message, name: str) -> None:
+        """Give one subscriber a message that the topic of that name retained."""
+        if wants(subscription, message, "", name):
             self.give(subscription, message)
 
     def give(self, subscription: Subscription, message: Message) -> None:
@@ -168,16 +169,17 @@ class Topic:
         else:
             self.welcome(subscription)
 
-    def tell_late(self, message: Message, sender: str, log: Log | None) -> None:
+    def tell_late(self, message: Message, sender: str, log: Log | None, name: str) -> None:
         """A message that this pattern matches, for those who get what they missed first.
 
         Args:
             log: that has it; None: its topic has none, so that they get it at once.
+            name: of its topic.
         """
         for subscription, reader in list(self._late.items()):
             if log is not None:
                 reader.note(log)
-            elif wants(subscription, message, sender):
+            elif wants(subscription, message, sender, name):
                 self.give(subscription, message)
 
     def welcome(self, subscription: Subscription) -> None:
@@ -186,10 +188,10 @@ class Topic:
         options = subscription.options
         if subscription.queue is not None:
             self._queued[subscription] = subscription.queue
-        elif options.selector is None and not options.no_local and subscription.notes is None:
-            self._auto[subscription.version.index][subscription] = None
-        else:
+        elif options.selector or options.no_local or subscription.sight or subscription.notes is not None:
             self._choosy[subscription] = None
+        else:
+            self._auto[subscription.version.index][subscription] = None
 
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
         """A subscriber goes; the last one takes the topic with it."""
@@ -210,13 +212,16 @@ class Topic:
         self._broker.forget_if_idle(self)
 
 
-def wants(subscription: Subscription, message: Message, sender: str) -> bool:
+def wants(subscription: Subscription, message: Message, sender: str, name: str) -> bool:
     """Whether a message is for a subscriber.
 
     Args:
         sender: id of the session that sent it.
+        name: the canonical name of its destination.
     """
     options = subscription.options
+    if subscription.sight is not None and not subscription.sight.shows(name):
+        return False
     if options.no_local and sender == subscription.session.id:
         return False
     return options.selector is None or options.selector(message.head.headers)

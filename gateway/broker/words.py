@@ -143,3 +143,19 @@ class Pattern:
         for word in split(name):
             places = (places & (self._masks.get(word, 0) | self._any)) << 1 | places & self._stay
         return places & self._end != 0
+
+    # the same step by step, for whoever compares patterns; it is for those with wildcards only
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The words that it names."""
+        return tuple(self._masks)
+
+    def behind(self, places: int, word: str | None) -> int:
+        """The places behind one more word; None: any that it does not name.  The first place is 1."""
+        named = 0 if word is None else self._masks.get(word, 0)
+        return (places & (named | self._any)) << 1 | places & self._stay
+
+    def ends(self, places: int) -> bool:
+        """Whether these are places at which a name that it matches may end."""
+        return places & self._end != 0

@@ -41,6 +41,7 @@ from .versions import Version, negotiate
 CLIENT_COMMANDS = frozenset("CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT".split())
 
 _NUL = 0
+_CR = 13
 _SPACE = 32
 _S = ord("S")  # only blocks of SEND frames are kept
 _LF_LF = b"\n\n"
@@ -70,12 +71,14 @@ class Limits:
         header_line: octets of one header line.
         body: octets of the body.
         origin: how the limits are called in the settings, for the ERROR: a prefix like `max_`.
+        body_origin: the same for `body`, as a whole.
     """
 
     headers: int = 1_000
     header_line: int = 64 * 1024
     body: int = 16 * 1024 * 1024
     origin: str = "max_"
+    body_origin: str = "max_body"
 
     @property
     def header_block(self) -> int:
@@ -132,6 +135,11 @@ class Decoder:
     def first_octets(self) -> bytes:
         """The first octets not yet understood, for a log line about a peer that speaks something else."""
         return self._buffer[self._position : self._position + 16]
+
+    @property
+    def incomplete(self) -> int:
+        """Octets that are kept of a frame which is not complete."""
+        return len(self._buffer) - self._position + self._later_size if self._buffer else 0
 
     def feed(self, chunk: bytes) -> None:
         """Take the next octets of the stream."""
@@ -201,6 +209,8 @@ class Decoder:
         self._position = position
         if position >= end:
             self._buffer = b""  # an idle client shall not cost its last chunk
+        elif position > _CRUMB:
+            self._buffer, self._position = buffer[position:], 0  # nor one that stops in the middle of a frame
 
     def _assemble(self, head: Head) -> Frame:
         """The frame whose body of known length the last chunk completes: its pieces are copied once."""
@@ -239,7 +249,7 @@ class Decoder:
     def _check_body(self, size: int) -> None:
         if size > self._limits.body:
             raise LimitExceeded(
-                "body too large", f"the body exceeds {self._limits.body} octets ({self._limits.origin}body)"
+                "body too large", f"the body exceeds {self._limits.body} octets ({self._limits.body_origin})"
             )
 
     # Header blocks, off the fast path.
@@ -256,7 +266,7 @@ class Decoder:
             cut = -1
             self._searched = 0
         block = buffer[position:cut] if cut >= 0 else b"\r"
-        if self._blank is _LF_LF and b"\r" not in block and self._version is not None and not self._version.lenient:
+        if self._blank is _LF_LF and _CR not in block and self._version is not None and not self._version.lenient:
             behind = cut + 2  # no CR in it, so nothing in front of this empty line can be one
         else:
             cut, behind = self._find_blank_line(buffer, position, cut)
@@ -356,7 +366,7 @@ class Decoder:
             self._check_block(block)
         if len(block) >= _LONGEST_COMMAND_LINE and block.find(b"\n", 0, _LONGEST_COMMAND_LINE) < 0:
             raise _no_command(block)
-        if block.count(b"\n") > limits.headers:
+        if len(block) > limits.headers and block.count(b"\n") > limits.headers:
             raise LimitExceeded(
                 "too many headers", f"the frame has more than {limits.headers} header lines ({limits.origin}headers)"
             )
@@ -405,7 +415,7 @@ class Decoder:
         if length > self._limits.body:
             raise LimitExceeded(
                 "body too large",
-                f"content-length exceeds the limit of {self._limits.body} octets ({self._limits.origin}body)",
+                f"content-length exceeds the limit of {self._limits.body} octets ({self._limits.body_origin})",
             )
         return length
 

@@ -32,15 +32,16 @@ def parse_lines(text: str, version: Version) -> tuple[str, dict[str, str]]:
         return _parse_lenient(lines)
     if version.strips_cr and "\r" in text:
         lines = [line[:-1] if line.endswith("\r") else line for line in lines]
+    is_escaped = "\\" in text
     headers: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         if not colon or not name:
             raise bad_line(line)
+        if is_escaped and "\\" in line:
+            name, value = unescape(name, version), unescape(value, version)
         if name not in headers:
             headers[name] = value
-    if "\\" in text:
-        headers = _unescaped(lines[1:], version)
     return lines[0], headers
 
 
@@ -79,14 +80,6 @@ def _parse_lenient(lines: list[str]) -> tuple[str, dict[str, str]]:
 def _upper(command: str) -> str:
     """Letter case is free for the letters of commands, not for those that Unicode folds onto them."""
     return command.upper() if command.isascii() else command
-
-
-def _unescaped(lines: list[str], version: Version) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, _, value = line.partition(":")
-        headers.setdefault(unescape(name, version), unescape(value, version))
-    return headers
 
 
 def unescape(text: str, version: Version) -> str:

@@ -26,6 +26,7 @@ import structlog
 import trio
 
 from gateway.broker import Broker, Session
+from gateway.broker.renewal import Renewal
 from gateway.broker.router import INTERNAL
 from gateway.codec import V12, Decoder, Frame, Head, Limits, ProtocolError
 
@@ -149,6 +150,10 @@ class Runner:
         """See `Carrier`."""
         log.warning("the session of the functions ends, and a new one follows", reason=str(error), detail=error.detail)
         self._ended.set()
+
+    def renew(self, renewal: Renewal) -> None:
+        """See `Carrier`: functions send for themselves, never through their session."""
+        raise NotImplementedError
 
     def _break(self) -> None:
         """Something here is wrong."""

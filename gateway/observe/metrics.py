@@ -3,8 +3,9 @@
 The hot path never meets this module: it adds to integers (`gateway/broker/counters.py`), and a scrape reads them.
 The cost of a scrape does not grow with the number of destinations; sessions are counted, one addition each.
 
-The only label is the transport, of which there are two: nothing that a client chooses (destination, login, user agent)
-becomes a label, or clients could make as many time series as they like.
+The only labels are the transport, and the limit or reason by which somebody is refused or held (`overload`): a few
+words of ours.  Nothing that a client chooses (destination, login, user agent) becomes a label, or clients could make as
+many time series as they like.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ COUNTERS = (
     ("connections", "gateway_connections", "Transport connections accepted."),
     ("sessions", "gateway_sessions", "Sessions that reached CONNECTED."),
     ("refused", "gateway_connections_refused", "Connections that ended before CONNECTED."),
+    ("logins_failed", "gateway_logins_failed", "Logins refused: at CONNECT, at renewals, for tickets."),
     ("frames_in", "gateway_frames_received", "Frames received from clients."),
     ("octets_in", "gateway_received_bytes", "Octets received from clients, as STOMP."),
     ("octets_out", "gateway_sent_bytes", "Octets handed to sockets, as STOMP."),
@@ -72,10 +74,16 @@ class Metrics:
         held: the publishers that are held now.
         committer: writes to the store; None: there is none, and no metrics of one.
         journal: of what happens; None likewise.
+        overload: of limits that are reached; None likewise.
     """
 
     def __init__(
-        self, broker: Broker, held: Sized, committer: Committer | None = None, journal: Journal | None = None
+        self,
+        broker: Broker,
+        held: Sized,
+        committer: Committer | None = None,
+        journal: Journal | None = None,
+        overload: Collector | None = None,
     ) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(BrokerCollector(broker, held))
@@ -83,6 +91,8 @@ class Metrics:
             self._registry.register(StoreCollector(broker.storage, committer))
         if journal is not None:
             self._registry.register(JournalCollector(journal))
+        if overload is not None:
+            self._registry.register(overload)
         ProcessCollector(registry=self._registry)  # memory, CPU seconds, open descriptors
 
     def render(self, accept: str) -> tuple[bytes, str]:
@@ -115,7 +125,7 @@ class BrokerCollector(Collector):
         )
         yield GaugeMetricFamily(
             "gateway_stored_bytes",
-            "What all messages in memory cost: waiting, unacknowledged, delayed, retained, in transactions.",
+            "What all messages in memory cost: waiting, unacknowledged, delayed, retained, in transactions, half sent.",
             value=broker.stored_octets,
         )
         yield GaugeMetricFamily(

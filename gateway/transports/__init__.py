@@ -1,14 +1,21 @@
 """Octets in and out: TCP and WebSocket below one connection loop."""
 
+from .entrance import Entrance, serve_tcp, serve_websocket
+from .forwarded import Client, Trusted
 from .hub import Hub, Options
-from .listen import AddressError, Listening, close, open_listeners, serve_tcp, serve_websocket, unlinking
+from .listen import AddressError, Listening, close, open_listeners, unlinking
+from .login import identify
 
 __all__ = [
     "AddressError",
+    "Client",
+    "Entrance",
     "Hub",
     "Listening",
     "Options",
+    "Trusted",
     "close",
+    "identify",
     "open_listeners",
     "serve_tcp",
     "serve_websocket",

@@ -16,22 +16,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from time import perf_counter
 
 import structlog
 import trio
 
 from gateway.broker import Session
-from gateway.broker.errors import LoginRefused, NotAllowed, SessionEnded, SlowConsumer, error_frame
-from gateway.codec import Decoder, Frame, MalformedFrame, ProtocolError, encoder
+from gateway.broker.errors import NotAllowed, SlowConsumer, error_frame
+from gateway.broker.renewal import Renewal
+from gateway.codec import Decoder, Frame, ProtocolError, encoder
 
+from . import farewell
+from .admission import Guest
+from .expiry import Lease
 from .hub import Hub
+from .incomplete import Incomplete
 from .link import BrokenLink, Buffers, Link
 from .login import log_in
 from .outgoing import Outgoing, write_all
 from .pulse import Pulse
-from .websocket_frames import CloseCode
+from .rates import pace_of
 
 log = structlog.get_logger("gateway.connection")
 
@@ -42,22 +47,6 @@ _READ = 64 * 1024
 # are about 2 ms; frames that deliver nothing may take long all the same.
 _DELIVERIES_PER_TURN = 4096
 _LONGEST_TURN = 0.005
-# Seconds for what is left to be written at the end, to a client that reads slowly.
-_LONGEST_FAREWELL = 10.0
-_TLS_HELLO = b"\x16\x03"
-
-
-def warn_of_tls(first_octets: bytes, peer: str) -> bool:
-    """Log that a peer speaks TLS on a port that does not, if it does."""
-    if not first_octets.startswith(_TLS_HELLO):
-        return False
-    log.warning("TLS hello on a plain port", peer=peer, hint="the client dials with TLS, and this port has none")
-    return True
-
-
-def _our_fault() -> ProtocolError:
-    """What a client reads of an error that is not its own: nothing of the server's inside."""
-    return ProtocolError("internal error", "the server failed on this frame; its log says more")
 
 
 def _fits_a_line(text: str) -> bool:
@@ -68,9 +57,13 @@ def _fits_a_line(text: str) -> bool:
 class Connection:
     """A client's connection.
 
+    Args:
+        guest: as whom it was admitted; None: nobody counts it.
+
     Attributes:
         session: None before CONNECTED is due.
         outgoing: likewise.
+        incomplete: what has come of its next frame.
         must_read: it holds unacknowledged messages or open transactions, so that its ACKs and COMMITs must be read even
             when memory is short.
     """
@@ -80,18 +73,23 @@ class Connection:
         "_decoder",
         "_ending",
         "_failure",
-        "_farewell_frame",
+        "_guest",
         "_hub",
+        "_last_frame",
+        "_lease",
         "_link",
         "_nursery",
         "_pulse",
+        "incomplete",
         "outgoing",
         "session",
     )
 
-    def __init__(self, hub: Hub, link: Link) -> None:
+    def __init__(self, hub: Hub, link: Link, guest: Guest | None = None) -> None:
         self.session: Session | None = None
         self.outgoing: Outgoing | None = None
+        self.incomplete = Incomplete(hub.broker)
+        self._guest = guest
         self._hub = hub
         self._link = link
         self._decoder = Decoder(hub.options.connect_limits)
@@ -99,8 +97,9 @@ class Connection:
         self._ending: ProtocolError | None = None  # somebody else's wish
         self._failure: ProtocolError | None = None  # why it ends, as the client is told
         self._closing = False
-        self._farewell_frame: Buffers = []  # the ERROR of a connection that has no session
+        self._last_frame: Buffers = []  # the ERROR of a connection that has no session
         self._pulse: Pulse | None = None
+        self._lease: Lease | None = None
 
     # the life of a connection
 
@@ -108,6 +107,8 @@ class Connection:
         """Talk until one side ends it."""
         self._hub.broker.counters.connections += 1
         self._hub.enter(self)
+        if self._guest is not None:
+            self._guest.evict = self.end
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -118,6 +119,8 @@ class Connection:
                     if self.outgoing is not None and self._pulse is not None:
                         self.outgoing.stop()
                         self._pulse.stop()
+                    if self._lease is not None:
+                        self._lease.stop()
                 nursery.cancel_scope.cancel()
             if self._ending is not None and self._failure is None:
                 self._end_now(self._ending)
@@ -125,7 +128,7 @@ class Connection:
                 self.session.depart(lost=True)  # who said goodbye has departed already
                 await self._hub.flush()  # to others, who shall not wait for our farewell
                 if self.session.ended and self._hub.committer is not None:
-                    with trio.move_on_after(_LONGEST_FAREWELL):  # its last receipts may wait for the store
+                    with trio.move_on_after(farewell.LONGEST):  # its last receipts may wait for the store
                         await self._hub.committer.wait_for(self.session.batch)
             await self._farewell()
         except Exception:
@@ -141,10 +144,13 @@ class Connection:
         except Exception:
             log.exception("closing a session failed", peer=self._link.peer)
         self._hub.leave(self)
-        self.session = self.outgoing = self._pulse = None
+        self.session = self.outgoing = self._pulse = self._lease = None
 
     async def _converse(self) -> None:
         frame: Frame | None = None
+        if self._guest is not None and self._guest.refusal is not None:
+            self._refuse(self._guest.refusal, None)
+            return
         try:
             frame = await self._read_first_frame()
             if frame is None:
@@ -154,7 +160,7 @@ class Connection:
             self._refuse(error, frame)
         except Exception:
             log.exception("handshake failed", peer=self._link.peer)
-            self._refuse(_our_fault(), frame)
+            self._refuse(farewell.our_fault(), frame)
         else:
             await self._read_frames()
 
@@ -181,6 +187,8 @@ class Connection:
     async def _open_session(self, frame: Frame) -> None:
         hub = self._hub
         opening, identity = await log_in(hub, self._link, frame)
+        if self._guest is not None:
+            self._guest.logs_in(identity.user)
         session = hub.broker.open_session(
             opening.version,
             identity.user,
@@ -197,6 +205,7 @@ class Connection:
         hub.welcome(self, session)
         self._decoder.begin(opening.version, hub.options.limits)
         self._pulse = Pulse(hub, session, self.outgoing, opening, self._link.ping)
+        self._lease = Lease(hub, self._link, session, identity)
         session.outbound.append(encoder.connected(self._greeting(session)))
 
     def _greeting(self, session: Session) -> dict[str, str]:
@@ -212,17 +221,22 @@ class Connection:
     async def _read_frames(self) -> None:
         """The loop: frames of the chunk at hand, settle, next chunk."""
         session, outgoing, hub, link, decoder = self.session, self.outgoing, self._hub, self._link, self._decoder
-        pulse = self._pulse
+        pulse, incomplete = self._pulse, self.incomplete
+        pace = pace_of(hub.options.max_frames_per_second, hub.options.max_octets_per_second, trio.current_time())
+        read = _READ if pace is None else pace.read
         assert session is not None  # _open_session has returned
         assert outgoing is not None
         assert pulse is not None
         broker, counters = hub.broker, hub.broker.counters
         frame: Frame | None = None
+        octets: bytes | None = b""
         try:
-            while True:
+            while octets is not None:
                 mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
                 published = counters.published
                 for frame in decoder.frames():
+                    if incomplete.octets:  # no longer: if it is kept, the broker counts it
+                        incomplete.end()
                     session.handle(frame)
                     frame = None  # an error of the decoder's is not this frame's
                     if session.ended:
@@ -236,8 +250,11 @@ class Connection:
                         await trio.lowlevel.checkpoint()
                         mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
                         published = counters.published
+                incomplete.note(decoder.incomplete)
                 await self._end_turn(kept, stored, published)
-                octets = await link.receive(_READ)
+                if pace is not None and pace.is_over(session.frames_in, len(octets), trio.current_time()):
+                    await hub.back_pressure.slow_down(self, pace)
+                octets = await link.receive(read)
                 if octets is None:
                     return
                 if broker.strained:  # by somebody else's writer: not our doing
@@ -252,7 +269,7 @@ class Connection:
             self._fail(error, frame)
         except Exception:
             log.exception("session broke", session=session.id, command=frame and frame.command)
-            self._fail(_our_fault(), frame)
+            self._fail(farewell.our_fault(), frame)
 
     def _end_turn(self, kept: int, stored: int, published: int) -> Awaitable[None]:
         """Flush, and wait as long as what this turn caused makes it wait.
@@ -266,36 +283,26 @@ class Connection:
             kept=broker.kept != kept,
             stored=hub.stored != stored,
             published=broker.counters.published != published,
+            midway=self.incomplete.is_large,
         )
 
     # errors and the end
 
     def _refuse(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a connection that has no session."""
-        hub = self._hub
-        hub.broker.counters.refused += 1
-        hub.broker.counters.errors += 1
-        if not warn_of_tls(self._decoder.first_octets, self._link.peer):
-            # Not the detail: it may quote the passcode.
-            login = {"login": frame.headers.get("login")} if frame and isinstance(error, LoginRefused) else {}
-            log.info("connection refused", peer=self._link.peer, reason=str(error), **login)
-        if hub.broker.records is not None:
-            login_name = frame.headers.get("login") if frame else None
-            hub.broker.records.refused(self._link.transport, self._link.peer, login_name, error)
-        self._failure = error
-        self._farewell_frame = self._link.pack([error_frame(error, frame), b""], 0)
+        told = self._guest is not None and error is self._guest.refusal
+        farewell.refused(self._hub, self._link, error, frame, self._decoder.first_octets, told=told)
+        self._failure = farewell.bare(error)
+        self._last_frame = self._link.pack([error_frame(error, frame), b""], 0)
 
     def _fail(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a session that broke the protocol."""
         assert self.session is not None
-        self._failure = error
+        self._failure = farewell.bare(error)
+        self._decoder = Decoder(self._hub.options.connect_limits)  # what came of the next frame is of no use
+        self.incomplete.end()
         self.session.fail(error, frame)
-        session = self.session
-        # Octets of the client's are not for the log, and an end that was ordered is no failure.
-        detail = "" if isinstance(error, MalformedFrame) else error.detail
-        say = log.debug if isinstance(error, SessionEnded) else log.info
-        whose = {"session": session.id, "login": session.login, "peer": session.peer}
-        say("session failed", **whose, reason=str(error), detail=detail)
+        farewell.failed(self.session, error)
 
     def flush(self) -> None:
         """See `Carrier`."""
@@ -309,6 +316,11 @@ class Connection:
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
+    def renew(self, renewal: Renewal) -> None:
+        """See `Carrier`."""
+        if self._nursery is not None and self._lease is not None:
+            self._nursery.start_soon(self._lease.renew, renewal)
+
     def _end_now(self, error: ProtocolError) -> None:
         if self.session is None:
             self._refuse(error, None)
@@ -318,6 +330,7 @@ class Connection:
     def _forget(self) -> None:
         """Leave the broker: what this client had goes back to where others can get it."""
         session = self.session
+        self.incomplete.end()
         if session is None or self._closing:
             return
         self._closing = True
@@ -331,38 +344,18 @@ class Connection:
 
         The session leaves the broker behind the write, for what cannot be written goes back to its queues.
         """
-        reads = not isinstance(self._failure, SlowConsumer) and await self._say_goodbye()
+        linger = self._hub.options.close_linger
+        reads = not isinstance(self._failure, SlowConsumer) and await farewell.say_goodbye(
+            self._link, self.outgoing, self._failure, self._last_frame, outbox=self._reads_on(), hurry=linger
+        )
         self._forget()
         await self._hub.flush()
-        if reads:
-            with trio.move_on_after(self._hub.options.close_linger):
-                while await self._link.pipe.receive(_READ):
-                    pass
-
-    async def _say_goodbye(self) -> bool:
-        """Write what is left; False when the peer does not take it."""
-        link, outgoing = self._link, self.outgoing
-        goodbye = link.goodbye(*self._close_code())
-        with trio.move_on_after(_LONGEST_FAREWELL), suppress(BrokenLink):
-            if outgoing is not None:
-                await outgoing.write_out(outbox=self._reads_on())
-            await write_all(link, [*self._farewell_frame, goodbye] if goodbye else self._farewell_frame)
-            await link.pipe.send_eof()
-            return True
-        return False
+        if reads and not (self._guest is not None and self._guest.in_a_hurry):
+            await farewell.linger(self._link.pipe, linger)
 
     def _reads_on(self) -> bool:
         """Whether the client can be thought to read still: it did not end the stream itself."""
         return self._failure is not None or (self.session is not None and self.session.ended)
-
-    def _close_code(self) -> tuple[CloseCode, str]:
-        failure = self._failure
-        if failure is None:
-            return CloseCode.NORMAL, ""
-        if isinstance(failure, SessionEnded):
-            code = CloseCode.POLICY_VIOLATION if failure.retry_after is None else CloseCode.SERVICE_RESTART
-            return code, str(failure)
-        return CloseCode.PROTOCOL_ERROR, str(failure)
 
     # back-pressure
 

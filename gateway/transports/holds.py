@@ -10,6 +10,7 @@ one queue are one line a minute, not a thousand.
 
 from __future__ import annotations
 
+import collections
 import math
 import time
 from collections.abc import Iterator
@@ -22,11 +23,15 @@ import trio
 from gateway.broker import Session
 from gateway.broker.counters import Counters
 
+from .rates import FRAMES, OCTETS
 from .wheel import Wheel
 
 log = structlog.get_logger("gateway.holds")
 
-MEMORY_SHORT = "memory short"
+QUEUE_FULL, SLOW_SUBSCRIBER, MEMORY_SHORT = "queue full", "slow subscriber", "memory short"
+DISK_SLOW, DISK_FULL, JOURNAL_SLOW = "disk slow", "disk full", "journal slow"
+REASONS = (QUEUE_FULL, SLOW_SUBSCRIBER, MEMORY_SHORT, DISK_SLOW, DISK_FULL, JOURNAL_SLOW, FRAMES, OCTETS)
+"""All there are."""
 
 # Seconds after which a hold is worth a line.  Less than those for which a full queue holds a client that consumes
 # something itself: a circle of workers that wait for each other would never be seen.
@@ -62,7 +67,7 @@ class Hold:
 
     Attributes:
         session: whom it belongs to.
-        reason: `queue full`, `slow subscriber`, `memory short`, `disk slow` or `disk full`.
+        reason: one of `REASONS`.
         destination: the queue that is full; None: it is not for a queue.
         receiver: id of the session that reads slowly; None: it is not for one.
         since: seconds since the epoch.
@@ -88,11 +93,16 @@ class Hold:
 
 
 class Holds:
-    """All publishers that are held now."""
+    """All publishers that are held now.
+
+    Attributes:
+        totals: reason -> how often somebody was held for it since the start.
+    """
 
     def __init__(self, wheel: Wheel, counters: Counters) -> None:
         self._wheel = wheel
         self._counters = counters
+        self.totals = dict.fromkeys(REASONS, 0)
         self._all: dict[Hold, None] = {}
         self._untold: dict[Hold, float] = {}  # and when it is to be told
         self._told: dict[str, float] = {}  # what publishers were held for, and until when that is no news
@@ -106,6 +116,11 @@ class Holds:
         """Session id -> its hold; the oldest one of the server's own session, whose functions are held one by one."""
         return {hold.session.id: hold for hold in reversed(self._all)}
 
+    def by_reason(self) -> dict[str, int]:
+        """Reason -> how many are held for it now."""
+        now = collections.Counter([hold.reason for hold in self._all])
+        return {reason: now[reason] for reason in REASONS}
+
     @contextmanager
     def hold(
         self, publisher: Publisher, reason: str, destination: str | None = None, receiver: str | None = None
@@ -115,6 +130,7 @@ class Holds:
         assert session is not None  # only a session publishes
         hold = Hold(session, reason, destination, receiver)
         self._counters.held_publishers += 1
+        self.totals[reason] += 1
         self._all[hold] = None
         self._untold[hold] = due = trio.current_time() + _LASTING
         if not self._on_wheel:

@@ -1,15 +1,14 @@
 """What all connections share: the broker, the clock's wheel, the options, and the flush of outboxes.
 
-`settle` is the end of each turn.  A turn is what one reader does between two waits: it handles frames, and all that
-they caused lies in outboxes.  Flushing those costs one non-blocking write each, whoever they belong to; then the reader
-itself is held back if it filled somebody's outbox, or the memory, over the mark.
+A turn is what one reader does between two waits: it handles frames, and all that they caused lies in outboxes.
+Flushing those costs one non-blocking write each, whoever they belong to; then the reader itself is held back
+(`back_pressure`) if it filled somebody's outbox, or the memory, over the mark.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,13 +22,15 @@ from gateway.broker.identity import Identity
 from gateway.broker.outbound import Outbound
 from gateway.broker.policy import Policies
 from gateway.broker.ports import Authenticator, Authorizer, TendedStore
-from gateway.broker.queue import Queue
 from gateway.broker.storage import Storage
 from gateway.codec import Limits
 
+from .admission import Admission, Capacity
+from .back_pressure import BackPressure
 from .committer import Committer
-from .holds import MEMORY_SHORT, Holds, Publisher
+from .holds import Holds
 from .housekeeper import Housekeeper
+from .memory import Memory
 from .wheel import Wheel
 
 if TYPE_CHECKING:
@@ -37,13 +38,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("gateway.hub")
 
-# A receiver that took less than this part of `max_outbound` while it was waited for is too slow to be waited for again.
-_LEAST_SHARE = 16
-# Seconds between looks whether a client that is not read is still there.
-_LOOK_FOR_PEER = 1.0
-# Seconds for which a full queue holds back a client that consumes something itself.  It could be one of a circle of
-# workers that wait for each other; so each of them goes on, one SEND at a time.
-_LONGEST_HOLD_OF_CONSUMERS = 5.0
+# What the limit of a body before login is called; it is no setting.
+NO_BODY = "CONNECT and STOMP need none"
 # Writes after which others get a turn: 256 of them are about 1 ms.
 _FLUSHES_PER_TURN = 256
 
@@ -55,7 +51,7 @@ class Options:
 
     server: str = "stomp-gateway"
     limits: Limits = field(default_factory=Limits)
-    connect_limits: Limits = field(default_factory=lambda: Limits(64, 8 * 1024, 1024, "max_connect_"))
+    connect_limits: Limits = field(default_factory=lambda: Limits(64, 8 * 1024, 1024, "max_connect_", NO_BODY))
     connect_timeout: float = 10.0
     heartbeat_send: int = 250
     heartbeat_receive: int = 250
@@ -66,16 +62,15 @@ class Options:
     anonymous: bool = True
     close_linger: float = 1.0
     slow_consumer_timeout: float = 2.0
+    token_warning: float = 60.0
+    capacity: Capacity = field(default_factory=Capacity)
+    max_frames_per_second: int = 0
+    max_octets_per_second: int = 0
 
 
 def _flush(outbound: Outbound) -> None:
     if outbound.carrier is not None:
         outbound.carrier.flush()
-
-
-def _full(queues: Iterable[Queue]) -> str | None:
-    """The name of one that has no room; None: all have."""
-    return next((queue.name for queue in queues if queue.full), None)
 
 
 # Seconds after which the agenda is looked at, though its next date is later.
@@ -90,6 +85,9 @@ class Hub:
         connections: by session, the connection below it.
         open_connections: all, also those in their handshake or farewell.
         holds: the publishers that are held.
+        settle: ends a turn, see `BackPressure`.
+        admission: how many may be here.
+        memory: looks whether there is enough of it.
         draining: no new session is opened.
     """
 
@@ -102,6 +100,8 @@ class Hub:
         store: TendedStore | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
+        self.back_pressure = BackPressure(self)
+        self.settle = self.back_pressure.settle
         self.broker = Broker(
             quotas,
             policies,
@@ -111,7 +111,7 @@ class Hub:
             busy=self._on_unfinished,
             on_pressure=self._on_pressure,
             on_relief=self._on_relief,
-            on_room=self._on_room,
+            on_room=self.back_pressure.has_room,
         )
         self.committer: Committer | None = None
         self._housekeeper: Housekeeper | None = None
@@ -122,16 +122,16 @@ class Hub:
         self.authenticator = authenticator
         self._authorizer = authorizer
         self.options = options or Options()
+        self.admission = Admission(self.options.capacity)
         self.wheel = Wheel()
         self.holds = Holds(self.wheel, self.broker.counters)
+        self.memory = Memory(self)
         self.now = 0.0
         self.connections: dict[Session, Connection] = {}
         self.open_connections: set[Connection] = set()
         self.draining = False
         self._handshakes: dict[Connection, float] = {}
         self._on_wheel = False
-        self._relief = trio.lowlevel.ParkingLot()
-        self._room = trio.lowlevel.ParkingLot()
         self._alarm: _Alarm | None = None
         self._unfinished = trio.Event()
         self._emptied = trio.Event()
@@ -150,7 +150,7 @@ class Hub:
 
     def relieve(self) -> None:
         """Publishers who are held for store, journal or memory look whether they still have to be."""
-        self._relief.unpark_all()
+        self.back_pressure.relieve()
 
     def access_of(self, identity: Identity, transport: str) -> Access | None:
         """What somebody may do; None: everything."""
@@ -243,39 +243,19 @@ class Hub:
             octets=self.broker.stored_octets,
             memory_limit=self.broker.quotas.memory_limit,
             waiting=self.broker.waiting,
+            **self.memory.facts(),
         )
+        self.memory.look_soon()
 
     def _on_relief(self) -> None:
         log.info("memory is there again", octets=self.broker.stored_octets)
-        self._relief.unpark_all()
+        self.relieve()
 
     @property
     def stored(self) -> int:
         """Messages that were given to the store since the start; it only grows."""
         storage = self.broker.storage
         return 0 if storage is None else storage.entered
-
-    async def settle(self, connection: Publisher, *, kept: bool, stored: bool = False, published: bool = False) -> None:
-        """End a turn: flush, and hold the connection whose turn it was back as long as it must be.
-
-        Short memory holds back only those whose messages were `kept`; topics keep nothing, and who subscribes or
-        acknowledges makes room.  In the same way a disk that does not keep up, or is nearly full, holds back only those
-        whose messages are to be `stored`; and a journal, those who `published` anything.
-        """
-        broker = self.broker
-        strained, full = broker.take_strained(), broker.take_full()
-        await self.flush()
-        if strained:
-            await self._wait_for(strained, connection)
-        if full:
-            await self._wait_for_room(full, connection)
-        if kept and broker.pressed and not connection.must_read:
-            await self._wait_for_relief(connection, MEMORY_SHORT, lambda: broker.pressed)
-        if stored and not connection.must_read:
-            await self._wait_for_disk(connection)
-        records = broker.records
-        if published and records is not None and records.is_behind and not connection.must_read:
-            await self._wait_for_relief(connection, "journal slow", lambda: records.is_behind)
 
     async def flush(self) -> None:
         """Write what lies in outboxes, as far as their sockets take it."""
@@ -291,65 +271,6 @@ class Hub:
             # Cancelled in between: what lies here belongs to others.
             for _ in range(len(dirty)):
                 _flush(dirty.popleft())
-
-    async def _wait_for(self, strained: set[Outbound], publisher: Publisher) -> None:
-        """Hold a publisher back until those it writes to have read; not longer than `slow_consumer_timeout`."""
-        late = [each for each in strained if each.size > each.high and not each.closed]
-        if not late:
-            return
-        before = {each: each.gone for each in late}
-        holding = self.holds.hold(publisher, "slow subscriber", receiver=late[0].session.id)
-        with holding as hold, trio.move_on_after(self.options.slow_consumer_timeout):
-            for outbound in late:
-                hold.receiver = outbound.session.id
-                receiver = self.connections.get(outbound.session)
-                outgoing = receiver.outgoing if receiver is not None else None
-                while outgoing is not None and outbound.size > outbound.relief and not outbound.closed:
-                    await outgoing.wait_relief()
-        for outbound in late:
-            too_slow = outbound.gone - before[outbound] < outbound.limit // _LEAST_SHARE
-            outbound.excused = too_slow and outbound.size > outbound.relief and not outbound.closed
-
-    def _on_room(self) -> None:
-        self._room.unpark_all()
-
-    async def _wait_for_room(self, queues: set[Queue], connection: Publisher) -> None:
-        """Hold a publisher back until the queues that it filled have room, by their policies.
-
-        Who consumes one of them is not held for it: nobody else may be there to make room.
-        """
-        session = connection.session
-        assert session is not None  # only a session publishes
-        queues -= {each.queue for each in session.subscriptions.values() if not each.options.browser}
-        if not _full(queues):
-            return
-        longest = _LONGEST_HOLD_OF_CONSUMERS if connection.must_read or session.subscriptions else math.inf
-        with self.holds.hold(connection, "queue full") as hold, trio.move_on_after(longest):
-            while (full := _full(queues)) and not connection.peer_has_gone():
-                hold.destination = full
-                with trio.move_on_after(_LOOK_FOR_PEER):
-                    await self._room.park()
-
-    async def _wait_for_disk(self, connection: Publisher) -> None:
-        """Hold a publisher back until less waits to be written, and there is room for it.
-
-        While room is short durable messages are refused; this is for others, which are stored because they are many.
-        Who consumes is not held for that, for it may take hours, and consuming makes room.
-        """
-        storage, session = self.broker.storage, connection.session
-        assert storage is not None  # something is to be stored
-        assert session is not None  # only a session publishes
-        if storage.is_behind:
-            await self._wait_for_relief(connection, "disk slow", lambda: storage.is_behind)
-        if storage.is_short and not session.subscriptions:
-            await self._wait_for_relief(connection, "disk full", lambda: storage.is_short)
-
-    async def _wait_for_relief(self, connection: Publisher, reason: str, is_due: Callable[[], bool]) -> None:
-        """Hold a publisher back until that is over."""
-        with self.holds.hold(connection, reason):
-            while is_due() and not connection.peer_has_gone():
-                with trio.move_on_after(_LOOK_FOR_PEER):
-                    await self._relief.park()
 
 
 class _Alarm:

@@ -1,4 +1,4 @@
-"""Listening: addresses to open sockets, open sockets to connections.
+"""Listening: addresses to open sockets.  What becomes of a connection there is in `entrance`.
 
 All addresses are opened before the first connection is taken, so that a start that fails half way leaves nothing
 behind.  A unix socket's file is replaced when nobody listens on it any more, and removed at the end.
@@ -14,15 +14,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import structlog
 import trio
-
-from .connection import Connection, warn_of_tls
-from .hub import Hub
-from .link import Remote, SocketPipe, TcpLink
-from .websocket import Refusal, WebSocketLink, accept
-
-log = structlog.get_logger("gateway.listen")
 
 # Connections that may wait to be accepted: a whole fleet that reconnects at once (the kernel cuts it to somaxconn).
 _BACKLOG = 4096
@@ -54,7 +46,7 @@ async def open_listeners(host: str, port: int, path: str) -> Listening:
     Raises:
         AddressError: it cannot be opened.
     """
-    shown = f"unix:{path}" if path else _name((host, port))
+    shown = f"unix:{path}" if path else name_of((host, port))
     try:
         if path:
             return Listening([_open_unix(path)], [shown])
@@ -64,7 +56,7 @@ async def open_listeners(host: str, port: int, path: str) -> Listening:
     for listener in listeners:
         for option, value in _KEEPALIVE.items():
             listener.socket.setsockopt(*option, value)
-    return Listening(listeners, [_name(each.socket.getsockname()) for each in listeners])
+    return Listening(listeners, [name_of(each.socket.getsockname()) for each in listeners])
 
 
 def _reason(error: OSError) -> str:
@@ -129,58 +121,9 @@ def unlinking(addresses: list[str]) -> Iterator[None]:
         unlink(addresses)
 
 
-def _name(address: object) -> str:
+def name_of(address: object) -> str:
     """An address of the socket module as host:port; empty for a unix socket's nameless other end."""
     if not isinstance(address, tuple):
         return "unix"
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _peer(stream: trio.SocketStream) -> tuple[str, Remote] | None:
-    """Who is there: name and what else is known; None when it has gone already."""
-    try:
-        address = stream.socket.getpeername()
-    except OSError:
-        return None
-    return _name(address), Remote(address[0] if isinstance(address, tuple) else "")
-
-
-async def serve_tcp(hub: Hub, stream: trio.SocketStream) -> None:
-    """One accepted TCP connection, to its end."""
-    known = _peer(stream)
-    if known is None:
-        await trio.aclose_forcefully(stream)
-        return
-    peer, remote = known
-    await Connection(hub, TcpLink(SocketPipe(stream), peer, remote)).serve()
-
-
-async def serve_websocket(hub: Hub, stream: trio.SocketStream) -> None:
-    """One connection to the WebSocket port: upgrade, then STOMP, to its end."""
-    known = _peer(stream)
-    peer, remote = known or ("", None)
-    options = hub.options
-    pipe = SocketPipe(stream)
-    result: WebSocketLink | Refusal | None = None
-    try:
-        if remote is not None:
-            with trio.move_on_after(options.connect_timeout):
-                result = await accept(
-                    pipe,
-                    peer,
-                    wanted_path=options.websocket_path,
-                    allowed_origins=options.allowed_origins,
-                    open_to_all=options.anonymous,
-                    remote=remote,
-                )
-    except Exception:
-        log.exception("WebSocket handshake failed", peer=peer)
-    if result is None or isinstance(result, Refusal) or hub.draining:
-        hub.broker.counters.refused += 1
-        if isinstance(result, Refusal) and not warn_of_tls(result.request[:2], peer):
-            log.info("WebSocket refused", peer=peer, status=result.status, reason=result.reason)
-        with trio.CancelScope(shield=True):
-            await pipe.aclose()
-        return
-    await Connection(hub, result).serve()

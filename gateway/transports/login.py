@@ -23,10 +23,23 @@ async def log_in(hub: Hub, link: Link, frame: Frame) -> tuple[Opening, Identity]
     opening = read_opening(frame)
     if hub.draining:
         raise SessionEnded("server is shutting down", "connect again in a moment")
-    identity = await hub.authenticator.authenticate(credentials_of(link, opening))
-    if identity is None:
-        raise LoginRefused
-    return opening, identity
+    return opening, await identify(hub, credentials_of(link, opening))
+
+
+async def identify(hub: Hub, credentials: Credentials) -> Identity:
+    """Who it is; whoever is refused is counted.
+
+    Raises:
+        LoginRefused: the credentials are refused.
+    """
+    try:
+        identity = await hub.authenticator.authenticate(credentials)
+        if identity is None:
+            raise LoginRefused
+    except LoginRefused:
+        hub.broker.counters.logins_failed += 1
+        raise
+    return identity
 
 
 def credentials_of(link: Link, opening: Opening) -> Credentials:

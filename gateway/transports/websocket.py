@@ -5,24 +5,29 @@ When that is done its reader task ends and the link goes on with our own framing
 an idle WebSocket costs no second task and a message no second parser.
 
 Whom we let in: the right path; a page from our own host name or a listed origin (a client without Origin is no page); a
-subprotocol that we know, or none offered at all.
+subprotocol that we know, or none offered at all; and whoever `admission` has room for.  Behind trusted proxies the
+client's address and the host name that it asked for are what they say (`forwarded`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from urllib.parse import parse_qs, urlsplit
 
+import structlog
 import trio
 import trio_websocket
 
 from gateway.broker.identity import Upgrade
 
+from .forwarded import NOBODY, ForwardedError, Trusted
 from .link import UNKNOWN, BrokenLink, Buffers, Pipe, Remote, advance, joined
 from .websocket_frames import CloseCode, Deframer, Opcode, WebSocketError, close_frame, header, pack
+
+log = structlog.get_logger("gateway.websocket")
 
 _LOOPBACK = "localhost"
 _PROXY_FIELDS = frozenset(["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"])
@@ -31,6 +36,12 @@ SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
 _END_OF_REQUEST = b"\r\n\r\n"
 _LONGEST_REQUEST = 16 * 1024  # octets of an HTTP upgrade request; nginx and browsers stay below 8 KiB
 _MOST_PARAMETERS = 100  # of its query; one of them is ours
+# What trio-websocket is given of a request: it takes octets above 127 for an error of its own.
+_ASCII = bytes([octet if octet < 128 else ord("?") for octet in range(256)])
+_BAD_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 36\r\nConnection: close\r\n\r\n"
+    b"the request is no WebSocket upgrade\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +71,30 @@ def choose_subprotocol(offered: Sequence[str]) -> str | Refusal | None:
     return None
 
 
-def check_origin(fields: Mapping[str, str], allowed: Sequence[str], *, open_to_all: bool) -> Refusal | None:
+def check_origin(
+    fields: Mapping[str, str], allowed: Sequence[str], *, open_to_all: bool, secure: bool = False
+) -> Refusal | None:
     """Same host name or listed, else refused.
 
     The port is not compared: the gateway's own page comes from another port than its WebSocket.  All names of loopback
-    are one host.  Where nobody must log in, a name that is no address and did not come through a proxy is not believed:
-    a page of anybody's can make its own name mean 127.0.0.1 (DNS rebinding).
+    are one host.  Where nobody must log in, a name that is no address and did not come through a proxy or TLS is not
+    believed: a page of anybody's can make its own name mean 127.0.0.1 (DNS rebinding).  Nor is a page that came without
+    TLS where the WebSocket has it: anybody on the way can have written that page.
+
+    Args:
+        fields: of the request, by lower-case name.
+        secure: the request came through TLS.
     """
     origin = fields.get("origin")
     if origin is None or "*" in allowed or origin in allowed:
         return None
     ours = _host_name(f"//{fields.get('host', '')}")
-    believed = not open_to_all or not _PROXY_FIELDS.isdisjoint(fields)
-    if ours is not None and _host_name(origin) == ours and (believed or ours == _LOOPBACK or _is_address(ours)):
-        return None
+    if ours is not None and _host_name(origin) == ours:
+        if ours == _LOOPBACK:
+            return None
+        believed = not open_to_all or secure or not _PROXY_FIELDS.isdisjoint(fields) or _is_address(ours)
+        if believed and not (secure and origin.lower().startswith("http:")):
+            return None
     return Refusal(403, f"the origin {origin[:200]!r} is not allowed; add it to allowed_origins")
 
 
@@ -95,13 +116,30 @@ def _is_address(name: str) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Whom an endpoint lets in.
+
+    Attributes:
+        path: where it is.
+        allowed_origins: of pages, besides those from the same host; `*` stands for all.
+        open_to_all: nobody must log in.
+        trusted: proxies that may say who the client is.
+    """
+
+    path: str
+    allowed_origins: Sequence[str] = ()
+    open_to_all: bool = False
+    trusted: Trusted = NOBODY
+
+
 def check_request(
-    path: str, fields: Mapping[str, str], *, wanted_path: str, allowed_origins: Sequence[str], open_to_all: bool
+    path: str, fields: Mapping[str, str], conditions: Conditions, *, secure: bool = False
 ) -> Refusal | None:
     """Whether an upgrade request, with its header fields by lower-case name, may come in."""
-    if path.partition("?")[0] != wanted_path:
-        return Refusal(404, f"STOMP over WebSocket is at {wanted_path}")
-    return check_origin(fields, allowed_origins, open_to_all=open_to_all)
+    if path.partition("?")[0] != conditions.path:
+        return Refusal(404, f"STOMP over WebSocket is at {conditions.path}")
+    return check_origin(fields, conditions.allowed_origins, open_to_all=conditions.open_to_all, secure=secure)
 
 
 class _HandshakeStream(trio.abc.Stream):
@@ -112,6 +150,7 @@ class _HandshakeStream(trio.abc.Stream):
         self._pipe = pipe
         self._scope = scope
         self.request = b""
+        self.answered = False
         self._complete = False
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
@@ -124,20 +163,26 @@ class _HandshakeStream(trio.abc.Stream):
             self._complete = True
             end += len(_END_OF_REQUEST) - (len(self.request) - len(data))
             self.behind = data[end:]
-            return data[:end]
+            return data[:end].translate(_ASCII)
         if not data or len(self.request) > _LONGEST_REQUEST:
             self._scope.cancel()
-        return data
+        return data.translate(_ASCII)
 
     @property
     def fields(self) -> dict[str, str]:
-        """Header fields of the request by lower-case name.  (trio-websocket keeps Host to itself.)"""
+        """Header fields of the request by lower-case name; those that came several times are lists.  (trio-websocket
+        keeps Host to itself.)"""
         lines = self.request.partition(_END_OF_REQUEST)[0].decode("latin-1").split("\r\n")[1:]
-        pairs = [line.partition(":") for line in lines]
-        return {name.strip().lower(): value.strip() for name, _, value in pairs}
+        found: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            name, value = name.strip().lower(), value.strip()
+            found[name] = f"{found[name]}, {value}" if name in found else value
+        return found
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         left: Buffers = [bytes(data)]
+        self.answered = True
         while left:
             try:
                 left = advance(left, await self._pipe.send_some(left))
@@ -167,50 +212,87 @@ def upgrade_of(path: str, fields: Mapping[str, str]) -> Upgrade:
         authorization=fields.get("authorization", ""),
         cookie=fields.get("cookie", ""),
         ticket=query.get("ticket", [""])[0],
+        origin=fields.get("origin", ""),
     )
 
 
+def behind_proxies(remote: Remote, fields: dict[str, str], trusted: Trusted) -> Remote:
+    """Who the client really is, with the host name that it asked for put into the fields.
+
+    Raises:
+        ForwardedError: what the proxies say contradicts itself.
+    """
+    client = trusted.client_of(remote.address, fields)
+    if client.host:
+        fields["host"] = client.host
+    secure = remote.secure if client.secure is None else client.secure
+    return replace(remote, address=client.address, secure=secure)
+
+
+def _admit_all(remote: Remote) -> Refusal | None:
+    return None
+
+
+Admit = Callable[[Remote], Refusal | None]
+
+
 async def accept(
-    pipe: Pipe,
-    peer: str,
-    *,
-    wanted_path: str,
-    allowed_origins: Sequence[str],
-    open_to_all: bool,
-    remote: Remote = UNKNOWN,
+    pipe: Pipe, peer: str, conditions: Conditions, remote: Remote = UNKNOWN, admit: Admit = _admit_all
 ) -> WebSocketLink | Refusal:
     """Do the opening handshake.
 
     Args:
         remote: what is known of the peer before it.
+        admit: asked last, with all that is known.
 
     Returns:
         The link, or why there is none; the HTTP response has been sent in both cases.
     """
     result: WebSocketLink | Refusal = Refusal(400, "the request is no WebSocket upgrade")
-    async with trio.open_nursery() as nursery:
-        stream = _HandshakeStream(pipe, nursery.cancel_scope)
-        try:
-            request = await trio_websocket.wrap_server_stream(nursery, stream)
-            refusal = check_request(
-                request.path,
-                stream.fields,
-                wanted_path=wanted_path,
-                allowed_origins=allowed_origins,
-                open_to_all=open_to_all,
-            )
-            chosen = refusal or choose_subprotocol(request.proposed_subprotocols)
-            if isinstance(chosen, Refusal):
-                result = chosen
-                await request.reject(chosen.status, body=(chosen.reason + "\n").encode())
-            else:
-                await request.accept(subprotocol=chosen)
-                shown = replace(remote, upgrade=upgrade_of(request.path, stream.fields))
-                result = WebSocketLink(pipe, peer, stream.behind, shown)
-        except trio_websocket.ConnectionClosed:
-            result = Refusal(400, "the peer closed during the handshake")
-        nursery.cancel_scope.cancel()
+    scope = trio.CancelScope()
+    stream = _HandshakeStream(pipe, scope)
+    try:
+        with scope:
+            async with trio.open_nursery() as nursery:
+                with suppress(trio_websocket.ConnectionClosed):
+                    request = await trio_websocket.wrap_server_stream(nursery, stream)
+                    judged = _judge(request, stream.fields, conditions, remote, admit)
+                    if isinstance(judged, Refusal):
+                        result = judged
+                        await request.reject(judged.status, body=(judged.reason + "\n").encode())
+                    else:
+                        shown, subprotocol = judged
+                        await request.accept(subprotocol=subprotocol)
+                        name = peer if shown.address == remote.address else shown.address
+                        result = WebSocketLink(pipe, name, stream.behind, shown)
+                scope.cancel()
+    except* ValueError as group:
+        # The libraries below trip over some of what a stranger may send.
+        log.debug("a request that cannot be read", peer=peer, errors=[repr(each) for each in group.exceptions])
+        if not stream.answered:
+            with suppress(trio.BrokenResourceError):
+                await stream.send_all(_BAD_REQUEST)
     return replace(result, request=stream.request) if isinstance(result, Refusal) else result
+
+
+def _judge(
+    request: trio_websocket.WebSocketRequest,
+    fields: dict[str, str],
+    conditions: Conditions,
+    remote: Remote,
+    admit: Admit,
+) -> tuple[Remote, str | None] | Refusal:
+    """All that is known of who comes in, and the subprotocol; or why it may not."""
+    try:
+        shown = behind_proxies(remote, fields, conditions.trusted)
+    except ForwardedError as error:
+        return Refusal(400, str(error))
+    refusal = check_request(request.path, fields, conditions, secure=shown.secure)
+    chosen = refusal or choose_subprotocol(request.proposed_subprotocols)
+    if isinstance(chosen, Refusal):
+        return chosen
+    shown = replace(shown, upgrade=upgrade_of(request.path, fields))
+    return admit(shown) or (shown, chosen)
 
 
 class WebSocketLink:

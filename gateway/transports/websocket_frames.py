@@ -36,6 +36,7 @@ class CloseCode(IntEnum):
     POLICY_VIOLATION = 1008
     TOO_BIG = 1009
     SERVICE_RESTART = 1012
+    TRY_AGAIN_LATER = 1013
 
 
 class WebSocketError(Exception):

@@ -40,6 +40,7 @@ class OpenGateway:
         default_factory=lambda: {"tcp": ["127.0.0.1:1"], "websocket": ["unix:/ws.sock", "127.0.0.1:15674"]}
     )
     reason: str | None = None
+    faults: dict[str, str] = field(default_factory=dict)
     committer: Committer | None = None
     journal: Any = None
 
@@ -48,6 +49,9 @@ class OpenGateway:
 
     def not_ready(self) -> str | None:
         return self.reason
+
+    def complaints(self) -> dict[str, str]:
+        return self.faults
 
     async def flush(self) -> None:
         raise AssertionError("nothing is written")
@@ -75,13 +79,6 @@ class NoStore:
 
     def read(self, rows: Sequence[int]) -> list[Stored]:
         raise AssertionError(rows)
-
-
-@dataclass
-class JournalOfTest:
-    """What health sees of a journal."""
-
-    failure: str = ""
 
 
 class Ended:
@@ -127,9 +124,8 @@ def connect(opened: OpenGateway, login: str, transport: str = "tcp") -> tuple[st
 
 class TestHealth:
     async def test_a_journal_that_fails_sends_nobody_away(self, app: ASGIApp, opened: OpenGateway) -> None:
-        opened.journal = JournalOfTest()
         assert (await request(app, "/readyz")).json == {"status": "ready"}
-        opened.journal.failure = "the disk is full"
+        opened.faults = {"journal": "the disk is full"}
         answer = await request(app, "/readyz")
         assert (answer.status, answer.json) == (200, {"status": "ready", "journal": "the disk is full"})
 
@@ -160,6 +156,20 @@ class TestConfig:
     async def test_behind_a_proxy_it_is_where_the_page_is(self, app: ASGIApp) -> None:
         answer = await request(app, "/config.json", headers={"x-forwarded-host": "gateway.example"})
         assert answer.json == {"websocket_path": "/ws", "websocket_port": None}
+
+    @pytest.mark.parametrize(("scheme", "port"), [("http", 15674), ("https", 15673)])
+    async def test_a_page_with_tls_dials_with_tls(
+        self, app: ASGIApp, opened: OpenGateway, scheme: str, port: int
+    ) -> None:
+        opened.addresses["websocket_tls"] = ["127.0.0.1:15673"]
+        answer = await request(app, "/config.json", scheme=scheme)
+        assert answer.json["websocket_port"] == port
+        assert answer.json.get("websocket_tls", False) is (scheme == "https")
+
+    async def test_any_page_does_where_there_is_nothing_else(self, app: ASGIApp, opened: OpenGateway) -> None:
+        opened.addresses = {"websocket": [], "websocket_tls": ["127.0.0.1:15673"]}
+        answer = await request(app, "/config.json")
+        assert answer.json == {"websocket_path": "/ws", "websocket_port": 15673, "websocket_tls": True}
 
     @pytest.mark.parametrize("addresses", [{}, {"websocket": []}, {"websocket": ["unix:/ws.sock"]}])
     async def test_no_port_at_all(self, opened: OpenGateway, static: Path, addresses: dict[str, list[str]]) -> None:

@@ -78,6 +78,7 @@ async def request(
     headers: Mapping[str, str] | None = None,
     client: tuple[str, int] | None = LOCAL,
     answer: Answer | None = None,
+    scheme: str = "http",
 ) -> Answer:
     """One request without a body; `host: localhost` unless the headers say otherwise.
 
@@ -102,7 +103,8 @@ async def request(
             assert message["type"] == "http.response.body"
             answer.body += message.get("body", b"")
 
-    await app(scope_of(method, path, {"host": "localhost"} | dict(headers or {}), client), receive, send)
+    scope = scope_of(method, path, {"host": "localhost"} | dict(headers or {}), client)
+    await app(scope | {"scheme": scheme}, receive, send)
     return answer
 
 

@@ -112,6 +112,14 @@ class TestCheckConfig:
     def test_wrong_setting(self) -> None:
         assert refused(run("check-config", max_body="1")).startswith("max_body (GATEWAY_MAX_BODY) is wrong")
 
+    def test_other_authenticators(self, tmp_path: Path) -> None:
+        (tmp_path / "keys").write_text("short")
+        sentence = refused(run("check-config", jwt_keys="keys"))
+        assert sentence.startswith("jwt_keys (GATEWAY_JWT_KEYS) is wrong: keys holds a secret of 5 octets")
+        assert refused(run("check-config", cookie_keys="nowhere")).startswith("cookie_keys (GATEWAY_COOKIE_KEYS) is")
+        sentence = refused(run("check-config", authenticator="nowhere:ask"))
+        assert sentence.startswith("authenticator (GATEWAY_AUTHENTICATOR) is wrong: cannot import nowhere")
+
     def test_users_file(self, tmp_path: Path) -> None:
         passwords.write_user(tmp_path / "users.txt", "alice", passwords.hash_passcode("secret"))
         assert run("check-config", users_file="users.txt").exit_code == 0
@@ -195,12 +203,27 @@ class TestPasswd:
         result = run("passwd", "users.txt", "alice", stdin="other")
         assert (result.exit_code, result.stdout) == (0, "changed user alice in users.txt\n")
         users = passwords.read_users(tmp_path / "users.txt")
-        assert passwords.verify(users["alice"], "other")
+        assert passwords.verify(users["alice"].hashed, "other")
         assert stat.S_IMODE((tmp_path / "users.txt").stat().st_mode) == 0o600
 
     def test_one_line_only_and_no_line_end(self, tmp_path: Path) -> None:
         run("passwd", "users.txt", "alice", stdin=" se cret \r\nmore\n")
-        assert passwords.verify(passwords.read_users(tmp_path / "users.txt")["alice"], " se cret ")
+        assert passwords.verify(passwords.read_users(tmp_path / "users.txt")["alice"].hashed, " se cret ")
+
+    def test_groups(self, tmp_path: Path) -> None:
+        def groups() -> frozenset[str]:
+            return passwords.read_users(tmp_path / "users.txt")["alice"].groups
+
+        run("passwd", "users.txt", "alice", "--group", "ops", "--group", "traders", stdin="secret\n")
+        assert groups() == frozenset({"ops", "traders"})
+        run("passwd", "users.txt", "alice", stdin="other\n")
+        assert groups() == frozenset({"ops", "traders"}), "they stay"
+        run("passwd", "users.txt", "alice", "--no-groups", stdin="other\n")
+        assert groups() == frozenset()
+        sentence = refused(run("passwd", "users.txt", "alice", "--group", "a,b", stdin="x\n"))
+        assert sentence.startswith("a group's name ")
+        sentence = refused(run("passwd", "users.txt", "alice", "--group", "a", "--no-groups", stdin="x\n"))
+        assert sentence == "--group and --no-groups contradict each other"
 
     @pytest.mark.parametrize(
         ("user", "stdin", "sentence"),
@@ -251,7 +274,7 @@ class TestPasswd:
             os.close(ours)
         assert b"secret" not in shown
         assert (b"do not match" in shown) is (again != "secret")
-        assert passwords.verify(passwords.read_users(tmp_path / "users.txt")["alice"], "secret")
+        assert passwords.verify(passwords.read_users(tmp_path / "users.txt")["alice"].hashed, "secret")
 
 
 def _read(terminal: int) -> bytes:

@@ -22,6 +22,7 @@ from gateway.broker.batch import Batch
 from gateway.broker.errors import SessionEnded, SlowConsumer
 from gateway.broker.negotiate import read_opening
 from gateway.broker.policy import Policies
+from gateway.broker.renewal import Renewal
 from gateway.broker.words import Pattern
 from gateway.codec import V10, V11, V12, Decoder, Frame, Limits, ProtocolError, Version
 
@@ -211,6 +212,7 @@ class Client:
         failures: why the session ended, if it did with an ERROR; at most one.
         written: all octets that were handed to the socket.
         at_close: octets that lay in the outbox when the connection ended, and were thrown away.
+        renewals: what it showed to stay longer; nobody answers unless the test does.
     """
 
     def __init__(self, scene: Scene, opening: bytes, transport: str) -> None:
@@ -220,6 +222,7 @@ class Client:
         self.failures: list[ProtocolError] = []
         self.written = b""
         self.at_close = b""
+        self.renewals: list[Renewal] = []
         self._read = 0
         self._ended_by: ProtocolError | None = None
         self._decoder = Decoder(Limits())
@@ -284,6 +287,10 @@ class Client:
     def end(self, error: ProtocolError) -> None:
         """Nothing in the broker may change yet: `settle` does the rest."""
         self._ended_by = self._ended_by or error
+
+    def renew(self, renewal: Renewal) -> None:
+        """Somebody should be asked."""
+        self.renewals.append(renewal)
 
     def close(self) -> None:
         """The connection is gone; an ERROR that ends it is written first, but not to one who does not read."""

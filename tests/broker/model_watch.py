@@ -96,9 +96,9 @@ class Watch:
             log.append(Given(subscription, message, frozenset(left)))
             deliver(subscription, message)
 
-        def slow(broker: Broker, session: Session, why: str) -> None:
+        def slow(broker: Broker, session: Session, error: SlowConsumer) -> None:
             log.append(Slow(session))
-            end_slow(broker, session, why)
+            end_slow(broker, session, error)
 
         def failed(session: Session, error: ProtocolError, *frame: object) -> None:
             log.append(Failed(session, error))

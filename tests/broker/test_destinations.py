@@ -15,6 +15,7 @@ from gateway.broker.destinations import (
 )
 from gateway.broker.dictionary import INDEX
 from gateway.broker.errors import NotAllowed
+from gateway.broker.renewal import EVENTS
 from gateway.codec import V12, Version
 
 from .client import Client, Scene
@@ -104,10 +105,12 @@ class TestCanonical:
         forms = caught.value.detail.partition("it has ")[2].partition(", and ")[0].split(", ")
         assert {form.split("/")[1] for form in forms} == {
             *("queue", "topic", "amq", "exchange", "temp-queue", "temp-topic", "reply-queue", "reply-topic", "user"),
-            "app",
+            *("app", "session"),
         }
         for form in forms:
-            if form.startswith(TEMPORARY):
+            if form.startswith("/session/"):
+                assert is_temporary(form) == (form == EVENTS)
+            elif form.startswith(TEMPORARY):
                 assert is_temporary(form)
             elif form.split("/")[2] in ("queue", "topic", "exchange") and form.startswith("/user/"):
                 assert canonical_for("ada", form) == form.replace("/user/", "/user/ada/")

@@ -32,7 +32,7 @@ def written(error: ProtocolError, version: Version, **headers: str) -> Received:
         NotAllowed("no", "because"),
         LoginRefused(),
         VersionRefused("no", "because"),
-        SlowConsumer("slow", "very"),
+        SlowConsumer("very", "max_outbound"),
         SessionEnded("over", "for good"),
         MalformedFrame("bad", "very"),
     ],

@@ -27,7 +27,7 @@ def slip(client: Client) -> None:
 
 def be_slow(client: Client) -> None:
     """The client does not read, and is closed."""
-    client.end(SlowConsumer("slow consumer", "too much waits"))
+    client.end(SlowConsumer("too much waits", "max_outbound"))
     client.scene.settle()
 
 

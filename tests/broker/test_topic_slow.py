@@ -121,7 +121,7 @@ class TestPolicies:
         assert numbers(fast) == sent
         (failure,) = client.failures
         assert str(failure) == "slow consumer"
-        assert failure.detail == "more than 3 messages of '/topic/a' wait for this client"
+        assert failure.detail == "more than 3 messages (slow_messages) of '/topic/a' wait for this client"
         assert scene.broker.counters.slow_consumers == 1
         assert scene.broker.stored_octets == 0
 

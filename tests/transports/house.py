@@ -1,13 +1,15 @@
 """A house for the clients of a test: a hub with its wheel turning, and connections without listener or HTTP.
 
 They run over memory streams, over a pair of sockets of the operating system, or through a `Valve`: a pipe that takes as
-many octets as the test lets it, so that every state of a slow client can be held still and looked at.
+many octets as the test lets it, so that every state of a slow client can be held still and looked at.  Each of them may
+carry TLS.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +26,10 @@ from gateway.broker.words import Pattern
 from gateway.transports import Hub, Options
 from gateway.transports.connection import Connection
 from gateway.transports.link import BrokenLink, Buffers, Pipe, SocketPipe, StreamPipe, TcpLink
+from gateway.transports.tls import HandshakeError, TlsPipe
 from gateway.transports.websocket import WebSocketLink
 
+from . import papers
 from .peers import Peer, TcpWire, WebSocketWire, socket_streams
 
 
@@ -154,6 +158,7 @@ class House:
 
     Attributes:
         policies: pattern -> keys of `Policy`.
+        secured: all connections carry TLS.
     """
 
     nursery: trio.Nursery
@@ -161,6 +166,7 @@ class House:
     options: Options = field(default_factory=Options)
     quotas: Quotas = field(default_factory=Quotas)
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    secured: bool = False
     connections: list[Connection] = field(default_factory=list)
     _sockets: list[trio.SocketStream] = field(default_factory=list)
 
@@ -189,18 +195,32 @@ class House:
             theirs, end = memory_stream_pair()
             pipe = StreamPipe(end)
         self.serve(kind, pipe)
-        return Peer(WebSocketWire(theirs) if kind == "websocket" else TcpWire(theirs))
+        return self._peer(kind, theirs)
 
     def visit_through(self, kind: str, valve: Valve) -> Peer:
         """A new connection whose way out the test opens and shuts."""
         self.serve(kind, valve)
-        return Peer(WebSocketWire(valve.end) if kind == "websocket" else TcpWire(valve.end))
+        return self._peer(kind, valve.end)
+
+    def _peer(self, kind: str, stream: trio.abc.Stream) -> Peer:
+        if self.secured:
+            stream = trio.SSLStream(stream, papers.of_clients(), server_hostname=papers.HOST)
+        return Peer(WebSocketWire(stream) if kind == "websocket" else TcpWire(stream))
 
     def serve(self, kind: str, pipe: Pipe) -> Connection:
+        secured = TlsPipe(pipe, papers.of_server()) if self.secured else None
+        pipe = secured or pipe
         link = WebSocketLink(pipe, "test") if kind == "websocket" else TcpLink(pipe, "test")
         connection = Connection(self.hub, link)
         self.connections.append(connection)
-        self.nursery.start_soon(connection.serve)
+
+        async def serve() -> None:
+            if secured is not None:
+                with suppress(HandshakeError):
+                    await secured.handshake()
+            await connection.serve()
+
+        self.nursery.start_soon(serve)
         return connection
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from gateway.transports import (
     serve_websocket,
     unlinking,
 )
-from gateway.transports import listen as module
+from gateway.transports import entrance as module
 
 from .house import House
 from .peers import UPGRADE, dial_stream, read_all, socket_streams, until, vanish
@@ -274,7 +274,7 @@ class TestServe:
             with structlog.testing.capture_logs() as logs:
                 await serve_websocket(house.hub, ours)
             assert await read_all(theirs) == b""
-        assert logs[0]["event"] == "WebSocket handshake failed"
+        assert logs[0]["event"] == "handshake failed"
         assert logs[0]["log_level"] == "error"
         assert house.counters.refused == 1
 

@@ -11,8 +11,7 @@ from gateway.auth.anonymous import Anonymous
 from gateway.broker import shelf
 from gateway.broker import storage as storage_module
 from gateway.broker.storage import Storage
-from gateway.transports import housekeeper
-from gateway.transports import hub as hub_module
+from gateway.transports import back_pressure, housekeeper
 
 from .house import Valve
 from .peers import Peer
@@ -27,7 +26,7 @@ MANY = 100
 async def house(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StoredHouse]:
     """Twenty messages may wait to be written."""
     monkeypatch.setattr(storage_module, "MOST_WAITING", 20 * 1_500)
-    monkeypatch.setattr(hub_module, "_LOOK_FOR_PEER", 0.01)
+    monkeypatch.setattr(back_pressure, "_LOOK_FOR_PEER", 0.01)
     monkeypatch.setattr(housekeeper, "_PAUSE", 0.001)
     made = StoredHouse(nursery, authenticator=Anonymous())
     yield made

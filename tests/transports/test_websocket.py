@@ -11,6 +11,7 @@ from trio.testing import MockClock, memory_stream_pair
 
 from gateway.transports.link import StreamPipe
 from gateway.transports.websocket import (
+    Conditions,
     Refusal,
     WebSocketLink,
     _HandshakeStream,
@@ -144,17 +145,17 @@ class TestOrigin:
 class TestPath:
     @parametrize("path", ["/ws", "/ws?", "/ws?token=x", "/ws?a=/other"])
     def test_right(self, path: str) -> None:
-        assert check_request(path, {}, wanted_path="/ws", allowed_origins=(), open_to_all=True) is None
+        assert check_request(path, {}, Conditions("/ws", open_to_all=True)) is None
 
     @parametrize("path", ["/", "", "/ws/", "/WS", "/ws2", "/other?/ws", "//ws"])
     def test_wrong(self, path: str) -> None:
         evil = {"origin": "https://evil.example"}
-        refusal = check_request(path, evil, wanted_path="/ws", allowed_origins=(), open_to_all=True)
+        refusal = check_request(path, evil, Conditions("/ws", open_to_all=True))
         assert refusal == Refusal(404, "STOMP over WebSocket is at /ws")
 
     def test_origin_is_looked_at_next(self) -> None:
         fields = {"origin": "https://evil.example", "host": "gateway.example"}
-        refusal = check_request("/ws", fields, wanted_path="/ws", allowed_origins=(), open_to_all=True)
+        refusal = check_request("/ws", fields, Conditions("/ws", open_to_all=True))
         assert refusal is not None
         assert refusal.status == 403
 
@@ -170,7 +171,7 @@ class Upgrade:
         nursery.start_soon(self._accept, path, origins)
 
     async def _accept(self, path: str, origins: tuple[str, ...]) -> None:
-        self.result = await accept(self.pipe, "peer", wanted_path=path, allowed_origins=origins, open_to_all=False)
+        self.result = await accept(self.pipe, "peer", Conditions(path, origins))
         self._done.set()
 
     async def outcome(self) -> WebSocketLink | Refusal:

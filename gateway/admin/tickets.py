@@ -1,0 +1,127 @@
+"""Tickets for pages: `POST /api/v1/tickets`.
+
+A page shows its token, `Authorization: Bearer`, or login and passcode as `Basic`, or its cookie, and gets
+
+    {"ticket": "ticket-...", "expires_in": 30}
+
+which it puts once into the address of the WebSocket, `wss://host/ws?ticket=...`, or into `passcode`.  Nothing secret
+stands in an address then that would be good for a second use.
+
+Pages of another origin may ask where they could open the WebSocket, too: the same host, or allowed_origins.  The answer
+to a browser's question before (CORS preflight) says so.  A page of anywhere else gets no ticket, whatever cookie its
+browser sends along.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.auth.failures import TooManyFailures
+from gateway.auth.tickets import Tickets, TooManyTickets
+from gateway.broker.errors import LoginRefused
+from gateway.broker.identity import Credentials, Identity, Upgrade
+from gateway.transports.forwarded import ForwardedError
+from gateway.transports.websocket import check_origin
+
+if TYPE_CHECKING:
+    from gateway.runtime import Gateway
+    from gateway.settings import Settings
+
+PATH = "/api/v1/tickets"
+
+_CORS = {
+    "access-control-allow-methods": "POST",
+    "access-control-allow-headers": "authorization, content-type",
+    "access-control-max-age": "600",
+}
+
+
+class _Refused(Exception):
+    """No ticket; the arguments are status, sentence and headers."""
+
+    def __init__(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.headers = headers or {}
+
+
+class TicketOffice:
+    """Gives tickets out.
+
+    Args:
+        tickets: None: nobody has to log in.
+    """
+
+    def __init__(self, gateway: Gateway, settings: Settings, tickets: Tickets | None) -> None:
+        self._gateway = gateway
+        self._settings = settings
+        self._tickets = tickets
+
+    def routes(self) -> list[Route]:
+        """Its one route."""
+        return [Route(PATH, self.answer, methods=["POST", "OPTIONS"])]
+
+    async def answer(self, request: Request) -> Response:
+        """A ticket, or why there is none."""
+        fields = {name: ", ".join(request.headers.getlist(name)) for name in request.headers}
+        headers = {"cache-control": "no-store", "vary": "Origin"}
+        try:
+            headers |= self._check_origin(fields)
+            if request.method == "OPTIONS":
+                return Response(status_code=204, headers=headers | _CORS)
+            if self._tickets is None:
+                raise _Refused(404, "nobody has to log in here, so there are no tickets; connect without one")
+            identity = await self._identity(request, fields)
+            ticket = self._tickets.issue(identity)
+        except TooManyTickets as error:
+            return JSONResponse({"error": str(error)}, 503, headers)
+        except _Refused as error:
+            return JSONResponse({"error": str(error)}, error.status, headers | error.headers)
+        return JSONResponse({"ticket": ticket, "expires_in": round(self._tickets.lifetime, 3)}, headers=headers)
+
+    def _check_origin(self, fields: dict[str, str]) -> dict[str, str]:
+        """Refuse pages that could not open the WebSocket; what lets the others read the answer."""
+        origin, allowed = fields.get("origin"), self._settings.allowed_origins
+        refusal = check_origin(fields, allowed, open_to_all=self._settings.anonymous)
+        if refusal is not None:
+            raise _Refused(refusal.status, refusal.reason)
+        if origin is None:
+            return {}
+        if "*" in allowed:  # whoever it is has to show something: nothing that a browser sends by itself counts
+            return {"access-control-allow-origin": "*"}
+        return {"access-control-allow-origin": origin, "access-control-allow-credentials": "true"}
+
+    async def _identity(self, request: Request, fields: dict[str, str]) -> Identity:
+        try:
+            with trio.fail_after(self._settings.connect_timeout):
+                identity = await self._gateway.identify(self._credentials(request, fields))
+        except TooManyFailures as error:
+            raise _Refused(429, f"{error}: {error.detail}", {"retry-after": f"{error.seconds:.0f}"}) from None
+        except LoginRefused as error:
+            challenge = {"www-authenticate": 'Bearer realm="gateway"'}
+            raise _Refused(401, f"{error}: {error.detail}", challenge) from None
+        except trio.TooSlowError:
+            sentence = f"nobody said who you are within {self._settings.connect_timeout:g} s (connect_timeout)"
+            raise _Refused(503, sentence) from None
+        if identity.method == "ticket":
+            raise _Refused(403, "a ticket is good for a session, and not for another ticket")
+        return identity
+
+    def _credentials(self, request: Request, fields: dict[str, str]) -> Credentials:
+        """What the request shows, as if it were the upgrade of a WebSocket."""
+        peer = "" if request.client is None else request.client.host
+        try:
+            client = self._gateway.trusted.client_of(peer, fields)
+        except ForwardedError as error:
+            raise _Refused(400, str(error)) from None
+        shown = Upgrade(
+            authorization=fields.get("authorization", ""),
+            cookie=fields.get("cookie", ""),
+            origin=fields.get("origin", ""),
+        )
+        return Credentials(transport="websocket", address=client.address, secure=bool(client.secure), upgrade=shown)

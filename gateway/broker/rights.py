@@ -1,0 +1,262 @@
+"""Whether a client may do what its frame asks, where the operator has written rules; elsewhere everything goes.
+
+    SEND              `send` at each destination that it names, before anything of it is carried out
+    reply-to          `subscribe` and `send`: who answers does it with rights of his own, and must not lend them
+    SUBSCRIBE         `subscribe`; of what a pattern matches, each message is looked at where not all of it is allowed
+    durable, shared   `subscribe` at all that the pattern matches: they gather when nobody is there to be looked at
+    x-queue-name      `subscribe` also at the queue of that name: whoever names it takes messages from the others
+    queue arguments   `admin` where they change the queue for everybody, `send` where dead letters are to go
+
+Free are a session's own temporary destinations, and to send to those of others: who knows such a name was told it.
+Names that are looked for in the rules may have so many words only as those of topics, or the search is slow.
+What was accepted stays accepted, in transactions and when it is delayed: rules that change later do not undo it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from . import destinations as names
+from .access import Access, Action, Reach
+from .errors import NotAllowed, SessionEnded
+from .words import check_words, has_wildcard
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .options import Options
+    from .policy import Hints
+    from .session import Session
+    from .subscription import Subscription
+
+FREE = (names.REPLY_QUEUE, names.REPLY_TOPIC, "/session/")
+"""What names start with that nobody is asked about: temporary destinations, and what a session tells of itself."""
+
+# What is remembered of one user: beyond that it is found out again.
+_MOST_REMEMBERED = 1_000
+_LONGEST_REMEMBERED = 200
+# Sessions that are looked at in one turn when the rules have changed.
+_SESSIONS_PER_TURN = 200
+
+_REFUSED = "access refused"
+
+
+class Sight:
+    """What one subscription may see of what its pattern matches."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def shows(self, name: str) -> bool:
+        """Whether it may see what is sent to the destination of that canonical name."""
+        access = self._session.access
+        return access is None or access.may(Action.SUBSCRIBE, _known_as(self._session, name))
+
+
+def is_known(access: Access, headers: Mapping[str, str]) -> bool:
+    """Whether a SEND that asks for nothing special was allowed before."""
+    is_sendable = headers["destination"] in access.sendable
+    return is_sendable and ("reply-to" not in headers or headers["reply-to"] in access.answerable)
+
+
+def remember(access: Access, headers: Mapping[str, str]) -> None:
+    """Such a SEND was allowed: the next one need not be looked at."""
+    _add(access.sendable, headers["destination"])
+    reply_to = headers.get("reply-to")
+    # Of mail it is not the same for all who share the access: those without a name have each their own.
+    if reply_to is not None and names.USER not in reply_to:
+        _add(access.answerable, reply_to)
+
+
+def _add(known: set[str], text: str) -> None:
+    if len(text) <= _LONGEST_REMEMBERED:
+        if len(known) >= _MOST_REMEMBERED:
+            known.clear()
+        known.add(text)
+
+
+def check_send(session: Session, name: str, written: str) -> None:
+    """Refuse a SEND to where the session may not send.
+
+    Args:
+        name: the canonical one.
+        written: the same as the client wrote it; so in the checks below.
+
+    Raises:
+        NotAllowed: it may not.
+    """
+    access = session.access
+    if access is None or name.startswith(FREE):
+        return
+    check_words(name, written)
+    if not access.may(Action.SEND, _known_as(session, name)):
+        raise _refusal(session, Action.SEND, written)
+
+
+def check_reply_to(session: Session, headers: Mapping[str, str]) -> None:
+    """Refuse a `reply-to` by which others would send, or a function, where the session itself has no business.
+
+    What is no destination of this server passes: some programs write other things there.
+
+    Raises:
+        NotAllowed: it names a destination that the session may not subscribe to, or not send to; or too many.
+    """
+    access = session.access
+    if access is None or "reply-to" not in headers:
+        return
+    for part in names.split(headers["reply-to"]):
+        try:
+            name = names.canonical(part)
+        except NotAllowed:
+            continue
+        if name.startswith(FREE):
+            continue
+        check_words(name, part)
+        known = _known_as(session, name)
+        is_own = name.startswith(names.mail_of(session.user))
+        if name.startswith(names.USER) and not is_own:
+            raise _refusal(session, Action.SUBSCRIBE, part, "reply-to names somebody else's mail: ")
+        for action in (Action.SUBSCRIBE,) if is_own else (Action.SUBSCRIBE, Action.SEND):
+            if not access.may(action, known):
+                raise _refusal(session, action, part, "reply-to: ")
+
+
+def check_dead_letters(session: Session, hints: Hints | None) -> None:
+    """Refuse queue arguments by which dead letters would come to where the session may not send.
+
+    Raises:
+        NotAllowed: it may not send there.
+    """
+    if hints is not None and hints.dead_letter is not None:
+        check_send(session, hints.dead_letter, hints.dead_letter)
+
+
+def check_admin(session: Session, name: str, written: str) -> None:
+    """Refuse to change a queue for everybody.
+
+    Raises:
+        NotAllowed: the session may not.
+    """
+    access = session.access
+    if access is not None and not access.may(Action.ADMIN, name):
+        raise _refusal(session, Action.ADMIN, written, "queue arguments change it for everybody: ")
+
+
+def check_subscribe(subscription: Subscription, name: str) -> None:
+    """Refuse a SUBSCRIBE to where the session may not; or see to it that only what it may see is shown.
+
+    Args:
+        name: the canonical name, or pattern.
+
+    Raises:
+        NotAllowed: it may not subscribe there, or not in that way.
+    """
+    session, options = subscription.session, subscription.options
+    access = session.access
+    assert access is not None  # else nobody asks
+    check_words(name, subscription.destination)
+    reach = _reach(session, access, name)
+    if reach is Reach.NONE:
+        raise _refusal(session, Action.SUBSCRIBE, subscription.destination)
+    check_dead_letters(session, options.hints)
+    if names.is_topic(name):
+        check_words(names.QUEUE + options.queue_name, options.queue_name)
+        if not _may_share(access, options):
+            raise _refusal(session, Action.SUBSCRIBE, names.QUEUE + options.queue_name, "x-queue-name: ")
+        if reach is Reach.SOME and (options.durable or options.durable_name or options.queue_name):
+            raise _refusal(
+                session,
+                Action.SUBSCRIBE,
+                subscription.destination,
+                "a durable or shared subscription needs all that its pattern matches: ",
+                "all of ",
+            )
+    subscription.sight = Sight(session) if reach is Reach.SOME else None
+
+
+def recheck(broker: Broker) -> None:
+    """The rules have changed: sessions with a subscription that they no longer allow are ended, in turns."""
+    sessions = deque(broker.sessions.values())
+
+    def look() -> None:
+        for _ in range(min(_SESSIONS_PER_TURN, len(sessions))):
+            recheck_session(sessions.popleft())
+        if sessions:
+            broker.agenda.later(look)
+
+    look()
+
+
+def recheck_session(session: Session) -> bool:
+    """Look at what a session is subscribed to; False: it ends, because that is not allowed any more.
+
+    A subscription that saw all and may see only some ends, too: the client comes back, and is told what it may have.
+    """
+    access = session.access
+    lost = next((each for each in session.subscriptions.values() if access and not _may_stay(each, access)), None)
+    if lost is None:
+        return True
+    command = _command(session.login, Action.SUBSCRIBE.value, lost.destination)
+    what = f"{session.login[:80]} may no longer subscribe to {lost.destination[:80]!r}"
+    session.end(SessionEnded(_REFUSED, f"the rules have changed: {what} as it did; {command} says why"))
+    return False
+
+
+def _may_stay(subscription: Subscription, access: Access) -> bool:
+    queue, topic = subscription.queue, subscription.topic
+    if topic is not None:
+        name = topic.name
+    else:
+        assert queue is not None  # no topic, so a queue
+        name = queue.name if queue.feed is None else queue.feed.topic.name
+    if queue is not None and queue.feed is not None and not _may_share(access, subscription.options):
+        return False
+    least = Reach.ALL if subscription.sight is None else Reach.SOME
+    return _reach(subscription.session, access, name) in (Reach.ALL, least)
+
+
+def _may_share(access: Access, options: Options) -> bool:
+    """Whether a session may take part in the shared subscription that it names, if it names one."""
+    return not options.queue_name or access.may(Action.SUBSCRIBE, names.QUEUE + options.queue_name)
+
+
+def _reach(session: Session, access: Access, name: str) -> Reach:
+    if name.startswith(FREE):
+        return Reach.ALL
+    known = _known_as(session, name)
+    if has_wildcard(name):
+        return access.reach(known)
+    return Reach.ALL if access.may(Action.SUBSCRIBE, known) else Reach.NONE
+
+
+def _known_as(session: Session, name: str) -> str:
+    """The name by which rules know it: to them the mail of all who have no name is that of one user."""
+    if session.user != session.login and name.startswith(mail := names.mail_of(session.user)):
+        return names.mail_of(session.login) + name[len(mail) :]
+    return name
+
+
+_MAY_NOT = {
+    Action.SEND: "may not send to",
+    Action.SUBSCRIBE: "may not subscribe to",
+    Action.ADMIN: "may not administer",
+}
+
+
+def _refusal(session: Session, action: Action, written: str, why: str = "", much: str = "") -> NotAllowed:
+    command = _command(session.login, action.value, written)
+    return NotAllowed(
+        _REFUSED,
+        f"{why}{session.login[:80]} {_MAY_NOT[action]} {much}{written[:80]!r}; {command} says why",
+    )
+
+
+def _command(*words: str) -> str:
+    """The command that explains a refusal; without its words where nobody could type them."""
+    typed = shlex.join(words)
+    is_short = len(typed) <= _LONGEST_REMEMBERED and typed.isprintable()
+    return f"`gateway acl explain {typed}`" if is_short else "`gateway acl explain`"

@@ -1,0 +1,108 @@
+"""From the settings to open listeners, and what stands at the door of each.
+
+setting         transport   before STOMP
+tcp             tcp         PROXY header, if tcp_proxy_protocol
+tcp_tls         tcp         the same, then TLS
+websocket       websocket   PROXY header, if websocket_proxy_protocol; then the HTTP upgrade
+websocket_tls   websocket   the same, with TLS before the upgrade
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import structlog
+
+from gateway.address import Address
+from gateway.mistakes import StartError, unusable, wrong
+from gateway.settings import Settings
+from gateway.transports import AddressError, Entrance, Hub, Listening, Trusted, close, open_listeners
+
+if TYPE_CHECKING:
+    from gateway.transports.certificates import Certificates
+
+log = structlog.get_logger("gateway")
+
+_TLS = ("tcp_tls", "websocket_tls")
+KINDS = ("tcp", "websocket", *_TLS)
+
+
+def addresses_of(settings: Settings) -> Iterator[tuple[str, list[str]]]:
+    """Settings of STOMP listeners, with their addresses; those of TLS only where there are any."""
+    for kind in KINDS:
+        texts = getattr(settings, kind)
+        if texts or kind not in _TLS:
+            yield kind, texts
+
+
+def read_certificates(settings: Settings) -> Certificates | None:
+    """What the TLS listeners show, and whom they believe; None: there are none.
+
+    Raises:
+        StartError: a file is not named, or cannot be used.
+    """
+    kinds = [kind for kind in _TLS if getattr(settings, kind)]
+    if settings.tls_client_certificates == "required" and settings.tls_client_ca is None:
+        raise StartError(wrong("tls_client_certificates", "it is required, and tls_client_ca names no authorities"))
+    if not kinds:
+        return None
+    from gateway.transports.certificates import CertificateError, Certificates, Files
+
+    if settings.tls_certificate is None:
+        raise StartError(wrong(kinds[0], "it needs a certificate and its key: set tls_certificate and tls_key"))
+    files = Files(
+        settings.tls_certificate,
+        settings.tls_key,
+        settings.tls_client_ca,
+        settings.tls_client_certificates == "required",
+    )
+    try:
+        return Certificates(files)
+    except CertificateError as error:
+        raise StartError(unusable(error.setting, error)) from None
+
+
+def entrance_of(kind: str, hub: Hub, settings: Settings, certificates: Certificates | None) -> Entrance:
+    """What stands at the door of that kind of listener."""
+    transport = kind.removesuffix("_tls")
+    return Entrance(
+        hub,
+        transport,
+        certificates if kind in _TLS else None,
+        proxied=bool(getattr(settings, f"{transport}_proxy_protocol")),
+        trusted=Trusted(settings.trusted_proxies),
+    )
+
+
+def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[str]:
+    """What an operator should know of the doors, a sentence each."""
+    expired = certificates.warning() if certificates is not None else None
+    if expired:
+        yield expired
+    # A trusted proxy in front may well do TLS; who has none lets the world in by these addresses itself.
+    open_ones = [str(each) for each in map(Address.parse, [*settings.tcp, *settings.websocket]) if not each.is_loopback]
+    if open_ones and not settings.trusted_proxies:
+        yield (
+            f"{', '.join(open_ones)} can be reached from other machines without TLS, so passcodes and messages can be "
+            "read on the way: use tcp_tls and websocket_tls, or a proxy with TLS (trusted_proxies)"
+        )
+    for transport in ("tcp", "websocket"):
+        if getattr(settings, f"{transport}_proxy_protocol") and not settings.trusted_proxies:
+            yield f"{transport}_proxy_protocol is on and trusted_proxies names nobody, so nobody can connect there"
+
+
+async def open_all(setting: str, texts: list[str]) -> Listening:
+    """Open the addresses of one setting; if one fails, close the others again."""
+    all_of_them = Listening([], [])
+    for text in texts:
+        address = Address.parse(text)
+        try:
+            listening = await open_listeners(address.host, address.port, address.path)
+        except AddressError as error:
+            await close(all_of_them)
+            variable = f"GATEWAY_{setting.upper()}"
+            raise StartError(f"cannot listen on {error}; change the setting {setting} ({variable})") from None
+        all_of_them.listeners.extend(listening.listeners)
+        all_of_them.addresses.extend(listening.addresses)
+    return all_of_them

@@ -1,0 +1,140 @@
+"""The last words of a connection: what its log line says, and what its client still reads.
+
+    refused, failed    the log line, and the row of the records, of a connection that ends by an error
+    say_goodbye        what is left is written, then the ERROR of one that has no session, then that nothing more comes
+    linger             read on for a little while, so that what we wrote is not lost to a reset (STOMP 1.2, Connection
+                       Lingering)
+
+Who does not read cannot be told: to a slow consumer nothing more is written.  Who is sent away to make room in memory
+is written to for a moment only, because what lies in its outbox takes room for so long.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from gateway.broker import Session
+from gateway.broker.errors import LoginRefused, SessionEnded, SlowConsumer, TooCostly
+from gateway.codec import Frame, MalformedFrame, ProtocolError
+
+from .link import BrokenLink, Buffers, Link, Pipe
+from .outgoing import Outgoing, write_all
+from .websocket_frames import CloseCode
+
+if TYPE_CHECKING:
+    from .hub import Hub
+
+log = structlog.get_logger("gateway.connection")
+
+# Seconds for what is left to be written at the end, to a client that reads slowly.
+LONGEST = 10.0
+# Characters of a refused login that are written down: too few for a token to be of use.
+_LONGEST_LOGIN = 64
+_TLS_HELLO = b"\x16\x03"
+_READ = 64 * 1024
+
+
+def warn_of_tls(first_octets: bytes, peer: str) -> bool:
+    """Log that a peer speaks TLS on a port that does not, if it does."""
+    if not first_octets.startswith(_TLS_HELLO):
+        return False
+    log.warning("TLS hello on a plain port", peer=peer, hint="the client dials with TLS, and this port has none")
+    return True
+
+
+def bare(error: ProtocolError) -> ProtocolError:
+    """An error without the way it came: that would keep its frames, with whole transactions, for the collector."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
+
+
+def our_fault() -> ProtocolError:
+    """What a client reads of an error that is not its own: nothing of the server's inside."""
+    return ProtocolError("internal error", "the server failed on this frame; its log says more")
+
+
+def refused(
+    hub: Hub, link: Link, error: ProtocolError, frame: Frame | None, first_octets: bytes, *, told: bool
+) -> None:
+    """Count and tell that a connection ends without a session.
+
+    Args:
+        frame: that was refused; None: none came.
+        first_octets: what is not understood.
+        told: the log has it already.
+    """
+    counters = hub.broker.counters
+    counters.refused += 1
+    counters.errors += 1
+    if not told and not warn_of_tls(first_octets, link.peer):
+        # Not the detail: it may quote the passcode.
+        login = {"login": _login_of(frame)} if isinstance(error, LoginRefused) else {}
+        log.info("connection refused", peer=link.peer, reason=str(error), **login)
+    if hub.broker.records is not None:
+        hub.broker.records.refused(link.transport, link.peer, _login_of(frame), error)
+
+
+def _login_of(frame: Frame | None) -> str | None:
+    """The login of a client that is refused, so far as it can be told: some put their token there."""
+    login = None if frame is None else frame.headers.get("login")
+    return login if login is None or len(login) <= _LONGEST_LOGIN else login[:_LONGEST_LOGIN] + "..."
+
+
+def failed(session: Session, error: ProtocolError) -> None:
+    """Tell that a session ends by an error."""
+    if isinstance(error, TooCostly):  # whoever chose it has told more
+        return
+    # Octets of the client's are not for the log, and an end that was ordered is no failure.
+    detail = "" if isinstance(error, MalformedFrame) else error.detail
+    say = log.debug if isinstance(error, SessionEnded) else log.info
+    whose: dict[str, object] = {"session": session.id, "login": session.login, "peer": session.peer}
+    if isinstance(error, SlowConsumer):
+        whose |= {"limit": error.limit, "waiting_octets": session.outbound.size}
+    say("session failed", **whose, reason=str(error), detail=detail)
+
+
+async def say_goodbye(
+    link: Link,
+    outgoing: Outgoing | None,
+    failure: ProtocolError | None,
+    last_frame: Buffers,
+    *,
+    outbox: bool,
+    hurry: float,
+) -> bool:
+    """Write what is left; False when the peer does not take it.
+
+    Args:
+        failure: why it ends; None: the client wished it.
+        last_frame: the ERROR of a connection that has no session.
+        outbox: what lies in the outbox is written, too.
+        hurry: seconds for a client that costs too much memory.
+    """
+    goodbye = link.goodbye(*_close_code(failure))
+    with trio.move_on_after(hurry if isinstance(failure, TooCostly) else LONGEST), suppress(BrokenLink):
+        if outgoing is not None:
+            await outgoing.write_out(outbox=outbox)
+        await write_all(link, [*last_frame, goodbye] if goodbye else last_frame)
+        await link.pipe.send_eof()
+        return True
+    return False
+
+
+async def linger(pipe: Pipe, seconds: float) -> None:
+    """Read on until the peer has closed, too, or the time is over."""
+    with trio.move_on_after(seconds):
+        while await pipe.receive(_READ):
+            pass
+
+
+def _close_code(failure: ProtocolError | None) -> tuple[CloseCode, str]:
+    if failure is None:
+        return CloseCode.NORMAL, ""
+    if isinstance(failure, SessionEnded):
+        code = CloseCode.POLICY_VIOLATION if failure.retry_after is None else CloseCode.SERVICE_RESTART
+        return code, str(failure)
+    return CloseCode.TRY_AGAIN_LATER if isinstance(failure, TooCostly) else CloseCode.PROTOCOL_ERROR, str(failure)

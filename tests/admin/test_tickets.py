@@ -1,0 +1,227 @@
+"""Tickets over HTTP: who gets one, and which pages may ask."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+from structlog.testing import capture_logs
+from trio.testing import MockClock
+
+from gateway import auth
+from gateway.admin.tickets import TicketOffice
+from gateway.auth import passwords
+from gateway.auth.guard import Entrance
+from gateway.broker.identity import Credentials, Identity, Upgrade
+from gateway.runtime import Gateway
+from gateway.settings import Settings, load
+from gateway.transports import Hub, identify
+from gateway.transports.forwarded import Trusted
+from tests.app.asgi import LOCAL, Answer, request
+from tests.auth.issuer import SECRET, token
+from tests.auth.test_cookies import KEY, flask
+
+PATH = "/api/v1/tickets"
+PAGE = "https://app.example"
+HASH = passwords.hash_passcode("right")
+
+
+class Office:
+    """The office with an authenticator, and what becomes of the tickets; to the office it is the open gateway."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.entrance: Entrance = auth.for_settings(settings)
+        self.hub = Hub(self.entrance)
+        self.broker = self.hub.broker
+        self.trusted = Trusted(settings.trusted_proxies)
+        office = TicketOffice(cast("Gateway", self), settings, self.entrance.tickets)
+        self.app: ASGIApp = Starlette(routes=office.routes())
+
+    async def identify(self, credentials: Credentials) -> Identity:
+        return await identify(self.hub, credentials)
+
+    # the client's hands
+
+    async def ask(self, method: str = "POST", client: tuple[str, int] | None = LOCAL, **headers: str) -> Answer:
+        fields = {"host": "gateway.example", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        return await request(self.app, PATH, method=method, headers=fields, client=client)
+
+    async def use(self, ticket: str) -> Identity | None:
+        shown = Credentials(transport="websocket", upgrade=Upgrade(ticket=ticket))
+        return await self.entrance.authenticate(shown)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Office]:
+    (tmp_path / "users").write_text(f"alice:{HASH}:ops\n")
+    (tmp_path / "keys").write_text(SECRET)
+    (tmp_path / "secrets").write_text(KEY)
+
+    def make(**changes: object) -> Office:
+        values: dict[str, object] = {
+            "users_file": tmp_path / "users",
+            "jwt_keys": tmp_path / "keys",
+            "cookie_keys": tmp_path / "secrets",
+            "allowed_origins": [PAGE],
+            "login_delay": 0,
+            **changes,
+        }
+        return Office(load(**values))
+
+    return make
+
+
+BASIC = "Basic " + base64.b64encode(b"alice:right").decode()
+WRONG = "Basic " + base64.b64encode(b"alice:planted-secret").decode()
+
+
+class TestTickets:
+    @pytest.mark.parametrize(
+        ("headers", "method"),
+        [
+            ({"authorization": BASIC}, "passcode"),
+            ({"authorization": "Bearer TOKEN"}, "token"),
+            ({"cookie": "session=COOKIE", "origin": PAGE}, "cookie"),
+        ],
+    )
+    async def test_each_way_to_log_in(self, make: Callable[..., Office], headers: dict[str, str], method: str) -> None:
+        office = make()
+        shown = {
+            name: value.replace("TOKEN", token("HS256", SECRET, exp=2_000_000_000)).replace(
+                "COOKIE", flask({"user": "alice", "groups": ["web"]})
+            )
+            for name, value in headers.items()
+        }
+        answer = await office.ask("POST", LOCAL, **shown)
+        assert (answer.status, answer.json["expires_in"]) == (200, 30)
+        assert answer.headers["cache-control"] == "no-store"
+        found = await office.use(answer.json["ticket"])
+        assert found is not None
+        assert (found.user, found.method) == ("alice", "ticket")
+        assert found.groups == {"passcode": {"ops"}, "token": set(), "cookie": {"web"}}[method]
+        if method == "token":
+            assert found.expires == 2_000_000_010, "as long as the token is good"
+
+    async def test_good_once(self, make: Callable[..., Office]) -> None:
+        office = make(ticket_lifetime=2.5)
+        answer = await office.ask(authorization=BASIC)
+        assert answer.json["expires_in"] == 2.5
+        assert await office.use(answer.json["ticket"]) is not None
+        with pytest.raises(auth.LoginRefused):
+            await office.use(answer.json["ticket"])
+
+    async def test_no_ticket_for_a_ticket(self, make: Callable[..., Office]) -> None:
+        office = make()
+        ticket = (await office.ask(authorization=BASIC)).json["ticket"]
+        answer = await office.ask(authorization=f"Bearer {ticket}")
+        assert (answer.status, answer.error) == (403, "a ticket is good for a session, and not for another ticket")
+
+    async def test_too_many(self, make: Callable[..., Office]) -> None:
+        office = make(max_tickets=1)
+        assert (await office.ask(authorization=BASIC)).status == 200
+        answer = await office.ask(authorization=BASIC)
+        assert answer.status == 503
+        assert "max_tickets" in answer.error
+
+    async def test_nobody_has_to_log_in(self, make: Callable[..., Office]) -> None:
+        office = make(users_file=None, jwt_keys=None, cookie_keys=None)
+        answer = await office.ask(host="localhost")
+        assert (answer.status, answer.error) == (
+            404,
+            "nobody has to log in here, so there are no tickets; connect without one",
+        )
+
+    async def test_other_methods(self, make: Callable[..., Office]) -> None:
+        assert (await make().ask("GET")).status == 405
+
+
+class TestRefused:
+    async def test_wrong(self, make: Callable[..., Office]) -> None:
+        office = make()
+        with capture_logs() as lines:
+            answer = await office.ask(authorization=WRONG)
+        assert answer.status == 401
+        assert answer.error == "login refused: login and passcode do not belong to a user of this server"
+        assert answer.headers["www-authenticate"] == 'Bearer realm="gateway"', "Basic would open a window"
+        assert office.broker.counters.logins_failed == 1
+        assert "planted-secret" not in str(lines)
+
+    async def test_nothing(self, make: Callable[..., Office]) -> None:
+        answer = await make().ask()
+        assert answer.status == 401
+        assert "the server lets in who shows" in answer.error
+
+    async def test_too_often(self, make: Callable[..., Office]) -> None:
+        office = make(login_attempts=2)
+        for _ in range(2):
+            assert (await office.ask(authorization=WRONG)).status == 401
+        answer = await office.ask(authorization=BASIC)
+        assert (answer.status, answer.headers["retry-after"]) == (429, "60")
+        assert "login_attempts" in answer.error
+        assert (await office.ask(authorization=BASIC, client=("192.0.2.1", 5))).status == 200
+
+    async def test_the_address_behind_a_trusted_proxy(self, make: Callable[..., Office]) -> None:
+        office = make(login_attempts=1, trusted_proxies=["127.0.0.1", "unix"])
+        for client in (LOCAL, None):
+            address = "192.0.2.7" if client else "192.0.2.8"
+            assert (await office.ask(authorization=WRONG, client=client, x_forwarded_for=address)).status == 401
+            assert (await office.ask(authorization=BASIC, client=client, x_forwarded_for=address)).status == 429
+            assert (await office.ask(authorization=BASIC, client=client, x_forwarded_for="192.0.2.9")).status == 200
+        answer = await office.ask(authorization=BASIC, x_forwarded_for="1.2.3.4", forwarded="for=5.6.7.8")
+        assert answer.status == 400
+
+    async def test_nobody_answers(self, make: Callable[..., Office], tmp_path: Path, autojump_clock: MockClock) -> None:
+        office = make(authenticator="tests.auth.operators:never")
+        answer = await office.ask()
+        assert (answer.status, answer.error) == (503, "nobody said who you are within 10 s (connect_timeout)")
+
+
+class TestPages:
+    async def test_a_listed_one_may_ask_and_read(self, make: Callable[..., Office]) -> None:
+        office = make()
+        before = await office.ask("OPTIONS", origin=PAGE, access_control_request_method="POST")
+        assert before.status == 204
+        assert before.headers["access-control-allow-methods"] == "POST"
+        assert before.headers["access-control-allow-headers"] == "authorization, content-type"
+        answer = await office.ask(origin=PAGE, authorization=BASIC)
+        for each in (before, answer):
+            assert each.headers["access-control-allow-origin"] == PAGE
+            assert each.headers["access-control-allow-credentials"] == "true"
+            assert each.headers["vary"] == "Origin"
+        assert answer.status == 200
+
+    async def test_it_reads_refusals_too(self, make: Callable[..., Office]) -> None:
+        answer = await make().ask(origin=PAGE, authorization=WRONG)
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (401, PAGE)
+
+    async def test_our_own_host_on_any_port(self, make: Callable[..., Office]) -> None:
+        answer = await make().ask(origin="https://gateway.example:8443", authorization=BASIC)
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "https://gateway.example:8443")
+
+    @pytest.mark.parametrize("origin", ["https://evil.example", "null", "https://app.example.evil.example"])
+    @pytest.mark.parametrize("method", ["POST", "OPTIONS"])
+    async def test_others_get_nothing_whatever_they_show(
+        self, make: Callable[..., Office], origin: str, method: str
+    ) -> None:
+        office = make()
+        cookie = f"session={flask({'user': 'alice'})}"
+        answer = await office.ask(method, origin=origin, cookie=cookie, authorization=BASIC)
+        assert answer.status == 403
+        assert "allowed_origins" in answer.error
+        assert "access-control-allow-origin" not in answer.headers
+        assert office.entrance.tickets is not None
+        assert len(office.entrance.tickets) == 0
+
+    async def test_no_cookie_without_a_page(self, make: Callable[..., Office]) -> None:
+        assert (await make().ask(cookie=f"session={flask({'user': 'alice'})}")).status == 401
+
+    async def test_any_origin(self, make: Callable[..., Office]) -> None:
+        office = make(cookie_keys=None, allowed_origins=["*"])
+        answer = await office.ask(origin="https://any.example", authorization=BASIC)
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "*")
+        assert "access-control-allow-credentials" not in answer.headers

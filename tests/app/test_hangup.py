@@ -1,0 +1,132 @@
+"""SIGHUP, sent to real processes: files are read again, sessions go on, and it is never the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import stomp
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from gateway import worker
+from tests.app.process import SERVE, connect, read_to_end, server
+from tests.app.test_processes import WAYS
+from tests.transports import papers
+
+
+@pytest.mark.parametrize("way", ["gateway serve", "hypercorn -k trio", "hypercorn", "hypercorn -k uvloop"])
+def test_reloads_and_goes_on(tmp_path: Path, way: str) -> None:
+    with server(WAYS[way], tmp_path) as running:
+        client = connect(running.tcp_port())
+        process = running.child() if way.startswith("hypercorn") else running.process.pid
+        for _ in range(2):
+            os.kill(process, signal.SIGHUP)
+        running.await_in_log('"event": "reloaded"')
+        client.sendall(b"SEND\ndestination:/topic/a\nreceipt:r\n\n\0")
+        assert b"RECEIPT\n" in client.recv(4096)
+        running.process.send_signal(signal.SIGTERM)
+        assert b"ERROR\n" in read_to_end(client)
+        assert running.wait() == 0
+        assert "Traceback" not in running.log
+
+
+def test_during_the_start(tmp_path: Path) -> None:
+    """As soon as the interpreter runs our first line."""
+    with server(SERVE, tmp_path) as running:
+        while not ignores_hangups(running.process.pid):
+            assert running.process.poll() is None, running.log
+        running.process.send_signal(signal.SIGHUP)
+        connect(running.tcp_port()).close()
+
+
+def ignores_hangups(process: int) -> bool:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    ignored = next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn"))
+    return bool(ignored & 1 << (signal.SIGHUP - 1))
+
+
+def test_stomp_py_over_tls_meets_a_new_certificate(tmp_path: Path) -> None:
+    papers.write(tmp_path)
+    variables = {
+        "tcp_tls": "127.0.0.1:0",
+        "tls_certificate": str(tmp_path / "server.pem"),
+        "tls_key": str(tmp_path / "server.key"),
+    }
+    authority = tmp_path / "authority.pem"
+    authority.write_bytes(papers.authority().cert_pem.bytes())
+    with server(SERVE, tmp_path, **variables) as running:
+        port = int(running._found(r'"tcp_tls": "127\.0\.0\.1:(\d+)"'))
+        first = secured_client(port, authority)
+        papers.write(tmp_path, papers.authority().issue_cert("127.0.0.1", common_name="renewed"))
+        os.kill(running.process.pid, signal.SIGHUP)
+        running.await_in_log('"event": "reloaded"')
+        second = secured_client(port, authority)
+        for client in (first, second):
+            client.disconnect()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.wait() == 0
+        assert "Traceback" not in running.log
+
+
+def secured_client(port: int, authority: Path) -> stomp.Connection12:
+    client = stomp.Connection12([("127.0.0.1", port)])
+    client.set_ssl([("127.0.0.1", port)], ca_certs=str(authority))
+    client.connect(wait=True)
+    return client
+
+
+class TestHangups:
+    """The part of it that is ours, in this process."""
+
+    async def test_one_and_another(self, nursery: trio.Nursery) -> None:
+        hangups = worker.Hangups()
+        count = 0
+
+        async def reload() -> None:
+            nonlocal count
+            while True:
+                await hangups.wait()
+                count += 1
+
+        with hangups.caught():
+            os.kill(os.getpid(), signal.SIGHUP)  # before anybody waits
+            nursery.start_soon(reload)
+            await wait_all_tasks_blocked()
+            assert count == 1
+            os.kill(os.getpid(), signal.SIGHUP)
+            await wait_all_tasks_blocked(0.01)
+            assert count == 2
+
+    @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.default_int_handler])
+    def test_afterwards_all_is_as_before(self, handler: Callable[..., object]) -> None:
+        before = signal.signal(signal.SIGHUP, handler)
+        try:
+            with worker.Hangups().caught():
+                assert signal.getsignal(signal.SIGHUP) is not handler
+            assert signal.getsignal(signal.SIGHUP) is handler
+        finally:
+            signal.signal(signal.SIGHUP, before)
+
+    def test_behind_the_end_of_the_loop(self) -> None:
+        hangups = worker.Hangups()
+
+        async def wait() -> None:
+            with trio.move_on_after(0):
+                await hangups.wait()
+
+        trio.run(wait)
+        with hangups.caught():
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    async def test_in_another_thread_there_are_none(self) -> None:
+        before = signal.getsignal(signal.SIGHUP)
+
+        def catch() -> object:
+            with worker.Hangups().caught():
+                return signal.getsignal(signal.SIGHUP)
+
+        assert await trio.to_thread.run_sync(catch) is before

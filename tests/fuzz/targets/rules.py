@@ -1,0 +1,57 @@
+"""Rules: tables are read, or refused in words; what they say of a pattern, they say of the names that it matches."""
+
+from __future__ import annotations
+
+import tomllib
+
+from gateway.auth.rules import Rules
+from gateway.broker import destinations
+from gateway.broker.access import Action, Reach
+from gateway.broker.errors import NotAllowed
+from gateway.broker.identity import Identity
+from gateway.broker.words import Pattern, has_wildcard
+from gateway.rules import RuleError, read_tables
+from tests.fuzz.targets import check_refusal
+
+
+def run(octets: bytes) -> None:
+    """The tables; behind a first NUL the user's name, and behind each other one a destination."""
+    text, *words = octets.decode(errors="replace").split("\0")
+    try:
+        tables = read_tables(tomllib.loads(text).get("rule", ()))
+    except tomllib.TOMLDecodeError:
+        return
+    except RuleError as refusal:
+        check_refusal(refusal)
+        return
+    user, *texts = words or [""]
+    rules = Rules(tables)
+    identity = Identity(user or "anonymous")
+    access = rules.access_of(identity, "tcp")
+    if access is None:
+        return
+    names = [name for each in texts if (name := _name(identity.user, each))]
+    for name in names:
+        for action in Action:
+            said = rules.explain(identity, "tcp", action, name) if not has_wildcard(name) else None
+            assert said is None or (said.reach is Reach.ALL) is access.may(action, name)
+        if has_wildcard(name):
+            _compare(access.reach(name), [access.may(Action.SUBSCRIBE, each) for each in _matched(name, names)])
+
+
+def _name(user: str, text: str) -> str:
+    try:
+        return destinations.canonical_for(user, text)
+    except NotAllowed as refusal:
+        check_refusal(refusal)
+        return ""
+
+
+def _matched(pattern: str, names: list[str]) -> list[str]:
+    found = Pattern(pattern)
+    return [name for name in names if not has_wildcard(name) and found.matches(name)]
+
+
+def _compare(reach: Reach, allowed: list[bool]) -> None:
+    assert reach is not Reach.ALL or all(allowed)
+    assert reach is not Reach.NONE or not any(allowed)

@@ -1,0 +1,64 @@
+"""Metrics of what is too much: by limit and by reason, all there from the start, and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.auth.anonymous import Anonymous
+from gateway.broker import Quotas
+from gateway.observe.metrics import Metrics
+from gateway.observe.overload import OverloadCollector
+from gateway.transports import Hub, Options
+from gateway.transports.admission import Capacity
+from gateway.transports.holds import REASONS
+
+from .test_metrics import samples
+
+
+@pytest.fixture
+async def hub() -> Hub:
+    return Hub(Anonymous(), Quotas(memory_limit=4_000_000), Options(capacity=Capacity(max_connections=2)))
+
+
+def metrics(hub: Hub) -> Metrics:
+    return Metrics(hub.broker, hub.holds, overload=OverloadCollector(hub.broker, hub.holds, hub.admission, hub.memory))
+
+
+async def test_all_are_there_from_the_start(hub: Hub) -> None:
+    found = samples(metrics(hub))
+    for reason in REASONS:
+        assert found[f"gateway_sessions_held{{reason={reason}}}"] == 0
+        assert found[f"gateway_holds_total{{reason={reason}}}"] == 0
+    for limit in ("max_connections", "max_connections_per_address", "max_connections_per_user", "max_handshakes"):
+        assert found[f"gateway_connections_over_limit_total{{limit={limit}}}"] == 0
+    for limit in ("max_outbound", "slow_messages", "browser"):
+        assert found[f"gateway_slow_consumers_over_limit_total{{limit={limit}}}"] == 0
+
+
+async def test_connections(hub: Hub) -> None:
+    guests = [hub.admission.enter("10.0.0.1", lambda error: None) for _ in range(3)]
+    guests[0].logs_in("ann")
+    found = samples(metrics(hub))
+    assert found["gateway_connections_open"] == 2
+    assert found["gateway_handshakes"] == 1
+    assert found["gateway_connections_over_limit_total{limit=max_connections}"] == 1
+
+
+async def test_memory(hub: Hub) -> None:
+    hub.memory.watch(1_000, "memory_mark", lambda: 1_500, lambda: None)
+    hub.memory.tick(0.0)
+    hub.memory.closed = 7
+    hub.broker.buffer(3_500_000)
+    found = samples(metrics(hub))
+    assert found["gateway_memory_mark_bytes"] == 1_000
+    assert found["gateway_memory_resident_bytes"] == 1_500
+    assert found["gateway_memory_short"] == 1
+    assert found["gateway_memory_full"] == 1
+    assert found["gateway_memory_closed_total"] == 7
+    assert found["gateway_incomplete_bytes"] == 3_500_000
+
+
+async def test_nobody_looks_at_memory(hub: Hub) -> None:
+    found = samples(metrics(hub))
+    assert found["gateway_memory_mark_bytes"] == found["gateway_memory_resident_bytes"] == 0
+    assert found["gateway_memory_short"] == found["gateway_memory_full"] == 0

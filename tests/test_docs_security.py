@@ -1,0 +1,359 @@
+"""docs/security.md, run as it stands.
+
+The page is cut at its headings.  What stands under one heading is an example: its files are written (the first block of
+the page is the beginning of each gateway.toml, and a first line `# name.py` names a file), its commands are run, a
+gateway is started with its settings, and each client is run against it and must come in as `alice`.  Replaced are
+addresses alone, because a test has ports of its own; what the text speaks of and no block makes (the keys of an
+identity provider, a database) is made here.  Flask is not installed: its block is compiled, and its cookie made as
+itsdangerous makes it.
+
+Tables that must say the same as the code are compared with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+import jwt
+import pytest
+import stomp
+import trio
+import trustme
+from stomp.utils import Frame
+
+from gateway.policies import RULES
+from gateway.settings import Settings, load
+from tests.attacks.attacks import ATTACKS
+from tests.auth import issuer
+from tests.auth.test_cookies import flask
+from tests.auth.test_process import upgrade
+from tests.clients.driver import tool
+from tests.gateway_process import HOST, GatewayProcess, free_ports
+from tests.test_features import headings_of
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "security.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+PASSCODE = "correct horse battery staple"
+API_KEY = "key-of-alice"
+PATIENCE = 30.0
+APPLICATION = "https://app.example.org"
+
+_PIECES = re.compile(r"^#+ (?P<title>[^\n]*)$|^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"# (\w[\w.]*\.py)\n")
+_LINK = re.compile(r"\[[^]]*\]\(([^)#]*)(?:#([^)]*))?\)")
+
+
+class Block(NamedTuple):
+    """A block of code, by the heading that it stands under."""
+
+    title: str
+    language: str
+    text: str
+
+    @property
+    def is_client(self) -> bool:
+        return self.language == "js" or "connection.connect(" in self.text
+
+    @property
+    def file(self) -> str | None:
+        found = _FILE.match(self.text)
+        return found[1] if found and self.language == "python" else None
+
+
+def blocks() -> Iterator[Block]:
+    title = ""
+    for piece in _PIECES.finditer(TEXT):
+        title = piece["title"] or title
+        if piece["language"]:
+            yield Block(title, piece["language"], piece["text"])
+
+
+BLOCKS = list(blocks())
+BASE = next(block for block in BLOCKS if block.language == "toml").text
+PREAMBLE = next(block for block in BLOCKS if block.language == "python")
+TOML = [block for block in BLOCKS if block.language == "toml" and block.text != BASE]
+EXAMPLES = list(dict.fromkeys(block.title for block in BLOCKS if block.is_client))
+
+
+def under(title: str) -> list[Block]:
+    return [block for block in BLOCKS if block.title == title and block.text != BASE and block != PREAMBLE]
+
+
+# what no block makes
+
+
+def papers(folder: Path) -> None:
+    """Certificates of the server and of alice, keys, and a database."""
+    authority = trustme.CA()
+    (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())
+    (folder / "clients.pem").write_bytes(authority.cert_pem.bytes())
+    server = authority.issue_cert(HOST)
+    server.private_key_pem.write_to_path(folder / "key.pem")
+    server.cert_chain_pems[0].write_to_path(folder / "fullchain.pem")
+    alice = authority.issue_cert("alice.example.org", common_name="alice")
+    alice.private_key_pem.write_to_path(folder / "alice.key")
+    alice.cert_chain_pems[0].write_to_path(folder / "alice.pem")
+    (folder / "secret.txt").write_text(issuer.LONG_SECRET)
+    (folder / "cookie-keys.txt").write_text(issuer.LONG_SECRET)
+    (folder / "keys.json").write_text(issuer.jwks(issuer.jwk("RSA", kid="of-today", use="sig")))
+    with closing(sqlite3.connect(folder / "shop.db")) as database, database:
+        database.execute("CREATE TABLE api_keys (digest, user, team)")
+        database.execute("INSERT INTO api_keys VALUES (?, 'alice', 'ops')", [sha256(API_KEY.encode()).hexdigest()])
+
+
+def token_for(title: str, seconds: float = 600) -> str:
+    """A token as the example takes them, where no block makes one."""
+    claims: dict[str, Any] = {"sub": "alice", "exp": time.time() + seconds}
+    if title != "Token of an identity provider":
+        return jwt.encode(claims, issuer.LONG_SECRET, "HS256")
+    claims |= {"iss": "https://login.example.org/realms/app", "aud": "gateway", "preferred_username": "alice"}
+    claims |= {"sub": "5f0c", "realm_access": {"roles": ["ops"]}}
+    return jwt.encode(claims, issuer.private("RSA"), "RS256", headers={"kid": "of-today"})
+
+
+class Scene:
+    """An example: its folder, the gateway in it, and what its blocks know by name."""
+
+    def __init__(self, title: str, folder: Path) -> None:
+        self.title = title
+        self.folder = folder
+        self.tcp, self.websocket = free_ports(2)
+        self.names: dict[str, Any] = {"passcode": PASSCODE, "api_key": API_KEY, "token": token_for(title)}
+        tls: dict[str, object] = {"tcp_tls": f"{HOST}:{self.tcp}", "websocket_tls": f"{HOST}:{self.websocket}"}
+        self.gateway = GatewayProcess(folder, tls)
+
+    def prepare(self) -> None:
+        """Write the files, and run the commands."""
+        papers(self.folder)
+        for block in under(self.title):
+            if block.file:
+                (self.folder / block.file).write_text(block.text)
+            elif block.language == "toml":
+                (self.folder / "gateway.toml").write_text(BASE + block.text)
+            elif block.language == "sh":
+                assert (done := self.shell(block.text)).returncode == 0, done
+            elif block.language == "python" and not block.is_client:
+                exec(compile(block.text, PAGE.name, "exec"), self.names)
+
+    def shell(self, text: str) -> subprocess.CompletedProcess[str]:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.run(
+            ["sh", "-e", "-c", text],
+            cwd=self.folder,
+            env={**os.environ, "PATH": path},
+            input=f"{PASSCODE}\n",
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    def placed(self, text: str) -> str:
+        """A block with the addresses of this gateway."""
+        text = text.replace('("broker.example.org", 61614)', repr((HOST, self.tcp)))
+        text = text.replace("wss://broker.example.org:15673/ws", f"wss://{HOST}:{self.websocket}/ws")
+        return text.replace("https://broker.example.org/", f"{self.gateway.http_url}/")
+
+    def stomp_py(self, text: str) -> str:
+        """Run a client in Python; as whom it came in."""
+        names = dict(self.names)
+        exec(compile(self.placed(PREAMBLE.text), PAGE.name, "exec"), names)
+        told = Told()
+        names["connection"].set_listener("test", told)
+        exec(compile(self.placed(text), PAGE.name, "exec"), names)
+        user = told.user.get(timeout=PATIENCE)
+        names["connection"].disconnect()
+        return user
+
+    def stomp_js(self, text: str) -> str:
+        """Run a client in JavaScript; what it said."""
+        tokens = [token_for(self.title, 30), token_for(self.title, 3_600)]
+        given = json.dumps({**{name: self.names[name] for name in ("token", "passcode")}, "tokens": tokens})
+        wanted = 2 if self.title == "Renewal" else 1
+        done = subprocess.run(
+            [tool("node"), "--input-type=module"],
+            cwd=ROOT,
+            env={**os.environ, "NODE_EXTRA_CA_CERTS": str(self.folder / "ca.pem"), "GIVEN": given},
+            input=f"const WANTED = {wanted};\n{WATCH}\n{self.placed(text)}",
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, (done.stderr, self.gateway.log)
+        return done.stdout.strip()
+
+
+class Told(stomp.ConnectionListener):
+    """As whom a client came in."""
+
+    def __init__(self) -> None:
+        self.user: queue.Queue[str] = queue.Queue()
+
+    def on_connected(self, frame: Frame) -> None:
+        self.user.put(frame.headers["user-name"])
+
+
+WATCH = """
+import { Client as Watched } from "@stomp/stompjs";
+import { WebSocket as OfPages } from "ws";
+globalThis.WebSocket = OfPages;
+const { tokens, ...given } = JSON.parse(process.env.GIVEN);
+Object.assign(globalThis, given);
+globalThis.newToken = async () => tokens.shift();
+let left = WANTED;
+const say = (word) => { console.log(word); if (--left === 0) process.exit(0); };
+const { activate, publish } = Watched.prototype;
+Watched.prototype.activate = function () {
+  const { onConnect } = this;
+  this.onConnect = (frame) => { onConnect?.(frame); say(frame.headers["user-name"]); };
+  this.onStompError = (frame) => { console.error(frame.headers.message, frame.body); process.exit(1); };
+  this.onWebSocketError = (event) => { console.error(event.message); process.exit(1); };
+  activate.call(this);
+};
+Watched.prototype.publish = function (message) {
+  this.watchForReceipt("of-the-test", () => say("renewed"));
+  publish.call(this, { ...message, headers: { receipt: "of-the-test" } });
+};
+"""
+
+
+@contextmanager
+def played(title: str, folder: Path) -> Iterator[Scene]:
+    scene = Scene(title, folder)
+    scene.prepare()
+    try:
+        scene.gateway.start()
+        yield scene
+        scene.gateway.stop()
+    finally:
+        scene.gateway.kill()
+
+
+@pytest.mark.parametrize("title", EXAMPLES)
+def test_clients_come_in(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    with played(title, tmp_path) as scene:
+        for client in [block for block in under(title) if block.is_client]:
+            if client.language == "js":
+                assert scene.stomp_js(client.text) == ("alice\nrenewed" if title == "Renewal" else "alice")
+            else:
+                assert scene.stomp_py(client.text) == "alice"
+
+
+def test_all_ways_have_an_example() -> None:
+    """Starlette's and Flask's cookies have tests of their own."""
+    assert EXAMPLES == [
+        "Users file",
+        "Token, signed with a secret",
+        "Token, signed with a private key",
+        "Token of an identity provider",
+        "Ticket for a page",
+        "Client certificate",
+        "A function of your own",
+        "Renewal",
+    ]
+
+
+def test_the_cookie_of_starlette(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with played("Cookie of Starlette and FastAPI", tmp_path) as scene:
+        names: dict[str, Any] = {}
+        exec((tmp_path / "app.py").read_text(), names)
+        cookie = trio.run(_logged_in, names["app"])
+        assert "user-name:alice" in upgrade(scene.gateway, Cookie=f"session={cookie}", Origin=APPLICATION)
+        assert "CONNECTED" not in upgrade(scene.gateway, Cookie=f"session={cookie}", Origin="https://evil.example")
+
+
+async def _logged_in(app: Any) -> str:
+    """The cookie of who has logged in there."""
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=APPLICATION) as browser:
+        answer = await browser.post("/login")
+    found = re.match(r"session=([^;]+);", answer.headers["set-cookie"])
+    assert found is not None
+    return found[1]
+
+
+def test_the_cookie_of_flask(tmp_path: Path) -> None:
+    with played("Cookie of Flask and Quart", tmp_path) as scene:
+        compile((tmp_path / "app.py").read_text(), "app.py", "exec")
+        cookie = flask({"user": "alice", "groups": ["ops"]}, issuer.LONG_SECRET)
+        assert "user-name:alice" in upgrade(scene.gateway, Cookie=f"session={cookie}", Origin=APPLICATION)
+
+
+@pytest.mark.parametrize("block", TOML, ids=lambda block: block.title)
+def test_settings_are_read(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gateway.toml").write_text(BASE + block.text)
+    monkeypatch.setenv("GATEWAY_CONFIG", str(tmp_path / "gateway.toml"))
+    assert load().exposed
+    assert not load().anonymous
+
+
+def test_rules_are_explained(tmp_path: Path) -> None:
+    scene = Scene("Who may do what", tmp_path)
+    scene.prepare()
+    (commands,) = [block.text for block in under(scene.title) if block.language == "sh"]
+    assert scene.shell(commands).stdout.count(" allows it\n") == len(commands.splitlines())
+    refused = scene.shell("gateway acl explain bob send /topic/prices.gold")
+    assert (refused.returncode, "no rule allows" in refused.stdout) == (3, True), refused
+
+
+# tables
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the first table under a heading."""
+    behind = TEXT.split(f"\n## {title}\n", 1)[1]
+    table = re.search(r"(?:^\|.*\n)+", behind, re.MULTILINE)
+    assert table is not None
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]
+
+
+@pytest.mark.parametrize(("title", "column"), [("Defaults", 2), ("Limits and overload", 1), ("Who may come in", 0)])
+def test_settings_that_are_named_are_there(title: str, column: int) -> None:
+    named = {word for row in rows(title) for word in re.findall(r"`([a-z]+(?:_[a-z]+)*)`", row[column])}
+    assert named - Settings.model_fields.keys() - RULES.keys() == set()
+    assert len(named) > 4
+
+
+def test_metrics_that_are_named_are_there(tmp_path: Path) -> None:
+    named = {re.sub(r"\{.*", "", word) for word in re.findall(r"`(gateway_[a-z_{}=]+)`", TEXT)}
+    assert len(named) > 10
+    gateway = GatewayProcess(tmp_path, {})
+    gateway.start()
+    try:
+        metrics = httpx.get(f"{gateway.http_url}/metrics").text
+    finally:
+        gateway.stop()
+    assert {name for name in named if not re.search(rf"^{name}[ {{]", metrics, re.MULTILINE)} == set()
+
+
+def test_all_attacks_are_listed() -> None:
+    listed = {row[0]: row[1] for row in rows("Attacks")}
+    assert list(listed) == [attack.name for attack in ATTACKS]
+    for attack in ATTACKS:
+        settings = [word for word in attack.names if word in Settings.model_fields]
+        assert [name for name in settings if name not in listed[attack.name]] == []
+
+
+def test_links_lead_somewhere() -> None:
+    for file, heading in _LINK.findall(TEXT):
+        if not urlsplit(file).scheme:
+            path = (PAGE.parent / file).resolve() if file else PAGE
+            assert path.is_file(), file
+            assert not heading or heading in headings_of(path), (file, heading)

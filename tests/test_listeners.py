@@ -1,0 +1,98 @@
+"""The doors that the settings ask for, and what an operator is told of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gateway.auth.anonymous import Anonymous
+from gateway.cli import main
+from gateway.listeners import addresses_of, entrance_of, read_certificates, warnings
+from gateway.settings import Settings
+from gateway.transports import Hub
+from tests.transports import papers
+
+
+def settings(**values: object) -> Settings:
+    return Settings(**{"tcp": "127.0.0.1:0", "websocket": "127.0.0.1:0", **values})  # type: ignore[arg-type]
+
+
+def secured(folder: Path, **values: object) -> Settings:
+    papers.write(folder)
+    places = {"tls_certificate": folder / "server.pem", "tls_key": folder / "server.key"}
+    return settings(tcp_tls="127.0.0.1:0", websocket_tls="127.0.0.1:0", **places, **values)
+
+
+def test_kinds() -> None:
+    assert list(addresses_of(settings(tcp=[]))) == [("tcp", []), ("websocket", ["127.0.0.1:0"])]
+    found = addresses_of(settings(websocket_tls="127.0.0.1:1", tls_certificate="x"))
+    assert [kind for kind, _ in found] == ["tcp", "websocket", "websocket_tls"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "transport", "secure", "proxied"),
+    [
+        ("tcp", "tcp", False, True),
+        ("tcp_tls", "tcp", True, True),
+        ("websocket", "websocket", False, False),
+        ("websocket_tls", "websocket", True, False),
+    ],
+)
+async def test_what_stands_at_the_door(tmp_path: Path, kind: str, transport: str, secure: bool, proxied: bool) -> None:
+    chosen = secured(tmp_path, tcp_proxy_protocol=True, trusted_proxies="10.0.0.0/8,unix")
+    found = entrance_of(kind, Hub(Anonymous()), chosen, read_certificates(chosen))
+    assert (found.transport, found.certificates is not None, found.proxied) == (transport, secure, proxied)
+    assert "10.1.2.3" in found.trusted
+
+
+class TestWarnings:
+    def test_nothing_to_say(self, tmp_path: Path) -> None:
+        chosen = secured(tmp_path)
+        assert not list(warnings(chosen, read_certificates(chosen)))
+
+    @pytest.mark.parametrize("kind", ["tcp", "websocket"])
+    def test_the_world_without_tls(self, kind: str) -> None:
+        (sentence,) = warnings(settings(**{kind: "127.0.0.1:1,0.0.0.0:2"}), None)
+        assert sentence.startswith("0.0.0.0:2 can be reached from other machines without TLS")
+        assert "tcp_tls" in sentence
+
+    def test_a_proxy_may_have_it(self) -> None:
+        assert not list(warnings(settings(websocket="0.0.0.0:2", trusted_proxies="10.0.0.1"), None))
+
+    @pytest.mark.parametrize("transport", ["tcp", "websocket"])
+    def test_a_door_that_nobody_can_pass(self, transport: str) -> None:
+        (sentence,) = warnings(settings(**{f"{transport}_proxy_protocol": True}), None)
+        assert sentence.startswith(f"{transport}_proxy_protocol is on and trusted_proxies names nobody")
+
+    def test_a_certificate_that_has_expired(self, tmp_path: Path) -> None:
+        chosen = secured(tmp_path)
+        certificates = read_certificates(chosen)
+        assert certificates is not None
+        certificates.ends = 0.0
+        (sentence,) = warnings(chosen, certificates)
+        assert "has expired: it is good until 1970-01-01 00:00 UTC" in sentence
+
+
+class TestCheckConfig:
+    @pytest.fixture(autouse=True)
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        papers.write(tmp_path)
+        monkeypatch.setenv("GATEWAY_TCP_TLS", "127.0.0.1:0")
+        monkeypatch.setenv("GATEWAY_TLS_CERTIFICATE", "server.pem")
+
+    def test_the_certificate(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_TLS_KEY", "server.key")
+        result = CliRunner().invoke(main, ["check-config", "--bind"])
+        assert result.exit_code == 0, result.output
+        assert "The certificate is for gateway.example, 127.0.0.1, and good until " in result.stderr
+
+    def test_one_that_cannot_be_used(self) -> None:
+        result = CliRunner().invoke(main, ["check-config"])
+        assert result.exit_code == 1
+        assert result.stderr == (
+            "Error: tls_certificate (GATEWAY_TLS_CERTIFICATE) cannot be used: server.pem has no private key in PEM; "
+            "tls_key names the file of the key\n"
+        )

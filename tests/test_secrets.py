@@ -1,0 +1,156 @@
+"""Nothing secret in anything that the gateway writes or tells: log, journal, metrics, API, errors.
+
+A real gateway is shown planted secrets in every way that one can be shown, right ones and wrong ones, with all of the
+log on; then everything that it left is searched for each of them, as it stands and as base64 has it.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import itsdangerous
+import jwt
+import pytest
+import trio
+
+from gateway.auth.passwords import hash_passcode
+
+from .gateway_process import HOST, GatewayProcess, start_gateway
+from .transports.peers import TEXT, UPGRADE, dial, dial_stream, frame, read_all, ws
+
+PASSCODE = "planted-right-passcode"
+WRONG = "planted-wrong-passcode"
+TYPED = "planted-login-by-mistake"  # many type it into the wrong field; it is a name then, and not searched for
+KEY = "planted-key-of-the-issuer-of-tokens"
+COOKIE_KEY = "planted-key-of-the-cookies"
+ADMIN = "planted-admin-token"
+TICKET = "planted-ticket-that-never-was"
+
+
+def token(**claims: object) -> str:
+    return jwt.encode({"sub": "ada", "exp": time.time() + 600, **claims}, KEY, "HS256")
+
+
+GOOD, OTHER, EXPIRED = token(), token(jti="2"), token(exp=time.time() - 600)
+COOKIE = itsdangerous.TimestampSigner(COOKIE_KEY).sign(base64.b64encode(b'{"user":"ada"}')).decode()
+FORGED = COOKIE[:-3] + "abc"
+BASIC = base64.b64encode(f"ada:{PASSCODE}".encode()).decode()
+SECRETS = (PASSCODE, WRONG, KEY, COOKIE_KEY, ADMIN, TICKET, GOOD, OTHER, EXPIRED, COOKIE, FORGED, BASIC)
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+    (tmp_path / "users").write_text(f"ada:{hash_passcode(PASSCODE)}\n")
+    (tmp_path / "keys").write_text(KEY)
+    (tmp_path / "cookie-keys").write_text(COOKIE_KEY)
+    with start_gateway(
+        users_file=tmp_path / "users",
+        jwt_keys=tmp_path / "keys",
+        cookie_keys=tmp_path / "cookie-keys",
+        admin_token=ADMIN,
+        journal=tmp_path / "journal",
+        store=f"sqlite:{tmp_path / 'store.db'}",
+        log_level="debug",
+        login_delay=0,
+    ) as running:
+        yield running
+
+
+async def connect_by(gateway: GatewayProcess, kind: str, **headers: object) -> str:
+    """All that a client is told who shows these, sends a message, and goes."""
+    peer = await dial(kind, f"{HOST}:{gateway.tcp_port if kind == 'tcp' else gateway.ws_port}")
+    await peer.send(frame("CONNECT", accept_version="1.2", host="h", **headers))
+    await peer.send(frame("SEND", b"body", destination="/queue/a", passcode=WRONG, receipt="r", persistent="true"))
+    await peer.send(frame("DISCONNECT", receipt="end"))
+    told = ""
+    while (found := await peer.receive()) is not None:
+        told += f"{found.command}\n{found.headers}\n{found.body.decode()}\n"
+    await peer.aclose()
+    return told
+
+
+async def upgrade_by(gateway: GatewayProcess, target: str, field: str = "") -> str:
+    """The same by an upgrade that shows something, and a CONNECT that shows nothing."""
+    stream = await dial_stream(f"{HOST}:{gateway.ws_port}")
+    request = UPGRADE.replace(b"GET /ws ", f"GET {target} ".encode())
+    request = request.replace(b"\r\n\r\n", f"\r\n{field}\r\n\r\n".encode() if field else b"\r\n\r\n")
+    said = ws(TEXT, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0") + ws(TEXT, b"DISCONNECT\n\n\0")
+    await stream.send_all(request + said)
+    told = (await read_all(stream)).decode(errors="replace")
+    await stream.aclose()
+    return told
+
+
+async def show_all(gateway: GatewayProcess) -> str:
+    """Show every secret in every way; what was told."""
+    told = ""
+    for kind in ("tcp", "websocket"):
+        for passcode in (PASSCODE, WRONG, GOOD, EXPIRED, TICKET):
+            told += await connect_by(gateway, kind, login="ada", passcode=passcode)
+        for shown in (f"Bearer {GOOD}", f"Bearer {EXPIRED}", f"Basic {BASIC}", WRONG):
+            told += await connect_by(gateway, kind, Authorization=shown)
+    origin = "Origin: http://localhost\r\n"
+    for target, field in (
+        (f"/ws?ticket={TICKET}", ""),
+        (f"/elsewhere?ticket={TICKET}", ""),
+        ("/ws", f"Authorization: Bearer {OTHER}"),
+        ("/ws", f"Authorization: Bearer {EXPIRED}"),
+        ("/ws", f"Authorization: Basic {BASIC}"),
+        ("/ws", f"{origin}Cookie: session={COOKIE}"),
+        ("/ws", f"{origin}Cookie: session={FORGED}"),
+        ("/ws", f"Origin: https://evil.example\r\nCookie: session={COOKIE}"),
+    ):
+        told += await upgrade_by(gateway, target, field)
+    return told
+
+
+async def renew(gateway: GatewayProcess) -> str:
+    """Renew a session by a good token, and by a bad one, which ends it."""
+    peer = await dial("tcp", f"{HOST}:{gateway.tcp_port}")
+    await peer.connect(passcode=GOOD)
+    await peer.send_frame("SEND", OTHER.encode(), destination="/session/renew", receipt="renewed")
+    await peer.frame("RECEIPT")
+    await peer.send_frame("SEND", EXPIRED.encode(), destination="/session/renew")
+    error = await peer.at_end_after_error()
+    await peer.aclose()
+    return f"{error.headers} {error.body.decode()}"
+
+
+def ask(gateway: GatewayProcess, path: str, method: str = "GET", **headers: str) -> str:
+    """The answer of the HTTP port, whole."""
+    connection = http.client.HTTPConnection(HOST, gateway.http_port, timeout=10)
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    told = f"{answer.status}\n{answer.headers}\n{answer.read().decode()}"
+    connection.close()
+    return told
+
+
+def test_nothing_secret_is_told(gateway: GatewayProcess, tmp_path: Path) -> None:
+    told = trio.run(show_all, gateway) + trio.run(renew, gateway)
+    assert told.count("CONNECTED") >= 10, "what is right was let in"
+    assert told.count("login refused") >= 10, "what is wrong was not"
+    bearer = {"Authorization": f"Bearer {ADMIN}"}
+    for path in ("/metrics", "/api/v1/sessions", "/api/v1/destinations", "/readyz", "/healthz", "/config.json"):
+        told += ask(gateway, path, **bearer) + ask(gateway, path, Authorization=f"Bearer {WRONG}")
+    ask(gateway, "/api/v1/tickets", "POST", Authorization=f"Bearer {GOOD}")  # its answer is a secret, rightly
+    told += ask(gateway, "/api/v1/tickets", "POST", Authorization=f"Bearer {EXPIRED}")
+    gateway.stop()
+    left = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for path in (tmp_path / "users", tmp_path / "keys", tmp_path / "cookie-keys"):
+        del left[path]
+    left[Path("the log")] = gateway.log.encode()
+    left[Path("what clients were told")] = told.encode()
+    assert any("journal" in str(path) for path in left)
+    for secret in SECRETS:
+        plain, coded = secret.encode(), base64.b64encode(secret.encode()).rstrip(b"=")[:-1]
+        for path, content in left.items():
+            # A header of a message is the sender's to name and to show; ours is the CONNECT's alone.
+            if secret == WRONG and path.suffix in (".seg", ".db", ".db-wal"):
+                continue
+            assert plain not in content, f"{secret!r} stands in {path}"
+            assert coded not in content, f"{secret!r} stands in {path}, as base64"

@@ -1,0 +1,415 @@
+"""Who may be here at once: by their number, their address, their user, and those that have not logged in yet."""
+
+from __future__ import annotations
+
+import random
+import resource
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+
+from gateway.broker.errors import NotAllowed
+from gateway.broker.ports import ANONYMOUS
+from gateway.codec import ProtocolError
+from gateway.transports import Options, admission
+from gateway.transports.admission import Admission, Capacity, Guest, place_of, room_for, within_files
+from gateway.transports.connection import Connection
+from gateway.transports.link import StreamPipe, TcpLink
+from gateway.transports.websocket import WebSocketLink
+
+from .house import House, Slow
+from .peers import UPGRADE, Peer, TcpWire, WebSocketWire, read_all
+from .street import OpenStreet, Street
+
+MakeHouse = Callable[..., House]
+
+
+class Door:
+    """An admission, and whom it has sent away again.
+
+    Attributes:
+        evicted: names of guests.
+    """
+
+    def __init__(self, **limits: int) -> None:
+        self.admission = Admission(Capacity(**limits))  # type: ignore[arg-type]
+        self.evicted: list[str] = []
+
+    def enter(self, address: str = "10.0.0.1", name: str = "") -> Guest:
+        def evict(error: ProtocolError) -> None:
+            assert "(max_handshakes)" in error.detail
+            self.evicted.append(name or address)
+
+        guest = self.admission.enter(address, evict)
+        guest.comes_from(address)
+        return guest
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+        ("", "unix"),
+        ("unix", "unix"),
+    ],
+)
+def test_what_is_one_address(address: str, place: str) -> None:
+    assert place_of(address) == place
+
+
+class TestConnections:
+    async def test_as_many_as_may(self) -> None:
+        door = Door(max_connections=2)
+        guests = [door.enter() for _ in range(3)]
+        assert [guest.refusal is None for guest in guests] == [True, True, False]
+        refusal = guests[2].refusal
+        assert str(refusal) == "too many connections"
+        assert refusal is not None
+        assert refusal.detail == "the server has 2 connections, as many as it may (max_connections)"
+        assert guests[2].status == 503
+
+    async def test_room_again(self) -> None:
+        door = Door(max_connections=1)
+        door.enter().leave()
+        first = door.enter()
+        refused = door.enter()
+        refused.leave()
+        assert door.enter().refusal is not None
+        first.leave()
+        assert door.enter().refusal is None
+
+    async def test_who_is_told_why_not_is_no_connection(self) -> None:
+        door = Door(max_connections=1, max_handshakes=1)
+        door.enter()
+        refused = [door.enter() for _ in range(admission._MOST_TURNED_AWAY)]
+        assert (door.admission.connections, door.admission.handshakes) == (1, 1)
+        assert door.admission.turned_away == len(refused)
+        assert not refused[-1].in_a_hurry
+        assert door.enter().in_a_hurry, "and of too many, not even that"
+        refused[0].leave()
+        assert not refused[1].in_a_hurry
+        assert door.admission.refusals["max_connections"] == len(refused) + 1
+
+    async def test_one_line_for_a_flood(self, autojump_clock: MockClock) -> None:
+        door = Door(max_connections=1)
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(3):
+                for _ in range(50):
+                    door.enter("10.0.0.9")
+                await trio.sleep(6)
+        assert [(line["event"], line["limit"], line["times"]) for line in logs] == [
+            ("connections are refused", "max_connections", 1),
+            ("connections are refused", "max_connections", 99),
+        ]
+        assert {line["address"] for line in logs} == {"10.0.0.9"}
+
+
+class TestAddresses:
+    async def test_each_has_its_own(self) -> None:
+        door = Door(max_connections_per_address=2)
+        guests = [door.enter(address) for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.1")]
+        assert [guest.refusal is None for guest in guests] == [True, True, True, False]
+        refusal = guests[3].refusal
+        assert refusal is not None
+        assert refusal.detail == (
+            "10.0.0.1 has 2 connections, as many as one address may (max_connections_per_address)"
+        )
+        assert guests[3].status == 429
+        guests[0].leave()
+        assert door.enter("10.0.0.1").refusal is None
+
+    async def test_the_one_that_a_proxy_names(self) -> None:
+        """Until it does, the proxy's own is not limited."""
+        door = Door(max_connections_per_address=1)
+        guests = [door.admission.enter("10.0.0.1", lambda error: None) for _ in range(3)]
+        for guest, address in zip(guests, ("1.1.1.1", "2.2.2.2", "1.1.1.1"), strict=True):
+            guest.comes_from(address)
+        assert [guest.refusal is None for guest in guests] == [True, True, False]
+
+    async def test_nothing_is_left_of_who_has_gone(self) -> None:
+        door = Door(max_connections_per_address=1, max_connections_per_user=1)
+        for number in range(10):
+            guest = door.enter(f"10.0.0.{number}")
+            guest.logs_in(f"user-{number}")
+            guest.leave()
+        found = door.admission
+        assert (found.connections, found.handshakes, found._by_address, found._by_user) == (0, 0, {}, {})
+        assert (found._handshakes._rows, found._handshakes._places, found._handshakes._most) == ({}, {}, 0)
+
+
+class TestUsers:
+    async def test_each_has_its_own(self) -> None:
+        door = Door(max_connections_per_user=1)
+        first, second, third = (door.enter() for _ in range(3))
+        first.logs_in("ann")
+        second.logs_in("ben")
+        with pytest.raises(NotAllowed) as caught:
+            third.logs_in("ann")
+        assert caught.value.detail == "this user has 1, as many as one may (max_connections_per_user)"
+        first.leave()
+        third.logs_in("ann")
+        assert door.admission.refusals["max_connections_per_user"] == 1
+
+    async def test_nobody_in_particular_is_no_user(self) -> None:
+        door = Door(max_connections_per_user=1)
+        for _ in range(3):
+            door.enter().logs_in(ANONYMOUS)
+
+
+class TestHandshakes:
+    async def test_the_oldest_of_those_with_most_goes(self) -> None:
+        door = Door(max_handshakes=5)
+        for name, address in [("a", "1.1.1.1"), ("b", "2.2.2.2"), ("c", "2.2.2.2"), ("d", "3.3.3.3"), ("e", "2.2.2.2")]:
+            door.enter(address, name)
+        door.enter("4.4.4.4", "f")
+        assert door.evicted == ["b"]
+        door.enter("5.5.5.5", "g")
+        assert door.evicted == ["b", "c"]
+        assert door.admission.refusals["max_handshakes"] == 2
+
+    async def test_a_flood_pays_with_its_own(self) -> None:
+        door = Door(max_handshakes=10)
+        others = [door.enter(f"10.0.0.{number}", "other") for number in range(5)]
+        for _ in range(1000):
+            door.enter("6.6.6.6", "flood")
+        assert set(door.evicted) == {"flood"}
+        for number, guest in enumerate(others):
+            guest.logs_in(f"user-{number}")
+        assert door.admission.handshakes == 5
+
+    async def test_who_has_logged_in_stays(self) -> None:
+        door = Door(max_handshakes=2)
+        for number in range(10):
+            door.enter().logs_in(f"user-{number}")
+        assert door.evicted == []
+
+    async def test_who_was_sent_away_does_not_log_in(self) -> None:
+        """Its authenticator may have answered at that moment."""
+        door = Door(max_handshakes=1)
+        late = door.enter()
+        door.enter()
+        with pytest.raises(NotAllowed, match="too many handshakes"):
+            late.logs_in("ann")
+        late.leave()
+        assert door.admission.turned_away == 0
+
+    async def test_as_a_search_would_find(self) -> None:
+        """Against a model that counts, whatever comes and goes."""
+        chance = random.Random(5)
+        door = Door(max_handshakes=20)
+        waiting: list[tuple[str, Guest]] = []
+        for _ in range(3000):
+            known = list(waiting)
+            if waiting and chance.random() < 0.3:
+                place, guest = waiting.pop(chance.randrange(len(waiting)))
+                guest.leave()
+                continue
+            place = f"10.0.0.{chance.choice([1, 1, 1, 2, 2, 3, 4, 5])}"
+            guest = door.admission.enter(place, lambda error: None)
+            waiting.append((place, guest))
+            gone = [each for each in waiting if each[1].refusal is not None]
+            if len(known) < 20:
+                assert not gone
+                continue
+            counts = Counter(place for place, _ in waiting)
+            ((where, who),) = gone
+            assert counts[where] == max(counts.values())
+            assert who is next(guest for place, guest in waiting if place == where)
+            waiting.remove((where, who))
+
+
+class TestFiles:
+    @pytest.fixture
+    def files(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], list[tuple[int, int]]]:
+        """Sets how many the system allows; what is asked for is listed."""
+
+        def allow(soft: int, hard: int) -> list[tuple[int, int]]:
+            asked: list[tuple[int, int]] = []
+            monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
+            monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: asked.append(limits))
+            return asked
+
+        return allow
+
+    def test_enough(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
+        assert not files(10_000, 10_000)
+        assert room_for(5_000) == (5_000, "")
+
+    def test_without_a_limit(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
+        assert not files(resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        assert room_for(5_000) == (5_000, "")
+
+    @pytest.mark.parametrize("hard", [100_000, resource.RLIM_INFINITY])
+    def test_as_many_more_as_are_needed(self, files: Callable[[int, int], list[tuple[int, int]]], hard: int) -> None:
+        asked = files(1024, hard)
+        assert room_for(5_000) == (5_000, "")
+        assert asked == [(5_512, hard)]
+
+    def test_as_many_as_may(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
+        asked = files(1024, 4096)
+        room, sentence = room_for(50_000)
+        assert asked == [(4096, 4096)]
+        assert room == 4096 - 512
+        assert sentence.startswith("max_connections is 50000, and this process may open 4096 files: 3584 connections;")
+
+    def test_very_few(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
+        files(256, 256)
+        assert room_for(50_000)[0] == 128
+
+    def test_the_system_says_no(
+        self, files: Callable[[int, int], list[tuple[int, int]]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(kind: int, limits: tuple[int, int]) -> None:
+            raise ValueError(limits)
+
+        files(1024, resource.RLIM_INFINITY)
+        monkeypatch.setattr(resource, "setrlimit", refuse)
+        assert room_for(5_000)[0] == 512
+
+    async def test_it_is_said_at_the_start_and_to_whom_it_refuses(
+        self, files: Callable[[int, int], list[tuple[int, int]]]
+    ) -> None:
+        files(1024, 1024)
+        with structlog.testing.capture_logs() as logs:
+            capacity = within_files(Capacity(max_connections=5_000), is_wish=False)
+        assert [line["event"] for line in logs] == [room_for(5_000)[1]]
+        found = Admission(capacity)
+        guests = [found.enter("10.0.0.1", lambda error: None) for _ in range(513)]
+        refusal = guests[-1].refusal
+        assert refusal is not None
+        assert refusal.detail.endswith("(max_connections is 5000, but the process may not open more files)")
+
+    def test_as_it_is(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
+        files(10_000, 10_000)
+        capacity = Capacity(max_connections=5_000)
+        assert within_files(capacity, is_wish=True) is capacity
+
+    @pytest.mark.parametrize("is_wish", [False, True])
+    def test_not_said_where_there_is_room_for_many(
+        self, files: Callable[[int, int], list[tuple[int, int]]], *, is_wish: bool
+    ) -> None:
+        files(20_000, 20_000)
+        with structlog.testing.capture_logs() as logs:
+            assert within_files(Capacity(), is_wish=is_wish).max_connections == 20_000 - 512
+        assert bool(logs) is is_wish
+
+
+def arrive(house: House, kind: str, address: str) -> Peer:
+    """A new connection, as a listener brings it."""
+    theirs, ours = memory_stream_pair()
+    pipe = StreamPipe(ours)
+    link = WebSocketLink(pipe, "test") if kind == "websocket" else TcpLink(pipe, "test")
+    guest = house.hub.admission.enter(address, lambda error: None)
+    guest.comes_from(address)
+
+    async def serve() -> None:
+        await Connection(house.hub, link, guest).serve()
+        guest.leave()
+
+    house.nursery.start_soon(serve)
+    return Peer(WebSocketWire(theirs) if kind == "websocket" else TcpWire(theirs))
+
+
+class TestConnection:
+    """What a connection makes of it."""
+
+    async def test_too_many_handshakes(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        """Also of those that an authenticator is busy with."""
+        house = make_house(options=Options(capacity=Capacity(max_handshakes=2)), authenticator=Slow(5.0))
+        first, second, third = (arrive(house, kind, address) for address in ("1.1.1.1", "2.2.2.2", "2.2.2.2"))
+        await second.send_frame("CONNECT", accept_version="1.2", host="h")
+        await wait_all_tasks_blocked()
+        error = await second.at_end_after_error()
+        assert error["message"] == "too many handshakes"
+        assert b"2 connections wait to log in (max_handshakes), most of them from 2.2.2.2" in error.body
+        await first.connect()
+        await third.connect()
+        assert house.hub.admission.handshakes == 0
+
+    async def test_too_many_sessions_of_a_user(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        house = make_house(
+            options=Options(capacity=Capacity(max_connections_per_user=1)), authenticator=Slow(0.1, "ann")
+        )
+        first, second = arrive(house, kind, "1.1.1.1"), arrive(house, kind, "2.2.2.2")
+        await first.connect()
+        await second.send_frame("CONNECT", accept_version="1.2", host="h")
+        error = await second.at_end_after_error()
+        assert error["message"] == "too many sessions"
+        assert error.body.endswith(b"(max_connections_per_user)")
+        await first.aclose()
+        await wait_all_tasks_blocked()
+        third = arrive(house, kind, "2.2.2.2")
+        await third.connect()
+
+    async def test_nobody_lingers_for_a_flood(
+        self, make_house: MakeHouse, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(admission, "_MOST_TURNED_AWAY", 2)
+        house = make_house(options=Options(capacity=Capacity(max_handshakes=1), close_linger=10.0))
+        peers = [arrive(house, "tcp", "1.1.1.1") for _ in range(10)]
+        await wait_all_tasks_blocked()
+        assert house.hub.admission.turned_away <= 2
+        for peer in peers[:-1]:
+            await peer.at_end_after_error()
+        await peers[-1].connect()
+
+
+class TestListeners:
+    """Through real listeners, whose clients come from one address."""
+
+    async def refused(self, street: Street, kind: str) -> bytes:
+        """What a client reads that there is no room for."""
+        stream = await street.dial_stream(kind)
+        if kind == "websocket":
+            await stream.send_all(UPGRADE)
+        octets = await read_all(stream)
+        await stream.aclose()
+        return octets
+
+    @pytest.mark.parametrize(
+        ("limit", "status"), [("max_connections", b"503"), ("max_connections_per_address", b"429")]
+    )
+    async def test_refused_with_a_reason(self, street: OpenStreet, kind: str, limit: str, status: bytes) -> None:
+        async with street(**{limit: 3}) as here:
+            peer = await here.session(kind)
+            octets = await self.refused(here, kind)
+            assert octets.startswith(b"ERROR\n" if kind == "tcp" else b"HTTP/1.1 " + status)
+            assert f"as many as it may ({limit})".encode() in octets or f"one address may ({limit})".encode() in octets
+            assert b" 3 connections" in octets
+            assert here.gateway.admission.refusals[limit] == 1
+            await here.neighbours_talk()
+            await peer.aclose()
+            await here.gone()
+            peer = await here.session(kind)
+            await peer.aclose()
+
+    async def test_half_open_ones_keep_nobody_out(self, street: OpenStreet, kind: str) -> None:
+        """They say nothing: not even an upgrade request, or no CONNECT behind it."""
+        async with street(max_handshakes=5) as here:
+            silent = [await here.dial_stream(kind) for _ in range(20)]
+            half = [await here.dial(kind)]
+            peers = [await here.session(kind) for _ in range(3)]
+            await here.neighbours_talk()
+            assert here.gateway.admission.refusals["max_handshakes"] >= 15
+            for stream in [*silent, *(each.wire.stream for each in half), *(each.wire.stream for each in peers)]:
+                await trio.aclose_forcefully(stream)
+
+    async def test_the_number_of_those_who_are_there(self, street: OpenStreet, kind: str) -> None:
+        async with street() as here:
+            peers: list[Peer] = [await here.session(kind) for _ in range(3)]
+            assert here.gateway.admission.connections == 5
+            assert here.gateway.admission.handshakes == 0
+            for peer in peers:
+                await peer.aclose()
+            await here.gone()
+            assert here.gateway.admission.connections == 2

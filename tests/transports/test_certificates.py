@@ -1,0 +1,175 @@
+"""Certificates: what is said of files that cannot be used, what a client's says of it, and reading them again."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gateway.transports import certificates as module
+from gateway.transports.certificates import CertificateError, Certificates, Files
+
+from . import papers
+
+parametrize = pytest.mark.parametrize
+
+
+def lock(path: Path) -> None:
+    """Give the key in that file a passphrase."""
+    key = serialization.load_pem_private_key(path.read_bytes(), None)
+    form = serialization.PrivateFormat.PKCS8
+    octets = key.private_bytes(serialization.Encoding.PEM, form, serialization.BestAvailableEncryption(b"word"))
+    path.write_bytes(octets)
+
+
+def other_key(path: Path) -> None:
+    path.write_bytes(papers.authority().issue_cert("other.example").private_key_pem.bytes())
+
+
+def nothing(path: Path) -> None:
+    path.write_text("nothing")
+
+
+class TestFiles:
+    def test_what_is_there(self, tmp_path: Path) -> None:
+        found = Certificates(papers.write(tmp_path))
+        assert found.hosts == (papers.HOST, "127.0.0.1")
+        assert found.end_date.endswith("-01-01 00:00 UTC")
+        assert found.warning() is None
+
+    def test_a_key_in_the_same_file(self, tmp_path: Path) -> None:
+        files = papers.write(tmp_path)
+        assert files.key is not None
+        with files.certificate.open("ab") as file:
+            file.write(files.key.read_bytes())
+        assert Certificates(Files(files.certificate)).hosts == (papers.HOST, "127.0.0.1")
+
+    @parametrize(
+        ("name", "damage", "words"),
+        [
+            ("certificate", Path.unlink, "server.pem cannot be read: No such file or directory"),
+            ("certificate", nothing, "server.pem has no certificate in PEM"),
+            ("key", Path.unlink, "server.key cannot be read: No such file or directory"),
+            ("key", nothing, "server.key has no private key in PEM"),
+            ("key", lock, "server.key has a passphrase, and nobody is there to type it"),
+            ("key", other_key, "server.key is not that of the certificate in "),
+            ("client_ca", Path.unlink, "clients.pem cannot be read: No such file or directory"),
+            ("client_ca", nothing, "clients.pem has no certificate in PEM"),
+        ],
+    )
+    def test_what_cannot_be_used(self, tmp_path: Path, name: str, damage: Callable[[Path], object], words: str) -> None:
+        files = papers.write(tmp_path)
+        damage(getattr(files, name))
+        with pytest.raises(CertificateError, match=words) as caught:
+            Certificates(files)
+        assert caught.value.setting == f"tls_{name}"
+
+    def test_no_key_at_all(self, tmp_path: Path) -> None:
+        files = papers.write(tmp_path)
+        with pytest.raises(CertificateError, match="has no private key in PEM; tls_key names the file of the key"):
+            Certificates(Files(files.certificate))
+
+    def test_a_key_that_is_broken(self, tmp_path: Path) -> None:
+        files = papers.write(tmp_path)
+        assert files.key is not None
+        files.key.write_text("-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n")
+        with pytest.raises(
+            CertificateError, match=r"certificate and key, .*server.pem and .*server.key, cannot be used"
+        ):
+            Certificates(files)
+
+    @parametrize(("days", "words"), [(-1, "has expired: it is good until"), (3, "expires soon"), (30, None)])
+    def test_its_end(self, tmp_path: Path, days: int, words: str | None) -> None:
+        end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+        begin = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=9)
+        leaf = papers.authority().issue_cert(papers.HOST, not_before=begin, not_after=end)
+        warning = papers.certificates(tmp_path, leaf).warning()
+        if words is None:
+            assert warning is None
+        else:
+            assert warning is not None
+            assert words in warning
+
+
+class TestContext:
+    @parametrize(("required", "mode"), [(False, ssl.CERT_OPTIONAL), (True, ssl.CERT_REQUIRED)])
+    def test_clients(self, tmp_path: Path, required: bool, mode: ssl.VerifyMode) -> None:
+        files = replace(papers.write(tmp_path), required=required)
+        assert Certificates(files).context("tcp").verify_mode is mode
+
+    def test_no_clients(self, tmp_path: Path) -> None:
+        context = papers.certificates(tmp_path).context("tcp")
+        assert context.verify_mode is ssl.CERT_NONE
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+        assert context.options & ssl.OP_NO_RENEGOTIATION
+
+
+class TestClient:
+    def read(self, tmp_path: Path, leaf: trustme.LeafCert) -> object:
+        octets = ssl.PEM_cert_to_DER_cert(leaf.cert_chain_pems[0].bytes().decode())
+        return papers.certificates(tmp_path).client(octets)
+
+    def test_all_its_names(self, tmp_path: Path) -> None:
+        leaf = papers.authority().issue_cert(
+            "worker.example", "worker@example.org", "10.0.0.1", common_name="worker, one", organization_name="Ops"
+        )
+        found = self.read(tmp_path, leaf)
+        assert isinstance(found, module.ClientCertificate)
+        assert found.common_name == "worker, one"
+        assert found.subject.startswith("CN=worker\\, one")
+        assert found.names == ("dns:worker.example", "email:worker@example.org")
+        assert found.expires > 2e9
+
+    def test_no_common_name(self, tmp_path: Path) -> None:
+        found = self.read(tmp_path, papers.authority().issue_cert("worker.example"))
+        assert isinstance(found, module.ClientCertificate)
+        assert found.common_name == ""
+
+    def test_no_other_names(self, tmp_path: Path) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "worker")])
+        begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+        builder = x509.CertificateBuilder(name, name, key.public_key(), 1, begin, begin + datetime.timedelta(days=1))
+        octets = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+        found = papers.certificates(tmp_path).client(octets)
+        assert found == module.ClientCertificate("CN=worker", "worker", (), 1_767_312_000.0)
+
+    def test_nonsense_names_nobody(self, tmp_path: Path) -> None:
+        assert papers.certificates(tmp_path).client(b"nonsense") is None
+
+
+class TestReload:
+    def test_new_files_are_for_new_connections(self, tmp_path: Path) -> None:
+        found = papers.certificates(tmp_path)
+        before = found.context("tcp")
+        papers.write(tmp_path, papers.authority().issue_cert("renewed.example"))
+        assert found.reload() is None
+        assert found.hosts == ("renewed.example",)
+        assert found.context("tcp") is not before
+
+    def test_what_cannot_be_used_changes_nothing(self, tmp_path: Path) -> None:
+        found = papers.certificates(tmp_path)
+        before = found.context("tcp")
+        other_key(tmp_path / "server.key")
+        fault = found.reload()
+        assert fault is not None
+        assert fault.startswith("tls_key: the key in ")
+        assert found.hosts == (papers.HOST, "127.0.0.1")
+        assert found.context("tcp") is before
+
+    def test_one_that_has_expired_counts_and_is_told(self, tmp_path: Path) -> None:
+        found = papers.certificates(tmp_path)
+        end = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
+        papers.write(tmp_path, papers.authority().issue_cert("old.example", not_after=end))
+        fault = found.reload()
+        assert fault is not None
+        assert "has expired" in fault
+        assert found.hosts == ("old.example",)

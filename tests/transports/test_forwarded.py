@@ -1,0 +1,136 @@
+"""Who the client is: the walk through what proxies say, whom it believes, and where it stops."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.transports.forwarded import NOBODY, Client, ForwardedError, Trusted
+
+parametrize = pytest.mark.parametrize
+
+TRUSTED = Trusted(["10.0.0.0/8", "2001:db8:1::/48", "unix"])
+PROXY, CLIENT = "10.0.0.2", "203.0.113.7"
+
+
+class TestTrusted:
+    @parametrize("address", ["10.1.2.3", "2001:db8:1::5", ""])
+    def test_believed(self, address: str) -> None:
+        assert address in TRUSTED
+
+    @parametrize("address", ["11.0.0.1", "2001:db8:2::5", "127.0.0.1"])
+    def test_not_believed(self, address: str) -> None:
+        assert address not in TRUSTED
+
+    def test_nobody(self) -> None:
+        assert not NOBODY
+        assert "" not in NOBODY
+        assert "127.0.0.1" not in NOBODY
+
+    def test_a_unix_socket_alone(self) -> None:
+        assert "" in Trusted(["unix"])
+        assert Trusted(["unix"])
+        assert "" not in Trusted(["127.0.0.1"])
+
+
+@parametrize("name", ["x-forwarded-for", "forwarded", "x-forwarded-proto", "x-forwarded-host"])
+@parametrize("trusted", [NOBODY, Trusted(["192.0.2.0/24"])])
+def test_without_trust_nothing_is_looked_at(name: str, trusted: Trusted) -> None:
+    assert trusted.client_of(PROXY, {name: 'for="nonsense'}) == Client(PROXY)
+
+
+@parametrize(
+    ("value", "address"),
+    [
+        (CLIENT, CLIENT),
+        (f"6.6.6.6, {CLIENT}", CLIENT),
+        (f"6.6.6.6,{CLIENT},10.9.9.9", CLIENT),
+        (f"10.6.6.6, {CLIENT}, 10.9.9.9, 2001:db8:1::9", CLIENT),
+        ("10.6.6.6, 10.9.9.9", "10.6.6.6"),  # all of them are proxies: the first speaks for itself
+        (f"nonsense, {CLIENT}", CLIENT),
+        ("nonsense, 10.9.9.9", "10.9.9.9"),
+        (f"{CLIENT}, unknown", PROXY),
+        (f"{CLIENT}, ", PROXY),
+        ("", PROXY),
+        (f"{CLIENT}:4711", CLIENT),
+        ("[2001:db8::7]:4711", "2001:db8::7"),
+        ("[2001:db8::7]", "2001:db8::7"),
+        ("2001:DB8:0::7", "2001:db8::7"),
+        (f"::ffff:{CLIENT}", CLIENT),
+        (f"{CLIENT}, unix:", CLIENT),
+        ("fe80::1%eth0", PROXY),
+        ("1.2.3", PROXY),
+        ("[1.2.3.4]", "1.2.3.4"),
+        ("[]", PROXY),
+        (", ".join([CLIENT, *["10.0.0.1"] * 31]), CLIENT),
+        (", ".join([CLIENT, *["10.0.0.1"] * 32]), "10.0.0.1"),
+    ],
+)
+def test_x_forwarded_for(value: str, address: str) -> None:
+    assert TRUSTED.client_of(PROXY, {"x-forwarded-for": value}).address == address
+
+
+@parametrize(
+    ("value", "client"),
+    [
+        (f"for={CLIENT}", Client(CLIENT)),
+        (f"for={CLIENT};proto=https;by=10.0.0.2", Client(CLIENT, True)),
+        (f"For={CLIENT} ; Proto=HTTP", Client(CLIENT, False)),
+        ('for="[2001:db8::7]:4711";host="gateway.example"', Client("2001:db8::7", None, "gateway.example")),
+        (f"for=6.6.6.6;proto=https;host=evil.example, for={CLIENT};proto=http", Client(CLIENT, False)),
+        (f"for={CLIENT};proto=https, for=10.9.9.9;proto=http", Client(CLIENT, True)),
+        (f'for={CLIENT};x="a\\",b;for=6.6.6.6"', Client(CLIENT)),
+        (f"for={CLIENT}, for=unknown", Client(PROXY)),
+        (f"for={CLIENT}, for=_hidden", Client(PROXY)),
+        (f"for={CLIENT}, proto=https", Client(PROXY)),
+        ("", Client(PROXY)),
+    ],
+)
+def test_forwarded(value: str, client: Client) -> None:
+    assert TRUSTED.client_of(PROXY, {"forwarded": value}) == client
+
+
+@parametrize("value", ['for="6.6.6.6, for=203.0.113.7', "for", "for=1.2.3.4 x", '"', 'for=6.6.6.6;a=", for="[::1]"'])
+def test_what_cannot_be_read_is_refused(value: str) -> None:
+    """A quote that a client left open would hide what the proxy wrote behind it."""
+    with pytest.raises(ForwardedError, match="cannot be read"):
+        TRUSTED.client_of(PROXY, {"forwarded": value})
+
+
+class TestBoth:
+    def test_they_agree(self) -> None:
+        fields = {"x-forwarded-for": f"6.6.6.6, {CLIENT}", "forwarded": f"for={CLIENT};proto=https"}
+        assert TRUSTED.client_of(PROXY, fields) == Client(CLIENT, True)
+
+    def test_they_do_not(self) -> None:
+        """The proxy writes one of them, and passes on the other as the client invented it."""
+        with pytest.raises(ForwardedError, match="name different clients"):
+            TRUSTED.client_of(PROXY, {"x-forwarded-for": CLIENT, "forwarded": "for=6.6.6.6"})
+
+
+class TestBeside:
+    @parametrize(
+        ("value", "secure"),
+        [("https", True), ("HTTPS", True), ("wss", True), ("http", False), ("http, https", True), ("", None)],
+    )
+    def test_the_protocol(self, value: str, secure: bool | None) -> None:
+        fields = {"x-forwarded-for": CLIENT, "x-forwarded-proto": value}
+        assert TRUSTED.client_of(PROXY, fields).secure is secure
+
+    def test_the_host(self) -> None:
+        fields = {"x-forwarded-host": "gateway.example:443, inner"}
+        assert TRUSTED.client_of(PROXY, fields) == Client(PROXY, None, "gateway.example:443")
+
+    def test_a_proxy_on_a_unix_socket(self) -> None:
+        assert TRUSTED.client_of("", {"x-forwarded-for": CLIENT}).address == CLIENT
+
+
+@given(st.text(alphabet='for=;,"\\ 12.3:[]ab%\t', max_size=60))
+def test_anything_has_an_answer(value: str) -> None:
+    for name in ("x-forwarded-for", "forwarded"):
+        try:
+            client = TRUSTED.client_of(PROXY, {name: value})
+        except ForwardedError:
+            continue
+        assert client.address is not None

@@ -1,0 +1,141 @@
+"""Reading files again while sessions go on: what a gateway does at SIGHUP, without the signal."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import structlog.testing
+import trio
+import trio_websocket
+
+from gateway.auth.anonymous import Anonymous
+from gateway.runtime import Gateway, StartError, open_gateway
+from gateway.settings import Settings
+
+from . import papers
+from .peers import CONNECT, Peer, TcpWire, dial_stream
+
+
+@asynccontextmanager
+async def secured(folder: Path, **values: object) -> AsyncIterator[Gateway]:
+    papers.write(folder)
+    settings = Settings(
+        tcp=[],
+        websocket=[],
+        tcp_tls="127.0.0.1:0",
+        tls_certificate=folder / "server.pem",
+        tls_key=folder / "server.key",
+        close_linger=0.1,
+        **values,  # type: ignore[arg-type]
+    )
+    async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+        yield gateway
+
+
+async def dial(gateway: Gateway) -> tuple[Peer, dict[str, object]]:
+    """A session, and the certificate that it was shown."""
+    stream = await dial_stream(gateway.addresses["tcp_tls"][0])
+    context = ssl.create_default_context()
+    papers.authority().configure_trust(context)
+    context.check_hostname = False
+    secure = trio.SSLStream(stream, context)
+    peer = Peer(TcpWire(secure))
+    await peer.connect()
+    return peer, secure.getpeercert()
+
+
+def names(certificate: dict[str, object]) -> object:
+    return certificate["subjectAltName"]
+
+
+async def test_sessions_go_on_and_new_ones_get_the_new_certificate(tmp_path: Path) -> None:
+    async with secured(tmp_path) as gateway:
+        old, shown = await dial(gateway)
+        assert names(shown) == (("DNS", papers.HOST), ("IP Address", "127.0.0.1"))
+        papers.write(tmp_path, papers.authority().issue_cert("renewed.example"))
+        with structlog.testing.capture_logs() as logs:
+            gateway.reload()
+        assert logs[0]["event"] == "reloaded"
+        assert "certificates" in logs[0]["what"]
+        assert logs[0]["faulty"] == 0
+        await old.settled()
+        new, shown = await dial(gateway)
+        assert names(shown) == (("DNS", "renewed.example"),)
+        await old.publish("/queue/a", b"x")
+        ((message),) = await new.subscribe_and_read("/queue/a", 1)
+        assert message.body == b"x"
+        await old.aclose()
+        await new.aclose()
+
+
+async def test_a_websocket_with_tls(tmp_path: Path) -> None:
+    """As another library speaks it."""
+    async with secured(tmp_path, websocket_tls="127.0.0.1:0") as gateway:
+        url = f"wss://{gateway.addresses['websocket_tls'][0]}/ws"
+        opening = trio_websocket.open_websocket_url(
+            url, papers.of_clients(), subprotocols=["v12.stomp"], extra_headers=[(b"Origin", b"https://127.0.0.1")]
+        )
+        async with opening as client:
+            await client.send_message(CONNECT.decode())
+            assert (await client.get_message()).startswith("CONNECTED\nversion:1.2\n")
+
+
+async def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
+    async with secured(tmp_path) as gateway:
+        (tmp_path / "server.pem").unlink()
+        with structlog.testing.capture_logs() as logs:
+            gateway.reload()
+        assert [entry["log_level"] for entry in logs] == ["info", "warning"]
+        assert "server.pem cannot be read" in logs[1]["reason"]
+        peer, _ = await dial(gateway)
+        await peer.aclose()
+
+
+async def test_one_that_has_expired_is_told_where_readiness_is(tmp_path: Path) -> None:
+    async with secured(tmp_path) as gateway:
+        assert gateway.complaints() == {}
+        assert gateway.certificates is not None
+        gateway.certificates.ends = 0.0
+        assert "has expired" in gateway.complaints()["certificate"]
+        assert gateway.not_ready() is None
+
+
+class Faulty:
+    name = "something"
+
+    def reload(self) -> str | None:
+        raise RuntimeError("a fault of ours")
+
+
+async def test_a_fault_of_ours_ends_no_session(tmp_path: Path) -> None:
+    async with secured(tmp_path) as gateway:
+        gateway.reloadables.append(Faulty())
+        with structlog.testing.capture_logs() as logs:
+            gateway.reload()
+        assert [entry["log_level"] for entry in logs] == ["error", "info", "warning"]
+        assert logs[2]["what"] == "something"
+        peer, _ = await dial(gateway)
+        await peer.aclose()
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"tcp_tls": "127.0.0.1:0"}, "tcp_tls .* is wrong: it needs a certificate and its key"),
+        ({"websocket_tls": "127.0.0.1:0"}, "websocket_tls .* is wrong: it needs a certificate and its key"),
+        ({"tls_client_certificates": "required"}, "tls_client_certificates .* and tls_client_ca names no authorities"),
+        (
+            {"tcp_tls": "127.0.0.1:0", "tls_certificate": "/nowhere/server.pem"},
+            "tls_certificate .* cannot be used: /nowhere/server.pem cannot be read: No such file or directory",
+        ),
+    ],
+)
+async def test_a_start_that_is_refused(values: dict[str, object], words: str) -> None:
+    settings = Settings(tcp=[], websocket="127.0.0.1:0", **values)  # type: ignore[arg-type]
+    with pytest.raises(StartError, match=words):
+        async with open_gateway(settings, authenticator=Anonymous()):
+            pass

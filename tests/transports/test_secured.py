@@ -1,0 +1,37 @@
+"""What holds of a connection holds within TLS, too: the tests of others, once more, in houses where all speak it.
+
+Left out are the few that put octets below the TLS, or break it before the handshake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import trio
+
+from . import test_farewell
+from .house import House
+from .test_back_pressure import TestBackPressure as TestBackPressure
+from .test_connection import TestAuthentication as TestAuthentication
+from .test_connection import TestConnectTimeout as TestConnectTimeout
+from .test_connection import TestErrors as TestErrors
+from .test_connection import TestHandshake as TestHandshake
+from .test_heartbeats import TestHeartbeats as TestHeartbeats
+
+
+class TestEnd(test_farewell.TestEnd):
+    test_ended_when_it_has_ended_itself = None  # type: ignore[assignment]
+
+
+@pytest.fixture
+async def make_house(nursery: trio.Nursery) -> AsyncIterator[Callable[..., House]]:
+    houses: list[House] = []
+
+    def make(**parts: object) -> House:
+        houses.append(House(nursery, secured=True, **parts))  # type: ignore[arg-type]
+        return houses[-1]
+
+    yield make
+    for house in houses:
+        house.close()

@@ -1,0 +1,388 @@
+"""The pipe that carries TLS: every octet once and in order, whatever the pipe below takes; how it begins and ends."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import memory_stream_pair
+
+from gateway.transports.link import BrokenLink, Buffers, SocketPipe, StreamPipe, advance
+from gateway.transports.tls import HandshakeError, TlsPipe
+
+from . import papers
+from .house import Valve
+from .peers import socket_streams, vanish
+
+parametrize = pytest.mark.parametrize
+
+
+async def shake_hands(pipe: TlsPipe, client: trio.SSLStream[trio.abc.Stream]) -> None:
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.do_handshake)
+            await pipe.handshake()
+
+
+def ends(
+    pipe: TlsPipe, stream: trio.abc.Stream, context: ssl.SSLContext | None = None
+) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream]]:
+    return pipe, trio.SSLStream(stream, context or papers.of_clients(), server_hostname=papers.HOST)
+
+
+async def over_sockets() -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream], trio.SocketStream]:
+    theirs, ours = socket_streams()
+    pipe, client = ends(TlsPipe(SocketPipe(ours), papers.of_server()), theirs)
+    await shake_hands(pipe, client)
+    return pipe, client, theirs
+
+
+async def in_memory(context: ssl.SSLContext | None = None) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream]]:
+    theirs, ours = memory_stream_pair()
+    pipe, client = ends(TlsPipe(StreamPipe(ours), papers.of_server()), theirs, context)
+    await shake_hands(pipe, client)
+    return pipe, client
+
+
+async def through(valve: Valve) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream]]:
+    pipe, client = ends(TlsPipe(valve, papers.of_server()), valve.end)
+    await shake_hands(pipe, client)
+    return pipe, client
+
+
+async def by_hand(stream: trio.abc.Stream, context: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:
+    """A client's handshake that leaves to the test what is sent behind it, also behind its failure."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname=papers.HOST)
+    while True:
+        try:
+            client.do_handshake()
+            return client, outgoing
+        except ssl.SSLWantReadError:
+            await stream.send_all(outgoing.read())
+            incoming.write(await stream.receive_some())
+        except ssl.SSLError:
+            await stream.send_all(outgoing.read())
+            raise
+
+
+async def read(stream: trio.abc.Stream, octets: int) -> bytes:
+    found = b""
+    with trio.fail_after(10):
+        while len(found) < octets:
+            more = await stream.receive_some(octets - len(found))
+            assert more, found
+            found += more
+    return found
+
+
+async def write(pipe: TlsPipe, buffers: Buffers) -> None:
+    """As a connection writes: at once what goes, and the rest as it can."""
+    left = advance(buffers, pipe.send_nowait(buffers))
+    while left:
+        left = advance(left, await pipe.send_some(left))
+
+
+LARGE = bytes(range(256)) * 4096
+
+
+class TestOctets:
+    async def test_both_ways(self) -> None:
+        pipe, client, _ = await over_sockets()
+        await client.send_all(b"hello")
+        assert await pipe.receive(100) == b"hello"
+        assert pipe.send_nowait([b"abc"]) == 3
+        assert pipe.send_nowait([b"de", b"", b"f"]) == 3
+        assert pipe.send_nowait([b""]) == 0
+        assert await pipe.send_some([b"ghi"]) == 3
+        assert await read(client, 9) == b"abcdefghi"
+        await pipe.aclose()
+        await client.transport_stream.aclose()
+
+    async def test_no_more_than_asked_for(self) -> None:
+        pipe, client = await in_memory()
+        await client.send_all(b"hello")
+        assert [await pipe.receive(2) for _ in range(3)] == [b"he", b"ll", b"o"]
+
+    @parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+    async def test_much(self, version: ssl.TLSVersion, nursery: trio.Nursery) -> None:
+        context = ssl.create_default_context()
+        papers.authority().configure_trust(context)
+        context.minimum_version = context.maximum_version = version
+        pipe, client = await in_memory(context)
+        nursery.start_soon(write, pipe, [b"a", LARGE, b"b", LARGE[:20_000], LARGE[:40_000], b"c"])
+        assert await read(client, len(LARGE) + 60_003) == b"a" + LARGE + b"b" + LARGE[:20_000] + LARGE[:40_000] + b"c"
+        nursery.start_soon(client.send_all, LARGE)
+        found = b""
+        while len(found) < len(LARGE):
+            found += await pipe.receive(65_536)
+        assert found == LARGE
+        assert version.name.replace("v1_", "v1.") in pipe.protocol
+
+    async def test_what_comes_with_the_handshake(self) -> None:
+        """A client may send as soon as it has said its last word of the handshake."""
+        theirs, ours = memory_stream_pair()
+        pipe, client = ends(TlsPipe(StreamPipe(ours), papers.of_server()), theirs)
+
+        async def greet() -> None:
+            await client.do_handshake()
+            await client.send_all(b"CONNECT")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pipe.handshake)
+            await greet()
+        assert await pipe.receive(100) == b"CONNECT"
+
+    async def test_a_full_socket(self, nursery: trio.Nursery) -> None:
+        pipe, client, _ = await over_sockets()
+        taken = 0
+        while sent := pipe.send_nowait([LARGE]):
+            taken += sent
+        assert taken
+        assert pipe.send_nowait([b"x"]) == 0  # others' octets do not push in
+        received = trio.Event()
+
+        async def receive() -> None:
+            found = await read(client, taken)
+            assert found == (LARGE * (taken // len(LARGE) + 1))[:taken]
+            received.set()
+
+        nursery.start_soon(receive)
+        await received.wait()
+        await pipe.aclose()
+        await client.transport_stream.aclose()
+
+
+class TestSlow:
+    """The pipe below takes some octets of a record, and no more."""
+
+    async def test_it_counts_when_all_of_it_is_out(self) -> None:
+        valve = Valve()
+        pipe, client = await through(valve)
+        valve.room = 10
+        buffers: Buffers = [b"hello"]
+        assert pipe.send_nowait(buffers) == 0
+        assert pipe.send_nowait(buffers) == 0
+        valve.open()
+        assert pipe.send_nowait(buffers) == 5
+        assert await read(client, 5) == b"hello"
+        assert pipe.send_nowait([b" again"]) == 6
+        assert await read(client, 6) == b" again"
+
+    async def test_more_came_behind_it_meanwhile(self) -> None:
+        valve = Valve()
+        pipe, client = await through(valve)
+        valve.room = 10
+        assert pipe.send_nowait([b"hello"]) == 0
+        valve.open()
+        assert pipe.send_nowait([b"hello", b" world"]) == 11
+        assert await read(client, 11) == b"hello world"
+
+    @parametrize("some", [True, False])
+    async def test_who_gave_up_and_says_something_else(self, some: bool) -> None:
+        valve = Valve()
+        pipe, client = await through(valve)
+        valve.room = 10
+        assert pipe.send_nowait([b"pong"]) == 0
+        valve.open()
+        buffers: Buffers = [b"ERROR"]
+        assert (await pipe.send_some(buffers) if some else pipe.send_nowait(buffers)) == 5
+        assert await read(client, 9) == b"pongERROR"
+
+    async def test_waiting_is_not_losing(self, nursery: trio.Nursery) -> None:
+        """Cancelled as it waits, it goes on later with the same octets."""
+        valve = Valve()
+        pipe, client = await through(valve)
+        valve.room = 10
+        with trio.move_on_after(0.01):
+            await write(pipe, [LARGE])
+        valve.open()
+        nursery.start_soon(write, pipe, [LARGE])
+        assert await read(client, len(LARGE)) == LARGE
+
+    @settings(deadline=None, max_examples=60)
+    @given(
+        st.lists(st.integers(1, 50_000), min_size=1, max_size=6),
+        st.lists(st.integers(0, 30_000), min_size=1, max_size=30),
+    )
+    def test_every_octet_once_and_in_order(self, sizes: list[int], rooms: list[int]) -> None:
+        parts = [bytes([65 + place]) * size for place, size in enumerate(sizes)]
+
+        async def main() -> None:
+            valve = Valve()
+            pipe, client = await through(valve)
+            valve.room = 0
+            left: Buffers = list(parts)
+            for room in rooms:
+                valve.open(room)
+                left = advance(left, pipe.send_nowait(left)) if left else left
+            valve.open()
+            if left:
+                await write(pipe, left)
+            assert await read(client, sum(sizes)) == b"".join(parts)
+
+        trio.run(main)
+
+    async def test_the_peer_goes(self) -> None:
+        valve = Valve()
+        pipe, _ = await through(valve)
+        valve.room = 10
+        assert pipe.send_nowait([b"hello"]) == 0
+        valve.hang_up()
+        with pytest.raises(BrokenLink):
+            pipe.send_nowait([b"hello"])
+        with pytest.raises(BrokenLink):
+            await pipe.send_some([b"hello"])
+        await pipe.send_eof()
+        assert pipe.peer_has_gone()
+
+
+class TestEnd:
+    async def test_theirs(self) -> None:
+        pipe, client = await in_memory()
+        await client.send_all(b"last")
+        await client.aclose()
+        assert await pipe.receive(100) == b"last"
+        assert await pipe.receive(100) == b""
+        assert await pipe.receive(100) == b""
+
+    async def test_theirs_without_a_word(self) -> None:
+        pipe, client = await in_memory()
+        await client.send_all(b"last")
+        await client.transport_stream.aclose()
+        assert await pipe.receive(100) == b"last"
+        assert await pipe.receive(100) == b""
+
+    async def test_theirs_while_the_stream_below_goes_on(self) -> None:
+        """Who said `close_notify` may wait for ours before it closes."""
+        theirs, ours = memory_stream_pair()
+        pipe, _ = ends(TlsPipe(StreamPipe(ours), papers.of_server()), theirs)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pipe.handshake)
+            client, outgoing = await by_hand(theirs, papers.of_clients())
+            client.write(b"last")
+            with pytest.raises(ssl.SSLWantReadError):
+                client.unwrap()
+            await theirs.send_all(outgoing.read() + b"nonsense behind it")
+        assert await pipe.receive(100) == b"last"
+        with trio.fail_after(1):
+            assert await pipe.receive(100) == b""
+
+    async def test_a_record_that_somebody_touched(self) -> None:
+        pipe, client = await in_memory()
+        await client.transport_stream.send_all(b"\x17\x03\x03\0\x20" + b"x" * 32)
+        assert await pipe.receive(100) == b""
+
+    async def test_a_reset(self) -> None:
+        pipe, _, theirs = await over_sockets()
+        vanish(theirs)
+        assert await pipe.receive(100) == b""
+        with pytest.raises(BrokenLink):
+            pipe.send_nowait([b"x"])
+        await pipe.aclose()
+
+    async def test_ours(self) -> None:
+        """Said within TLS, and reading goes on."""
+        pipe, client = await in_memory()
+        assert await pipe.send_some([b"last"]) == 4
+        await pipe.send_eof()
+        assert await read(client, 4) == b"last"
+        assert await client.receive_some() == b""
+        await client.send_all(b"more")
+        assert await pipe.receive(100) == b"more"
+        with pytest.raises(BrokenLink):
+            pipe.send_nowait([b"x"])
+
+    async def test_ours_behind_a_record_that_is_not_out(self) -> None:
+        valve = Valve()
+        pipe, client = await through(valve)
+        valve.room = 10
+        assert pipe.send_nowait([b"last"]) == 0
+        valve.open()
+        await pipe.send_eof()
+        assert await read(client, 4) == b"last"
+        assert await client.receive_some() == b""
+        await pipe.send_eof()  # twice does no harm
+
+
+class TestHandshake:
+    async def refused(self, talk: Callable[[trio.abc.Stream], object], context: ssl.SSLContext | None = None) -> str:
+        theirs, ours = memory_stream_pair()
+        pipe = TlsPipe(StreamPipe(ours), context or papers.of_server())
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(talk, theirs)  # type: ignore[arg-type]
+                with pytest.raises(HandshakeError) as caught:
+                    await pipe.handshake()
+                nursery.cancel_scope.cancel()
+        self.octets = caught.value.octets
+        return str(caught.value)
+
+    @parametrize("octets", [b"CONNECT\n", b"GET / HTTP/1.1\r\n", b"\x16", b"\0", b"\x16\x02"])
+    async def test_no_tls(self, octets: bytes) -> None:
+        async def talk(stream: trio.abc.Stream) -> None:
+            await stream.send_all(octets)
+            await stream.aclose()
+
+        reason = await self.refused(talk)
+        if octets == b"\x16":
+            assert reason == "the peer closed during the TLS handshake"
+        else:
+            assert (reason, self.octets) == ("the peer does not speak TLS", octets)
+
+    async def test_no_word(self) -> None:
+        async def talk(stream: trio.abc.Stream) -> None:
+            await stream.aclose()
+
+        assert await self.refused(talk) == ""
+
+    async def test_a_peer_that_does_not_read(self) -> None:
+        """It is gone when our part of the handshake is due."""
+        valve = Valve()
+        pipe, client = ends(TlsPipe(valve, papers.of_server()), valve.end)
+        valve.broken = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.do_handshake)
+            with pytest.raises(HandshakeError, match="the peer closed during the TLS handshake"):
+                await pipe.handshake()
+            nursery.cancel_scope.cancel()
+
+    async def test_an_old_version(self) -> None:
+        async def talk(stream: trio.abc.Stream) -> None:
+            # A hello of TLS 1.1: version, random, no session, one cipher, no compression.
+            hello = b"\x03\x02" + b"r" * 32 + b"\0" + b"\0\x02\0\x2f" + b"\x01\0"
+            message = b"\x01\0\0" + bytes([len(hello)]) + hello
+            await stream.send_all(b"\x16\x03\x01\0" + bytes([len(message)]) + message)
+            assert (await stream.receive_some())[:1] == b"\x15"  # an alert
+
+        assert await self.refused(talk) == "the client offers no TLS version from 1.2 on"
+
+    async def test_an_authority_that_the_client_does_not_know(self) -> None:
+        async def talk(stream: trio.abc.Stream) -> None:
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await by_hand(stream, ssl.create_default_context())
+
+        assert await self.refused(talk) == "the client does not know the authority of the gateway's certificate"
+
+    @parametrize("shown", [None, "stranger"])
+    async def test_a_client_that_must_show_a_certificate(self, shown: str | None) -> None:
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        papers.server().configure_cert(server)
+        papers.authority().configure_trust(server)
+        server.verify_mode = ssl.CERT_REQUIRED
+        context = papers.client_with(papers.stranger().issue_cert("worker")) if shown else papers.of_clients()
+
+        async def talk(stream: trio.abc.Stream) -> None:
+            client = trio.SSLStream(stream, context, server_hostname=papers.HOST)
+            with pytest.raises(trio.BrokenResourceError):
+                await client.receive_some()  # of TLS 1.3 a client hears it behind its own handshake
+
+        reason = await self.refused(talk, server)
+        if shown:
+            assert reason.startswith("the client's certificate is not one that tls_client_ca vouches for")
+        else:
+            assert reason == "the client shows no certificate, and tls_client_certificates is required"
