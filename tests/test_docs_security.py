@@ -76,6 +76,14 @@ class Block(NamedTuple):
         return found[1] if found and self.language == "python" else None
 
 
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("GATEWAY_"):
+            monkeypatch.delenv(name)
+
+
 def blocks() -> Iterator[Block]:
     title = ""
     for piece in _PIECES.finditer(TEXT):
@@ -244,6 +252,7 @@ def played(title: str, folder: Path) -> Iterator[Scene]:
         scene.gateway.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_clients_come_in(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
