@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +48,11 @@ class Server:
 
     def cpu(self) -> float:
         """Seconds of CPU that the process tree has used, user and system."""
-        return sum(time.clock_gettime(_cpu_clock(pid)) for pid in self._tree())
+        seconds = 0.0
+        for pid in self._tree():
+            with suppress(OSError):  # it ended meanwhile; its parent has its time then, and is not asked for that
+                seconds += time.clock_gettime(_cpu_clock(pid))
+        return seconds
 
     def stopwatch(self) -> Callable[[], float]:
         """Tells the seconds of CPU since now, of the processes that there are now; cheaper than `cpu` each time."""

@@ -248,11 +248,12 @@ class Client:
 
     def _pull(self, timeout: float) -> None:
         """Read one chunk, after waiting for it if need be."""
+        due = self._beat()  # also where there is always something to read
         if not self._read_chunk():
             now = time.monotonic()
             if self._heard_interval and now - self._heard > _MARGIN * self._heard_interval:
                 raise ConnectionLost(f"{self._name} has sent nothing for {now - self._heard:.1f} s")
-            self._wait(min(timeout, self._beat()), select.POLLIN)
+            self._wait(min(timeout, due), select.POLLIN)
             self._read_chunk()
 
     def _wait(self, timeout: float, events: int) -> None:

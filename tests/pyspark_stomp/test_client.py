@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import select
 import socket
 import ssl
 import subprocess
@@ -222,6 +223,11 @@ def test_heart_beats_find_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> Non
             peer.sendall(b"\n")
             while client._heard < clock.now:
                 assert client.receive(10) == []
+        peer.sendall(b"\n")  # also while there is always something to read
+        assert select.select([client._socket], [], [], 10)[0]
+        clock.now += 0.25
+        assert client.receive(0) == []
+        assert peer.recv(100) == b"\n"
         clock.now += 0.625
         assert client.receive(0) == []
         clock.now += 0.001

@@ -32,11 +32,15 @@ CONNECT = (
         Spelling("login", Anything("a user's name")),
         Spelling("username", Anything("a user's name"), broker="STOMP 1.0"),
     ),
-    honoured(_CONNECT, "The proof of it.", Spelling("passcode")),
+    honoured(_CONNECT, "The proof of it: a passcode, a token (JWT) or a ticket.", Spelling("passcode")),
+    honoured(
+        _CONNECT,
+        "`Bearer`, and behind it a token (JWT) or a ticket; comes before login and passcode.",
+        Spelling("Authorization", broker="Spring's clients"),
+    ),
     without_effect(
         _CONNECT,
-        "Users are known by login and passcode in this version.",
-        Spelling("Authorization", broker="Spring's clients"),
+        "A token is shown as passcode, or in Authorization.",
         Spelling("token", broker="Spring's clients"),
     ),
     without_effect(_CONNECT, "There is one virtual host, and every name is its name.", Spelling("host")),
