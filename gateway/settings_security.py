@@ -116,10 +116,13 @@ class Security(BaseSettings):
     )
     cookie_user: str = Field("user", min_length=1, description="The key in the cookie's data that is the user's name.")
     login_attempts: int = Field(
-        10,
+        60,
         ge=1,
         le=100_000,
-        description="Failed logins of one address, in one minute, before it is refused unheard for the next.",
+        description="Wrong passcodes of one address, in one minute, before it is refused unheard for the rest of it; "
+        "also what the `authenticator` refuses. One a second, for an old client that dials again every 5 s shares its "
+        "address with a whole office. Tokens, tickets, cookies and certificates, which nobody guesses, are heard all "
+        "the same.",
     )
     login_delay: float = Field(
         1.0, ge=0, le=10, description="Seconds after which a failed login is answered, so that guessing is slow."
@@ -145,8 +148,8 @@ class Security(BaseSettings):
         1_000,
         ge=1,
         le=1_000_000,
-        description="Connections at once that have not logged in yet; when there are more, the oldest of the address "
-        "that has most of them is closed.",
+        description="Connections at once that have not logged in yet; when there are more, one of the address that has "
+        "most of them is closed: the oldest that has not said who it is, else the newest.",
     )
     max_frames_per_second: int = Field(
         0,

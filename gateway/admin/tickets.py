@@ -25,7 +25,7 @@ from gateway.auth.failures import TooManyFailures
 from gateway.auth.tickets import Tickets, TooManyTickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.identity import Credentials, Identity, Upgrade
-from gateway.transports.forwarded import ForwardedError
+from gateway.transports.forwarded import Client, ForwardedError
 from gateway.transports.websocket import check_origin
 
 if TYPE_CHECKING:
@@ -71,12 +71,13 @@ class TicketOffice:
         fields = {name: ", ".join(request.headers.getlist(name)) for name in request.headers}
         headers = {"cache-control": "no-store", "vary": "Origin"}
         try:
-            headers |= self._check_origin(fields)
+            client = self._client(request, fields)
+            headers |= self._check_origin(fields, client)
             if request.method == "OPTIONS":
                 return Response(status_code=204, headers=headers | _CORS)
             if self._tickets is None:
                 raise _Refused(404, "nobody has to log in here, so there are no tickets; connect without one")
-            identity = await self._identity(request, fields)
+            identity = await self._identity(fields, client)
             ticket = self._tickets.issue(identity)
         except TooManyTickets as error:
             return JSONResponse({"error": str(error)}, 503, headers)
@@ -84,10 +85,21 @@ class TicketOffice:
             return JSONResponse({"error": str(error)}, error.status, headers | error.headers)
         return JSONResponse({"ticket": ticket, "expires_in": round(self._tickets.lifetime, 3)}, headers=headers)
 
-    def _check_origin(self, fields: dict[str, str]) -> dict[str, str]:
+    def _client(self, request: Request, fields: dict[str, str]) -> Client:
+        """Who asks, behind trusted proxies; the host name that it asked for is put into the fields."""
+        peer = "" if request.client is None else request.client.host
+        try:
+            client = self._gateway.trusted.client_of(peer, fields)
+        except ForwardedError as error:
+            raise _Refused(400, str(error)) from None
+        if client.host:
+            fields["host"] = client.host
+        return client
+
+    def _check_origin(self, fields: dict[str, str], client: Client) -> dict[str, str]:
         """Refuse pages that could not open the WebSocket; what lets the others read the answer."""
         origin, allowed = fields.get("origin"), self._settings.allowed_origins
-        refusal = check_origin(fields, allowed, open_to_all=self._settings.anonymous)
+        refusal = check_origin(fields, allowed, open_to_all=self._settings.anonymous, secure=bool(client.secure))
         if refusal is not None:
             raise _Refused(refusal.status, refusal.reason)
         if origin is None:
@@ -96,10 +108,10 @@ class TicketOffice:
             return {"access-control-allow-origin": "*"}
         return {"access-control-allow-origin": origin, "access-control-allow-credentials": "true"}
 
-    async def _identity(self, request: Request, fields: dict[str, str]) -> Identity:
+    async def _identity(self, fields: dict[str, str], client: Client) -> Identity:
         try:
             with trio.fail_after(self._settings.connect_timeout):
-                identity = await self._gateway.identify(self._credentials(request, fields))
+                identity = await self._gateway.identify(_credentials(fields, client))
         except TooManyFailures as error:
             raise _Refused(429, f"{error}: {error.detail}", {"retry-after": f"{error.seconds:.0f}"}) from None
         except LoginRefused as error:
@@ -112,16 +124,12 @@ class TicketOffice:
             raise _Refused(403, "a ticket is good for a session, and not for another ticket")
         return identity
 
-    def _credentials(self, request: Request, fields: dict[str, str]) -> Credentials:
-        """What the request shows, as if it were the upgrade of a WebSocket."""
-        peer = "" if request.client is None else request.client.host
-        try:
-            client = self._gateway.trusted.client_of(peer, fields)
-        except ForwardedError as error:
-            raise _Refused(400, str(error)) from None
-        shown = Upgrade(
-            authorization=fields.get("authorization", ""),
-            cookie=fields.get("cookie", ""),
-            origin=fields.get("origin", ""),
-        )
-        return Credentials(transport="websocket", address=client.address, secure=bool(client.secure), upgrade=shown)
+
+def _credentials(fields: dict[str, str], client: Client) -> Credentials:
+    """What a request shows, as if it were the upgrade of a WebSocket."""
+    shown = Upgrade(
+        authorization=fields.get("authorization", ""),
+        cookie=fields.get("cookie", ""),
+        origin=fields.get("origin", ""),
+    )
+    return Credentials(transport="websocket", address=client.address, secure=bool(client.secure), upgrade=shown)

@@ -53,7 +53,7 @@ def for_settings(settings: Settings) -> Entrance:
         tokens=_tokens(settings),
         cookies=_cookies(settings),
         certificates=Certificates(settings.tls_user) if settings.certificates_are_users else None,
-        custom=Custom(load(settings.authenticator)) if settings.authenticator else None,
+        custom=Custom(load(settings.authenticator), failures) if settings.authenticator else None,
     )
     return Guard(chain, failures, settings.login_delay)
 

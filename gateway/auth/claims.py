@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from gateway.broker.ports import ANONYMOUS
+
 _MOST_OCTETS = 1024
 """Of a user's name."""
+
+_LARGEST_NUMBER = 10**100
+"""Of a user who is known by one."""
 
 _FLASK_TUPLE = " t"
 """How Flask writes a tuple into its cookie: an object of this one key."""
@@ -27,11 +32,15 @@ def find(data: Mapping[str, object], name: str) -> object:
 
 
 def user_of(value: object) -> str | None:
-    """A user's name; None: it is none.  Numbers are names, too: many applications know users by them."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    """A user's name; None: it is none.  Numbers are names, too: many applications know users by them.
+
+    `anonymous` is what those are called who have none: who registers under it elsewhere must not be taken for nobody,
+    for whom rules and limits of users are not.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER:
         return str(value)
     # What cannot be printed cannot be told apart, and may break lines of logs.
-    if not isinstance(value, str) or not value.isprintable() or value != value.strip():
+    if not isinstance(value, str) or not value.isprintable() or value != value.strip() or value == ANONYMOUS:
         return None
     return value if 0 < len(value.encode()) <= _MOST_OCTETS else None
 

@@ -6,25 +6,33 @@
         ...
 
 A plain function runs in a worker thread, a few at a time; an `async` one on the loop, where it must not block.  Either
-may take as long as `connect_timeout` lets it.  What it raises refuses, and is logged without what the client has shown.
+may take as long as `connect_timeout` lets it.  What it is asked may be guesses, so of one address it is asked a few
+at once (`turns`).  What it raises refuses, and is logged without what the client has shown.
 """
 
 from __future__ import annotations
 
+import base64
 import importlib
 import inspect
 import os
+import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import structlog
 import trio
 
 from gateway.auth.claims import user_of
+from gateway.auth.failures import Failures
+from gateway.auth.turns import Turns
 from gateway.broker.errors import LoginRefused
 from gateway.broker.identity import Credentials, Identity
+from gateway.broker.ports import ANONYMOUS
 from gateway.settings import SettingsError, wrong
 
 THREADS = 8
@@ -32,6 +40,8 @@ THREADS = 8
 
 _LEAST_SECRET = 4
 """Characters; what is shorter is not looked for in an error, or it would be blotted out of every word."""
+
+_BETWEEN = re.compile(r"""[\s;,"]+""")
 
 log = structlog.get_logger("gateway.auth")
 
@@ -65,10 +75,15 @@ def load(text: str) -> Callable[[Credentials], Any]:
 
 
 class Custom:
-    """Asks the operator's function."""
+    """Asks the operator's function.
 
-    def __init__(self, call: Callable[[Credentials], Any]) -> None:
+    Args:
+        failures: of addresses; None: nobody counts them.
+    """
+
+    def __init__(self, call: Callable[[Credentials], Any], failures: Failures | None = None) -> None:
         self._call = call
+        self._turns = Turns(failures, THREADS)
         # An object may be called, too.
         self._is_async = any(map(inspect.iscoroutinefunction, (call, getattr(call, "__call__", None))))  # noqa: B004
         self._limiter = trio.CapacityLimiter(THREADS)
@@ -77,10 +92,11 @@ class Custom:
         """Who it is, or None when the credentials are refused.
 
         Raises:
-            LoginRefused: likewise, on the word of the function.
+            LoginRefused: likewise, on the word of the function, or as the address has failed too often.
         """
         try:
-            found = await self._answer(credentials)
+            async with self._turns.of(credentials.address):
+                found = await self._answer(credentials)
         except LoginRefused:
             raise
         except Exception as error:  # noqa: BLE001 - the operator's code, which may quote secrets
@@ -88,17 +104,38 @@ class Custom:
             return None
         if isinstance(found, str):
             found = Identity(found, method="custom")
-        if isinstance(found, Identity) and user_of(found.user) is not None:
-            return found
-        if found is not None:
-            what = "no user's name" if isinstance(found, Identity) else f"a {type(found).__name__}"
-            log.error("the authenticator answered neither a user, nor None, so the login is refused", reason=what)
-        return None
+        if found is None:
+            return None
+        try:
+            return _checked(found)
+        except ValueError as error:
+            log.error("the authenticator answered neither a user, nor None, so the login is refused", reason=str(error))
+            return None
 
     async def _answer(self, credentials: Credentials) -> object:
         if self._is_async:
             return await self._call(credentials)
         return await trio.to_thread.run_sync(self._call, credentials, limiter=self._limiter, abandon_on_cancel=True)
+
+
+def _checked(found: object) -> Identity:
+    """What the function says, in the form that the broker relies on: some write a list of groups, or their names.
+
+    Raises:
+        ValueError: it cannot be used; `str()` names what it is.
+    """
+    if not isinstance(found, Identity):
+        raise ValueError(f"a {type(found).__name__}")
+    # Of nobody's name it may make as much use as it likes: guests, whom it knows no better.
+    if not isinstance(found.user, str) or (found.user != ANONYMOUS and user_of(found.user) is None):
+        raise ValueError("no user's name")
+    if isinstance(found.groups, str) or not isinstance(found.groups, Collection):
+        raise ValueError(f"groups that are a {type(found.groups).__name__}, and should be a set of names")
+    if not all(isinstance(group, str) for group in found.groups):
+        raise ValueError("groups that are no names")
+    if isinstance(found.expires, bool) or not isinstance(found.expires, (int, float)):
+        raise ValueError(f"expires that is a {type(found.expires).__name__}, and should be seconds since the epoch")
+    return replace(found, groups=frozenset(found.groups))
 
 
 def _shown(error: Exception) -> str:
@@ -117,8 +154,19 @@ def _without(text: str, credentials: Credentials) -> str:
     """A text without what the client has shown, which others' errors like to quote."""
     upgrade = credentials.upgrade
     fields = [credentials.authorization, *((upgrade.authorization, upgrade.cookie, upgrade.ticket) if upgrade else ())]
-    secrets = [credentials.passcode or "", *fields, *[word for field in fields for word in field.split()]]
+    secrets = [credentials.passcode or "", *fields, *_parts(fields)]
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _LEAST_SECRET:
             text = text.replace(secret, "(hidden)")
     return text
+
+
+def _parts(fields: Iterable[str]) -> Iterator[str]:
+    """What somebody may have taken out of a field: a token, the value of a cookie, the passcode that Basic hides."""
+    for field in fields:
+        for word in _BETWEEN.split(field):
+            yield word
+            with suppress(ValueError):
+                yield from base64.b64decode(word, validate=True).decode().split(":", 1)[1:]
+        for pair in field.split(";"):
+            yield pair.partition("=")[2].strip()

@@ -1,4 +1,4 @@
-"""Failed logins by address: who guesses too often is refused unheard for a while.
+"""Failed logins by address: who guesses passcodes too often is refused unheard for a while.
 
 An address has `login_attempts` in a minute, from its first failure on.  A success forgets none of them: who has one
 right passcode could else guess all others at full speed.  IPv6 clients own a network of 64 bits each, so that counts.

@@ -1,5 +1,9 @@
 """The guard before all authenticators: failed logins are slow, and each address has only so many of them.
 
+Who has failed too often, the users file and the operator's own authenticator do not hear (`turns`).  What nobody can
+guess is heard all the same: a right token, ticket, cookie or certificate is let in from anywhere.  Else whoever fails
+ten times a minute would shut out all others of his address, and end their sessions when they renew them.
+
 Nothing is held while a failure waits for its answer but the connection, of which there are only so many before login.
 The delay is the same whatever was wrong.  A fault of an authenticator is a refusal, and no end of the gateway.
 """
@@ -62,8 +66,6 @@ class Guard:
         Raises:
             LoginRefused: likewise.
         """
-        address = credentials.address
-        self._failures.check(address)
         refusal = LoginRefused()
         try:
             identity = await self._inner.authenticate(credentials)
@@ -76,6 +78,6 @@ class Guard:
                 return identity
             refusal = LoginRefused("what was shown has expired; log in with a new one", is_guess=False)
         if refusal.is_guess:
-            self._failures.count(address)
+            self._failures.count(credentials.address)
         await trio.sleep(self._delay)
         raise refusal

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import jwt
@@ -146,7 +147,10 @@ def _of_jwk(jwk: object, number: int) -> Key | None:
     """A key of a JWKS; None: it is for something else, as many servers list such ones, too."""
     if not isinstance(jwk, dict):
         raise ValueError(f"is no JWKS: key {number} is no object")
-    if jwk.get("use", "sig") != "sig" or "verify" not in jwk.get("key_ops", ["verify"]):
+    operations, algorithm = jwk.get("key_ops", ["verify"]), jwk.get("alg")
+    if not isinstance(operations, list) or not isinstance(algorithm, (str, NoneType)):
+        raise ValueError(f"has a key that cannot be read: number {number}")
+    if jwk.get("use", "sig") != "sig" or "verify" not in operations:
         return None
     if "d" in jwk:
         raise ValueError(f"holds a private key: leave d, p, q and the like out of key {number}")
@@ -157,8 +161,8 @@ def _of_jwk(jwk: object, number: int) -> Key | None:
     if key is None:
         return None
     algorithms = _algorithms_of_secret(key) if isinstance(key, bytes) else _algorithms_of(key)
-    if jwk.get("alg") is not None:
-        algorithms &= {jwk["alg"]}
+    if algorithm is not None:
+        algorithms &= {algorithm}
     kid = jwk.get("kid")
     return Key(algorithms, key, kid if isinstance(kid, str) else "") if algorithms else None
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import trio
 
 from gateway.auth import passwords
-from gateway.auth.failures import Failures, network_of
+from gateway.auth.failures import Failures
 from gateway.auth.passwords import User
 from gateway.auth.turns import Turns
 from gateway.auth.watched import Watched
@@ -48,8 +48,7 @@ class UsersFile:
 
     def __init__(self, path: Path, failures: Failures | None = None) -> None:
         self.file = Watched("users_file", path, passwords.read_users)
-        self._failures = failures
-        self._turns = Turns()
+        self._turns = Turns(failures)
         self._limiter = trio.CapacityLimiter(THREADS)
         self._key = os.urandom(32)
         self._verified: set[bytes] = set()
@@ -58,8 +57,9 @@ class UsersFile:
         """The user, or None when the credentials are refused.
 
         Raises:
-            LoginRefused: the address has failed too often while it waited.
+            TooManyFailures: the address has failed too often.
         """
+        self._turns.check(credentials.address)
         login, passcode = credentials.login, credentials.passcode
         if login is None or passcode is None or passwords.is_too_long(login) or passwords.is_too_long(passcode):
             return None
@@ -67,9 +67,7 @@ class UsersFile:
         user = self.file.value.get(login, _NOBODY)
         if self.file.is_current and self._digest(login, user.hashed, passcode) in self._verified:
             return Identity(login, user.groups)
-        async with self._turns.of(network_of(credentials.address)):
-            if self._failures is not None:
-                self._failures.check(credentials.address)
+        async with self._turns.of(credentials.address):
             # A client whose connect timeout ends does not wait for the thread; the thread holds its place with the
             # limiter until it is done all the same.
             found = await trio.to_thread.run_sync(

@@ -37,8 +37,9 @@ FREE = (names.REPLY_QUEUE, names.REPLY_TOPIC, "/session/")
 # What is remembered of one user: beyond that it is found out again.
 _MOST_REMEMBERED = 1_000
 _LONGEST_REMEMBERED = 200
-# Sessions that are looked at in one turn when the rules have changed.
-_SESSIONS_PER_TURN = 200
+# Sessions, and subscriptions of theirs, that are looked at in one turn when the rules have changed: some 4 ms, or one
+# session that has more.
+_LOOKS_PER_TURN = 500
 
 _REFUSED = "access refused"
 
@@ -183,8 +184,11 @@ def recheck(broker: Broker) -> None:
     sessions = deque(broker.sessions.values())
 
     def look() -> None:
-        for _ in range(min(_SESSIONS_PER_TURN, len(sessions))):
-            recheck_session(sessions.popleft())
+        looks = 0
+        while sessions and looks < _LOOKS_PER_TURN:
+            session = sessions.popleft()
+            looks += 1 + len(session.subscriptions)
+            recheck_session(session)
         if sessions:
             broker.agenda.later(look)
 

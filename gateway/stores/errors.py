@@ -71,8 +71,6 @@ def told(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _sentence(error, path) from error
-    except UnicodeDecodeError as error:  # SQLite names in its message what it found, which need not be text
-        raise StoreDamaged(path, "what it says of its own tables is no text") from error
     except OSError as error:
         raise _refused(error, path) from error
 

@@ -89,6 +89,9 @@ def connect(path: Path, *, damaged: bool = False) -> sqlite3.Connection:
             schema.check(connection, path)
             _set_up(connection)
             schema.migrate(connection, path)
+        except UnicodeDecodeError as error:  # SQLite's message quotes what it found, which need not be text
+            connection.close()
+            raise StoreDamaged(path, "what it says of its own tables is no text") from error
         except BaseException:
             connection.close()
             raise

@@ -13,6 +13,7 @@ import pytest
 
 import gateway
 from gateway.admin import site
+from gateway.auth.anonymous import Anonymous
 from gateway.broker import Broker, Session
 from gateway.broker.batch import Batch, Stored
 from gateway.broker.facts import Facts
@@ -20,6 +21,7 @@ from gateway.broker.options import PLAIN
 from gateway.broker.storage import Storage
 from gateway.codec import V12, Frame, Head
 from gateway.settings import Settings, load
+from gateway.transports import Hub
 from gateway.transports.committer import Committer
 from gateway.transports.holds import Holds
 from gateway.transports.wheel import Wheel
@@ -45,6 +47,8 @@ class OpenGateway:
     journal: Any = None
 
     def __post_init__(self) -> None:
+        hub = Hub(Anonymous())
+        self.admission, self.memory = hub.admission, hub.memory
         self.holds = Holds(Wheel(), self.broker.counters)
 
     def not_ready(self) -> str | None:

@@ -217,6 +217,24 @@ class TestPages:
         assert office.entrance.tickets is not None
         assert len(office.entrance.tickets) == 0
 
+    async def test_the_host_is_the_one_that_was_asked_for_behind_a_trusted_proxy(
+        self, make: Callable[..., Office]
+    ) -> None:
+        """A proxy names itself, often localhost; a page of the user's own machine is not ours for that."""
+        office = make(trusted_proxies=["127.0.0.1"])
+        asked = {
+            "host": "localhost:8080",
+            "x_forwarded_host": "shop.example",
+            "x_forwarded_proto": "https",
+            "x_forwarded_for": "192.0.2.7",
+            "authorization": BASIC,
+        }
+        assert (await office.ask(origin="https://shop.example", **asked)).status == 200
+        for origin in ("http://localhost:3000", "http://shop.example"):
+            assert (await office.ask(origin=origin, **asked)).status == 403
+        stranger = await office.ask(origin="https://shop.example", client=("192.0.2.1", 5), **asked)
+        assert stranger.status == 403, "nobody believes it"
+
     async def test_no_cookie_without_a_page(self, make: Callable[..., Office]) -> None:
         assert (await make().ask(cookie=f"session={flask({'user': 'alice'})}")).status == 401
 

@@ -259,7 +259,7 @@ async def _upgrade(siege: Siege, request: bytes) -> str:
 
 def token(algorithm: str = "HS256", **claims: object) -> str:
     """A token for `mallory` that is good for a minute, but for what is said."""
-    return jwt.encode({"sub": "mallory", "exp": time.time() + 60, **claims}, SECRET, algorithm)
+    return jwt.encode({"sub": "mallory", "exp": time.time() + 3_600, **claims}, SECRET, algorithm)
 
 
 def nobodys_token() -> str:
@@ -394,7 +394,7 @@ ATTACKS = (
     Attack(
         login_flood,
         ("login refused", "login_attempts"),
-        settings={"users_file": "{folder}/users", "login_delay": 0.2},
+        settings={"users_file": "{folder}/users", "login_delay": 0.2, "login_attempts": 20},
         files={"users": "neighbour:{neighbour}\nalice:{alice}\n"},
         login="neighbour",
         passcode="good neighbours",

@@ -31,10 +31,13 @@ def test_names(value: str) -> None:
 def test_a_number_is_a_name() -> None:
     assert user_of(42) == "42"
     assert user_of(True) is None
+    assert user_of(-(10**99)) == "-1" + "0" * 99
+    for value in (10**100, -(10**100), 10**5000):  # of the last, Python writes no text
+        assert user_of(value) is None
 
 
 @pytest.mark.parametrize(
-    "value", ["", " ", " a", "a ", "a\nb", "a\0", "\u200b", "\ud800", "x" * 1025, None, 1.5, [], {}, b"a"]
+    "value", ["", " ", " a", "a ", "a\nb", "a\0", "anonymous", "\u200b", "\ud800", "x" * 1025, None, 1.5, [], {}, b"a"]
 )
 def test_no_names(value: object) -> None:
     assert user_of(value) is None

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 import trio
 from structlog.typing import EventDict
+from trio.testing import MockClock
 
 from gateway.auth import custom
+from gateway.auth.chain import Chain
 from gateway.auth.custom import Custom, load
+from gateway.auth.failures import Failures
+from gateway.auth.guard import Guard
+from gateway.auth.tickets import Tickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.identity import Credentials, Identity, Upgrade
 from gateway.settings import SettingsError
@@ -46,6 +53,31 @@ class TestAnswers:
         assert await ask("nonsense", passcode) is None
         assert [(line["log_level"], line["reason"]) for line in logged] == [("error", reason)]
 
+    async def test_a_guest(self) -> None:
+        assert await Custom(lambda _: "anonymous").identify(Credentials()) == Identity("anonymous", method="custom")
+
+    @pytest.mark.parametrize("groups", [{"ops"}, ["ops"], ("ops",), {"ops": 1}])
+    async def test_groups_of_any_kind(self, groups: Collection[str]) -> None:
+        """Rules look them up: a set that can change has no hash."""
+        found = await Custom(lambda _: Identity("alice", groups)).identify(Credentials())  # type: ignore[arg-type]
+        assert found == Identity("alice", frozenset({"ops"}))
+        assert hash(found)
+
+    @pytest.mark.parametrize(
+        ("found", "reason"),
+        [
+            (Identity("alice", "ops"), "groups that are a str, and should be a set of names"),  # type: ignore[arg-type]
+            (Identity("alice", None), "groups that are a NoneType, and should be a set of names"),  # type: ignore[arg-type]
+            (Identity("alice", frozenset({5})), "groups that are no names"),  # type: ignore[arg-type]
+            (Identity("alice", expires="1"), "expires that is a str, and should be seconds since the epoch"),  # type: ignore[arg-type]
+            (Identity("alice", expires=True), "expires that is a bool, and should be seconds since the epoch"),
+            (Identity(5), "no user's name"),  # type: ignore[arg-type]
+        ],
+    )
+    async def test_an_identity_of_nonsense(self, found: Identity, reason: str, logged: list[EventDict]) -> None:
+        assert await Custom(lambda _: found).identify(Credentials()) is None
+        assert [line["reason"] for line in logged] == [reason]
+
 
 class TestErrors:
     async def test_refuse_and_are_logged_without_secrets(self, logged: list[EventDict]) -> None:
@@ -57,6 +89,18 @@ class TestErrors:
         assert logged[0]["reason"].startswith("RuntimeError: cannot ask about ['(hidden)', '(hidden)']")
         assert "operators.py line " in logged[0]["reason"]
 
+    async def test_nor_what_was_taken_out_of_them(self, logged: list[EventDict]) -> None:
+        """A name and passcode of Basic, the value of a cookie."""
+
+        def look_up(credentials: Credentials) -> None:
+            raise KeyError("secret-b", "secret-c", "secret-d", "secret-e")
+
+        basic = base64.b64encode(b"alice:secret-b").decode()
+        upgrade = Upgrade(f"Basic {basic}", 'theme=dark; session=secret-c; other="x secret-d"; last=secret-e')
+        assert await Custom(look_up).identify(Credentials(upgrade=upgrade)) is None
+        assert logged[0]["reason"].startswith("KeyError: ('(hidden)', '(hidden)', ")
+        assert "secret" not in str(logged)
+
     async def test_short_secrets_do_not_blot_out_the_rest(self, logged: list[EventDict]) -> None:
         assert await ask("raising", "a") is None
         assert "cannot ask about ['a', '']" in logged[0]["reason"]
@@ -64,6 +108,34 @@ class TestErrors:
     async def test_a_plain_function_that_gives_back_something_to_await(self, logged: list[EventDict]) -> None:
         assert await ask("lazy") is None
         assert "appears to be asynchronous" in logged[0]["reason"]
+
+
+class TestGuesses:
+    async def test_an_address_that_failed_too_often_is_not_heard(self, autojump_clock: MockClock) -> None:
+        """However many it asks at once: `attempts`, and those who are being heard meanwhile."""
+        asked = 0
+
+        async def call(credentials: Credentials) -> None:
+            nonlocal asked
+            asked += 1
+            await trio.sleep(0.05)
+
+        failures = Failures(10)
+        guard = Guard(Chain(tickets=Tickets(), custom=Custom(call, failures)), failures)
+        told: list[str] = []
+
+        async def guess(address: str) -> None:
+            with pytest.raises(LoginRefused) as error:
+                await guard.authenticate(Credentials("alice", "x", address=address))
+            told.append(str(error.value))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(200):
+                nursery.start_soon(guess, "192.0.2.1")
+            nursery.start_soon(guess, "192.0.2.2")
+        assert asked <= 10 + custom.THREADS + 1
+        assert told.count("login refused") == asked
+        assert told.count("too many failed logins") == 201 - asked
 
 
 class TestThreads:

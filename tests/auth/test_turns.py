@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from gateway.auth.failures import Failures, TooManyFailures
 from gateway.auth.turns import PLACES, Turns
 
 
@@ -24,6 +26,34 @@ async def test_places() -> None:
         assert sorted(inside) == ["a"] * PLACES + ["b"]
         release.set()
     assert len(inside) == PLACES + 4
+    assert turns._lines == {}
+
+
+async def test_who_failed_too_often_has_no_turn() -> None:
+    """Nor has who waits already: a thousand guesses at once are not more than one after the other."""
+    failures, release, told = Failures(2), trio.Event(), []
+    turns = Turns(failures, places=2)
+
+    async def guess() -> None:
+        try:
+            async with turns.of("2001:db8::1"):
+                await release.wait()
+                failures.count("2001:db8::2")
+                told.append("wrong")
+        except TooManyFailures:
+            told.append("unheard")
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(guess)
+        await wait_all_tasks_blocked()
+        assert list(turns._lines) == ["2001:db8::/64"]
+        release.set()
+    assert (told.count("wrong"), told.count("unheard")) == (2, 8)
+    with pytest.raises(TooManyFailures):
+        turns.check("2001:db8::1")
+    async with turns.of("192.0.2.1"):
+        pass
     assert turns._lines == {}
 
 

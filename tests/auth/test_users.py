@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from gateway import auth
 from gateway.auth import passwords, users
 from gateway.auth.anonymous import Anonymous
-from gateway.auth.failures import Failures
+from gateway.auth.failures import Failures, TooManyFailures
 from gateway.auth.guard import Guard
 from gateway.auth.turns import PLACES
 from gateway.auth.users import UsersFile
@@ -171,6 +171,16 @@ class TestFlood:
         # Those who had a place already when the last failure was counted were still heard.
         assert 6 <= len(verifications.asked) <= 6 + PLACES
         assert refusals.count("login refused") == len(verifications.asked)
+
+    async def test_nor_is_who_is_remembered_heard(self, path: Path) -> None:
+        """What costs no hash could be guessed a thousand times a second."""
+        failures = Failures(1)
+        authenticator = UsersFile(path, failures)
+        shown = Credentials("alice", "secret", address="192.0.2.1")
+        assert await authenticator.authenticate(shown) == Identity("alice")
+        failures.count("192.0.2.1")
+        with pytest.raises(TooManyFailures):
+            await authenticator.authenticate(shown)
 
     async def test_others_wait_behind_a_few_of_them_only(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         order: list[str] = []

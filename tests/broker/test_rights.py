@@ -548,14 +548,19 @@ class TestRecheck:
         assert not rights.recheck_session(client.session)
 
     def test_in_turns(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rights, "_SESSIONS_PER_TURN", 2)
+        """Subscriptions count, too: a session may have thousands."""
+        monkeypatch.setattr(rights, "_LOOKS_PER_TURN", 4)
         granted = Granted(subscribe="/queue/a")
         clients = [client_of(scene, granted) for _ in range(5)]
         for client in clients:
             client.subscribe("/queue/a")
+        clients[2].subscribe("/queue/a", "another")
         granted.allowed[Action.SUBSCRIBE] = []
         rights.recheck(scene.broker)
-        assert [client.is_ending for client in clients] == [True, True, False, False, False]
+        turns = [sum(client.is_ending for client in clients)]
+        while scene.broker.agenda.proceed():
+            turns.append(sum(client.is_ending for client in clients))
+        assert turns == [2, 4]
         scene.settle()
         assert all(client.closed for client in clients)
 

@@ -27,7 +27,7 @@ def guarded_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gatewa
     for user, passcode in PASSCODES.items():
         command = [sys.executable, "-m", "gateway", "passwd", str(users), user]
         subprocess.run(command, input=f"{passcode}\n{passcode}\n".encode(), check=True, timeout=30, capture_output=True)
-    with start_gateway(users_file=users) as process:
+    with start_gateway(users_file=users, login_attempts=1_000, login_delay=0) as process:
         yield process
 
 
