@@ -1,6 +1,6 @@
 """Octets in and out: TCP and WebSocket below one connection loop."""
 
-from .entrance import Entrance, serve_tcp, serve_websocket
+from .entrance import Entrance
 from .forwarded import Client, Trusted
 from .hub import Hub, Options
 from .listen import AddressError, Listening, close, open_listeners, unlinking
@@ -17,7 +17,5 @@ __all__ = [
     "close",
     "identify",
     "open_listeners",
-    "serve_tcp",
-    "serve_websocket",
     "unlinking",
 ]

@@ -4,6 +4,7 @@ A connection is a `Guest` from its accept to its close:
 
     enter         counted; over `max_connections` it is refused
     comes_from    its address is known (behind a proxy later than the socket); over the limit of that it is refused
+    asks          it has said who it is, and an authenticator is asked
     logs_in       its user is known; over the limit of that it is refused, and until then it counts as a handshake
     leave         counted no more
 
@@ -11,9 +12,10 @@ Who is refused is told why, which takes a moment in which the connection is stil
 away, not among the connections; there may be so many of them, and whoever comes beyond that is closed without a word.
 
 Handshakes.  Whoever opens connections and says nothing keeps others out, if there is a limit, or eats the files of the
-process, if there is none.  So nobody is refused for their number, but the oldest one of the address that has most of
-them goes: a flood pays with its own.  To find that address, addresses stand in rows by their number of handshakes; a
-number changes by one, so the longest row is found without a search.
+process, if there is none.  So nobody is refused for their number, but one of the address that has most of them goes: a
+flood pays with its own.  It is the oldest that has not said yet who it is.  Where all have, it is the newest: they are
+looked at in order, and the oldest is nearly in.  To find that address, addresses stand in rows by their number of
+handshakes; a number changes by one, so the longest row is found without a search.
 
 An address of IPv6 stands for its /64: a single client has so many.
 """
@@ -95,6 +97,11 @@ class Guest:
         if self.refusal is None:
             self._admission.place(self, place_of(address))
 
+    def asks(self) -> None:
+        """It has said who it is; that is looked at."""
+        if self.refusal is None:
+            self._admission.ask(self)
+
     def logs_in(self, user: str) -> None:
         """Its user is known.
 
@@ -121,30 +128,56 @@ def place_of(address: str) -> str:
     return str(found.ipv4_mapped or IPv6Network((int(found) >> 64 << 64, 64)))
 
 
-class _Queues:
-    """Handshakes by place, each row of them with the oldest first; and the places by the number of their handshakes."""
+class _Row:
+    """The handshakes of one place, the oldest first."""
+
+    __slots__ = ("asking", "silent")
+
+    def __init__(self) -> None:
+        self.silent: dict[Guest, None] = {}
+        self.asking: dict[Guest, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.silent) + len(self.asking)
+
+    def first_to_go(self) -> Guest:
+        return next(iter(self.silent), None) or next(reversed(self.asking))
+
+
+class _Rows:
+    """Handshakes by place, and the places by the number of their handshakes."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._rows: dict[str, dict[Guest, None]] = {}
+        self._rows: dict[str, _Row] = {}
         self._places: dict[int, dict[str, None]] = {}
         self._most = 0
 
     def add(self, place: str, guest: Guest) -> None:
-        row = self._rows.setdefault(place, {})
-        row[guest] = None
+        row = self._rows.setdefault(place, _Row())
+        row.silent[guest] = None
         self.count += 1
         self._move(place, len(row) - 1, len(row))
         self._most = max(self._most, len(row))
 
+    def ask(self, place: str, guest: Guest) -> None:
+        """It must be there."""
+        row = self._rows[place]
+        del row.silent[guest]
+        row.asking[guest] = None
+
     def remove(self, place: str, guest: Guest) -> None:
         """It need not be there."""
         row = self._rows.get(place)
-        if row is None or guest not in row:
+        if row is None:
             return
-        del row[guest]
+        before = len(row)
+        row.silent.pop(guest, None)
+        row.asking.pop(guest, None)
+        if len(row) == before:
+            return
         self.count -= 1
-        self._move(place, len(row) + 1, len(row))
+        self._move(place, before, before - 1)
         if not row:
             del self._rows[place]
         if self._most not in self._places:
@@ -159,10 +192,10 @@ class _Queues:
         if after:
             self._places.setdefault(after, {})[place] = None
 
-    def first_of_longest(self) -> tuple[str, Guest]:
-        """The oldest one of a place that has most."""
+    def first_to_go(self) -> tuple[str, Guest]:
+        """One of a place that has most."""
         place = next(iter(self._places[self._most]))
-        return place, next(iter(self._rows[place]))
+        return place, self._rows[place].first_to_go()
 
 
 class Admission:
@@ -181,7 +214,7 @@ class Admission:
         self._capacity = capacity
         self._by_address: dict[str, int] = {}
         self._by_user: dict[str, int] = {}
-        self._handshakes = _Queues()
+        self._handshakes = _Rows()
         self._untold: dict[str, int] = {}
         self._quiet_until: dict[str, float] = {}
 
@@ -211,10 +244,10 @@ class Admission:
         return guest
 
     def _evict_one(self) -> None:
-        place, guest = self._handshakes.first_of_longest()
+        place, guest = self._handshakes.first_to_go()
         sentence = (
             f"more than {self._capacity.max_handshakes} connections wait to log in (max_handshakes), "
-            f"most of them from {place}, of which this was the oldest"
+            f"most of them from {place}, as this one"
         )
         self._turn_away(guest, _UNAVAILABLE, "max_handshakes", "too many handshakes", sentence)
         assert guest.refusal is not None  # it was just set
@@ -236,6 +269,10 @@ class Admission:
         else:
             self._by_address[place] = count + 1
             guest._address = place
+
+    def ask(self, guest: Guest) -> None:
+        """An authenticator is asked about a guest."""
+        self._handshakes.ask(guest._place, guest)
 
     def log_in(self, guest: Guest, user: str) -> None:
         """The user of a guest is known; nobody in particular has no limit.

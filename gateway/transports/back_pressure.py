@@ -98,18 +98,21 @@ class BackPressure:
     async def _wait_for_memory(self, connection: Publisher, *, kept: bool) -> None:
         """Hold a publisher back until it may add to what is short.
 
+        Who must not be held may become so as it is: by messages of a consumer that has gone.
+
         Args:
             kept: what it has sent; else it is in the middle of a large frame.
         """
         broker = self._hub.broker
-        if connection.must_read:
-            if kept and broker.nearly_full:
-                with trio.move_on_after(_LONGEST_HOLD_AT_THE_END):
-                    await self._wait_for_relief(connection, MEMORY_SHORT, lambda: broker.nearly_full)
-        elif kept:
-            await self._wait_for_relief(connection, MEMORY_SHORT, lambda: broker.pressed)
-        elif broker.is_crowded:
-            await self._wait_for_relief(connection, MEMORY_SHORT, lambda: broker.pressed and broker.is_crowded)
+
+        def is_short() -> bool:
+            return broker.pressed and not connection.must_read and (kept or broker.is_crowded)
+
+        if is_short():
+            await self._wait_for_relief(connection, MEMORY_SHORT, is_short)
+        elif kept and broker.nearly_full:
+            with trio.move_on_after(_LONGEST_HOLD_AT_THE_END):
+                await self._wait_for_relief(connection, MEMORY_SHORT, lambda: broker.nearly_full)
 
     async def _wait_for(self, strained: set[Outbound], publisher: Publisher) -> None:
         """Hold a publisher back until those it writes to have read; not longer than `slow_consumer_timeout`."""

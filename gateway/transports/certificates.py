@@ -165,10 +165,14 @@ def _first_certificate(path: Path) -> x509.Certificate:
         raise CertificateError("tls_certificate", f"{path} has no certificate in PEM") from None
 
 
+_UNREADABLE = (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+
+
 def _alternative_names(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    """All of them; none, where one cannot be read."""
     try:
         return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-    except (x509.ExtensionNotFound, ValueError):
+    except _UNREADABLE:
         return []
 
 

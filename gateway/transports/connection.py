@@ -186,6 +186,8 @@ class Connection:
 
     async def _open_session(self, frame: Frame) -> None:
         hub = self._hub
+        if self._guest is not None:
+            self._guest.asks()
         opening, identity = await log_in(hub, self._link, frame)
         if self._guest is not None:
             self._guest.logs_in(identity.user)
@@ -252,8 +254,10 @@ class Connection:
                         published = counters.published
                 incomplete.note(decoder.incomplete)
                 await self._end_turn(kept, stored, published)
-                if pace is not None and pace.is_over(session.frames_in, len(octets), trio.current_time()):
-                    await hub.back_pressure.slow_down(self, pace)
+                if pace is not None:
+                    came = len(octets) + link.overhead  # pings, or frames of one octet, are work, too
+                    if pace.is_over(session.frames_in, came, trio.current_time()):
+                        await hub.back_pressure.slow_down(self, pace)
                 octets = await link.receive(read)
                 if octets is None:
                     return

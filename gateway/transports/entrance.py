@@ -180,13 +180,3 @@ def _other_end(stream: trio.SocketStream) -> tuple[str, str] | None:
     except OSError:
         return None
     return name_of(address), plain(ip_address(address[0])) if isinstance(address, tuple) else ""
-
-
-async def serve_tcp(hub: Hub, stream: trio.SocketStream) -> None:
-    """One accepted TCP connection without anything before STOMP, to its end."""
-    await Entrance(hub).serve(stream)
-
-
-async def serve_websocket(hub: Hub, stream: trio.SocketStream) -> None:
-    """One connection to a plain WebSocket port, to its end."""
-    await Entrance(hub, "websocket").serve(stream)

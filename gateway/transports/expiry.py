@@ -30,6 +30,8 @@ log = structlog.get_logger("gateway.expiry")
 _LONGEST_LOOK = 60.0
 # Seconds between attempts to warn a client that has not subscribed to its events yet.
 _NEXT_ATTEMPT = 1.0
+# Seconds from one renewal to the next, which waits: each leaves something on the wheel for a minute.
+_NEXT_RENEWAL = 1.0
 
 _SHOWN = {"certificate": "certificate", "cookie": "cookie"}
 
@@ -98,13 +100,14 @@ class Lease:
         identity: as it was last found out.
     """
 
-    __slots__ = ("_hub", "_lifetime", "_link", "_session", "identity")
+    __slots__ = ("_hub", "_lifetime", "_link", "_renewable", "_session", "identity")
 
     def __init__(self, hub: Hub, link: Link, session: Session, identity: Identity) -> None:
         self._hub = hub
         self._link = link
         self._session = session
         self._lifetime: Lifetime | None = None
+        self._renewable = -math.inf  # from then on, by trio's clock
         self._begin(identity)
 
     def _begin(self, identity: Identity) -> None:
@@ -122,6 +125,8 @@ class Lease:
     async def renew(self, asked: Renewal) -> None:
         """Have somebody say whether the session may last longer; the end of one that may not."""
         session = self._session
+        await trio.sleep_until(self._renewable)
+        self._renewable = trio.current_time() + _NEXT_RENEWAL
         try:
             with trio.fail_after(self._hub.options.connect_timeout):
                 identity = await identify(self._hub, self._shown(asked))

@@ -6,7 +6,8 @@
                        Lingering)
 
 Who does not read cannot be told: to a slow consumer nothing more is written.  Who is sent away to make room in memory
-is written to for a moment only, because what lies in its outbox takes room for so long.
+is written to for a moment only, because what lies in its outbox takes room for so long; so is who has no session, for a
+flood of those who read nothing would keep as many files open.
 """
 
 from __future__ import annotations
@@ -112,10 +113,11 @@ async def say_goodbye(
         failure: why it ends; None: the client wished it.
         last_frame: the ERROR of a connection that has no session.
         outbox: what lies in the outbox is written, too.
-        hurry: seconds for a client that costs too much memory.
+        hurry: seconds for a client that costs too much memory, or has no session: nothing of its own is lost.
     """
     goodbye = link.goodbye(*_close_code(failure))
-    with trio.move_on_after(hurry if isinstance(failure, TooCostly) else LONGEST), suppress(BrokenLink):
+    in_a_hurry = outgoing is None or isinstance(failure, TooCostly)
+    with trio.move_on_after(hurry if in_a_hurry else LONGEST), suppress(BrokenLink):
         if outgoing is not None:
             await outgoing.write_out(outbox=outbox)
         await write_all(link, [*last_frame, goodbye] if goodbye else last_frame)

@@ -104,9 +104,11 @@ class Trusted:
                 "Forwarded and X-Forwarded-For name different clients; the proxy must set one of them, and remove the "
                 "other"
             )
-        protocol = element.get("proto") or next(_last_first(fields.get("x-forwarded-proto", "")), "")
+        protocols = [element.get("proto"), next(_last_first(fields.get("x-forwarded-proto", "")), "")]
+        # Where both are said, one may be invented here, too: TLS is believed of both only.
+        secure = [each.lower() in _SECURE for each in protocols if each]
         host = element.get("host") or fields.get("x-forwarded-host", "").partition(",")[0].strip()
-        return Client(found[0] if found else peer, protocol.lower() in _SECURE if protocol else None, host)
+        return Client(found[0] if found else peer, all(secure) if secure else None, host)
 
     def _walk(self, peer: str, hops: Iterable[str]) -> tuple[str, int]:
         """The first address from the end that is not trusted, or the last that is one, and its place from the end."""

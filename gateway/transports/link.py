@@ -123,6 +123,7 @@ class Link(Protocol):
         remote: what else is known of it.
         pipe: the octets below.
         ping: a control frame that the peer answers by itself; empty where there is no such thing.
+        overhead: octets that came with those of the last `receive`, and were none of the STOMP stream.
     """
 
     transport: str
@@ -130,6 +131,7 @@ class Link(Protocol):
     remote: Remote
     pipe: Pipe
     ping: bytes
+    overhead: int
 
     async def receive(self, size: int) -> bytes | None:
         """The next octets of the STOMP stream, none when the peer just gave a sign of life; None at the end."""
@@ -251,6 +253,7 @@ class TcpLink:
 
     transport = "tcp"
     ping = b""
+    overhead = 0
 
     def __init__(self, pipe: Pipe, peer: str, remote: Remote = UNKNOWN) -> None:
         self.pipe = pipe

@@ -14,6 +14,9 @@ it comes with others (it gave the first ones up), these go behind.
 
 Versions below 1.2, renegotiation and compression are off.  An end without `close_notify` counts as an end: STOMP frames
 say themselves whether they are whole.
+
+TLS has records that carry nothing for us: new keys (12 us each, for 27 octets), alerts.  OpenSSL takes any number of
+them, and keeps its answers until we write.  A peer that sends nothing else, or has so many answers waiting, is cut off.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ from .link import BrokenLink, Buffers, Pipe, advance
 # as large as it ever was.
 _MOST = 32 * 1024
 _RECORD = 16 * 1024  # plain octets of a record, at most
+# Octets without a single one for us after which a peer is cut off; of a record that is not whole yet it may be 16 KiB.
+_MOST_BARREN = 32 * 1024
+# Octets of answers that a peer may have caused: new keys are answered with 27, and in years of traffic once or twice.
+_MOST_ANSWERS = 4 * 1024
 # First octet of every TLS connection: a handshake record.
 HELLO = b"\x16\x03"
 
@@ -49,6 +56,7 @@ class TlsPipe:
     """A pipe that carries TLS on another one; we are the server."""
 
     __slots__ = (
+        "_barren",
         "_cipher",
         "_encrypt",
         "_encrypted",
@@ -74,6 +82,7 @@ class TlsPipe:
         self._cipher: Buffers = []  # what the pipe did not take yet
         self._owed = b""  # the plain octets that it stands for
         self._left = b""  # plain octets that came and were not asked for yet
+        self._barren = 0  # octets since the last one that was for us
         self._ended = False  # the peer has said `close_notify`, or broken the stream
 
     async def handshake(self) -> None:
@@ -132,7 +141,12 @@ class TlsPipe:
                 if not octets:
                     return b""
                 incoming.write(octets)
+                self._barren += len(octets)
             plain = self._decrypt()
+            if plain:
+                self._barren = 0
+            if self._barren > _MOST_BARREN or self._outgoing.pending > _MOST_ANSWERS:
+                self._ended = True
             if plain and len(plain) <= size:
                 return plain
             self._left = plain
@@ -207,9 +221,10 @@ class TlsPipe:
         """See `Pipe`."""
         while True:
             if not self._cipher:
+                # In front: cancelled behind the write, nobody would know of it, and the same octets came again.
+                await trio.lowlevel.checkpoint()
                 sent = self.send_nowait(buffers)
                 if sent:
-                    await trio.lowlevel.checkpoint()
                     return sent
             self._cipher = advance(self._cipher, await self._pipe.send_some(self._cipher))
             if not self._cipher:

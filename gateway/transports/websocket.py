@@ -168,18 +168,6 @@ class _HandshakeStream(trio.abc.Stream):
             self._scope.cancel()
         return data.translate(_ASCII)
 
-    @property
-    def fields(self) -> dict[str, str]:
-        """Header fields of the request by lower-case name; those that came several times are lists.  (trio-websocket
-        keeps Host to itself.)"""
-        lines = self.request.partition(_END_OF_REQUEST)[0].decode("latin-1").split("\r\n")[1:]
-        found: dict[str, str] = {}
-        for line in lines:
-            name, _, value = line.partition(":")
-            name, value = name.strip().lower(), value.strip()
-            found[name] = f"{found[name]}, {value}" if name in found else value
-        return found
-
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         left: Buffers = [bytes(data)]
         self.answered = True
@@ -196,6 +184,29 @@ class _HandshakeStream(trio.abc.Stream):
         """trio-websocket closes when the request was no upgrade: the handshake is over without a request."""
         self._scope.cancel()
         await trio.lowlevel.checkpoint()
+
+
+def fields_of(request: bytes) -> dict[str, str] | None:
+    """Header fields of a request by lower-case name; those that came several times are lists.  (trio-websocket keeps
+    Host to itself.)
+
+    Returns:
+        None, where somebody else could read it otherwise: trio-websocket takes lines that end in LF alone, or are
+        folded, and takes what stands there for no field; and behind a request with a body begins another one, or none.
+    """
+    head, end, _ = request.partition(_END_OF_REQUEST)
+    lines = head.decode("latin-1").split("\r\n")
+    if not end or not lines[0].endswith(" HTTP/1.1"):
+        return None
+    found: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or name.strip() != name or "\n" in line or "\r" in line:
+            return None
+        name, value = name.lower(), value.strip()
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    has_body = "transfer-encoding" in found or found.get("content-length", "0") != "0"
+    return None if has_body else found
 
 
 def upgrade_of(path: str, fields: Mapping[str, str]) -> Upgrade:
@@ -256,7 +267,7 @@ async def accept(
             async with trio.open_nursery() as nursery:
                 with suppress(trio_websocket.ConnectionClosed):
                     request = await trio_websocket.wrap_server_stream(nursery, stream)
-                    judged = _judge(request, stream.fields, conditions, remote, admit)
+                    judged = _judge(request, fields_of(stream.request), conditions, remote, admit)
                     if isinstance(judged, Refusal):
                         result = judged
                         await request.reject(judged.status, body=(judged.reason + "\n").encode())
@@ -266,8 +277,8 @@ async def accept(
                         name = peer if shown.address == remote.address else shown.address
                         result = WebSocketLink(pipe, name, stream.behind, shown)
                 scope.cancel()
-    except* ValueError as group:
-        # The libraries below trip over some of what a stranger may send.
+    except* (ValueError, trio_websocket.ConnectionClosed) as group:
+        # The libraries below trip over some of what a stranger may send, and over one who does not wait for the answer.
         log.debug("a request that cannot be read", peer=peer, errors=[repr(each) for each in group.exceptions])
         if not stream.answered:
             with suppress(trio.BrokenResourceError):
@@ -277,12 +288,14 @@ async def accept(
 
 def _judge(
     request: trio_websocket.WebSocketRequest,
-    fields: dict[str, str],
+    fields: dict[str, str] | None,
     conditions: Conditions,
     remote: Remote,
     admit: Admit,
 ) -> tuple[Remote, str | None] | Refusal:
     """All that is known of who comes in, and the subprotocol; or why it may not."""
+    if fields is None:
+        return Refusal(400, "the request must be HTTP/1.1, in whole lines that end in CR LF, and without a body")
     try:
         shown = behind_proxies(remote, fields, conditions.trusted)
     except ForwardedError as error:
@@ -298,7 +311,7 @@ def _judge(
 class WebSocketLink:
     """STOMP in WebSocket messages."""
 
-    __slots__ = ("_behind", "_deframer", "_failure", "peer", "pipe", "remote")
+    __slots__ = ("_behind", "_deframer", "_failure", "overhead", "peer", "pipe", "remote")
 
     transport = "websocket"
     ping = header(Opcode.PING, 0)
@@ -307,6 +320,7 @@ class WebSocketLink:
         self.pipe = pipe
         self.peer = peer
         self.remote = remote
+        self.overhead = 0
         self._behind = behind  # octets that came together with the upgrade request
         self._deframer = Deframer()
         self._failure: WebSocketError | None = None
@@ -322,10 +336,12 @@ class WebSocketLink:
             if not data:
                 return None
         try:
-            return deframer.feed(data)
+            payload = deframer.feed(data)
         except WebSocketError as error:
             self._failure = error
             return None
+        self.overhead = len(data) - len(payload)
+        return payload
 
     def pack(self, parts: list[bytes], size: int) -> Buffers:
         """See `Link`."""

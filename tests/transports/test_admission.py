@@ -21,8 +21,8 @@ from gateway.transports.connection import Connection
 from gateway.transports.link import StreamPipe, TcpLink
 from gateway.transports.websocket import WebSocketLink
 
-from .house import House, Slow
-from .peers import UPGRADE, Peer, TcpWire, WebSocketWire, read_all
+from .house import House, Slow, Valve
+from .peers import PING, UPGRADE, Peer, TcpWire, WebSocketWire, read_all, ws
 from .street import OpenStreet, Street
 
 MakeHouse = Callable[..., House]
@@ -185,6 +185,29 @@ class TestHandshakes:
             guest.logs_in(f"user-{number}")
         assert door.admission.handshakes == 5
 
+    async def test_who_is_being_looked_at_goes_last(self) -> None:
+        """An authenticator takes its time: those whom it has looked at longest are nearly in."""
+        door = Door(max_handshakes=3)
+        for name in ("first", "second"):
+            door.enter(name=name).asks()
+        for number in range(5):
+            door.enter(name=f"silent-{number}")
+        assert door.evicted == [f"silent-{number}" for number in range(4)]
+
+    async def test_where_all_are_the_newest_goes(self) -> None:
+        door = Door(max_handshakes=3)
+        asking = [door.enter(name=str(number)) for number in range(3)]
+        for guest in asking:
+            guest.asks()
+        door.enter(name="3")
+        assert door.evicted == ["3"]
+        door.enter("2.2.2.2", "other")
+        assert door.evicted == ["3", "2"]
+        asking[2].asks()  # it may have come to that in the same moment
+        asking[0].logs_in("ann")
+        asking[1].leave()
+        assert door.admission.handshakes == 1
+
     async def test_who_has_logged_in_stays(self) -> None:
         door = Door(max_handshakes=2)
         for number in range(10):
@@ -206,12 +229,18 @@ class TestHandshakes:
         chance = random.Random(5)
         door = Door(max_handshakes=20)
         waiting: list[tuple[str, Guest]] = []
+        asking: list[Guest] = []
         for _ in range(3000):
             known = list(waiting)
             if waiting and chance.random() < 0.3:
                 place, guest = waiting.pop(chance.randrange(len(waiting)))
                 guest.leave()
                 continue
+            if waiting and chance.random() < 0.3:
+                place, guest = chance.choice(waiting)
+                if guest not in asking:
+                    guest.asks()
+                    asking.append(guest)
             place = f"10.0.0.{chance.choice([1, 1, 1, 2, 2, 3, 4, 5])}"
             guest = door.admission.enter(place, lambda error: None)
             waiting.append((place, guest))
@@ -222,7 +251,9 @@ class TestHandshakes:
             counts = Counter(place for place, _ in waiting)
             ((where, who),) = gone
             assert counts[where] == max(counts.values())
-            assert who is next(guest for place, guest in waiting if place == where)
+            silent = [guest for place, guest in waiting if place == where and guest not in asking]
+            newest = [guest for guest in asking if (where, guest) in waiting][-1:]
+            assert [who] == (silent[:1] or newest)
             waiting.remove((where, who))
 
 
@@ -333,6 +364,26 @@ class TestConnection:
         await first.connect()
         await third.connect()
         assert house.hub.admission.handshakes == 0
+
+    async def test_who_is_being_looked_at_stays(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
+        house = make_house(options=Options(capacity=Capacity(max_handshakes=2)), authenticator=Slow(1.0, "ann"))
+        first = arrive(house, "tcp", "1.1.1.1")
+        await first.send_frame("CONNECT", accept_version="1.2", host="h")
+        await wait_all_tasks_blocked()
+        for _ in range(5):
+            arrive(house, "tcp", "1.1.1.1")
+            await wait_all_tasks_blocked()
+        await first.frame("CONNECTED")
+
+    async def test_who_does_not_read_is_not_waited_for(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
+        """It let the answers to its pings fill its socket, and cannot be told."""
+        house = make_house(options=Options(connect_timeout=5.0, close_linger=1.0))
+        valve = Valve(room=0)
+        house.serve("websocket", valve)
+        valve.push(ws(PING, b"x"))
+        await wait_all_tasks_blocked()
+        with trio.fail_after(6.1):
+            await house.hub.wait_empty()
 
     async def test_too_many_sessions_of_a_user(
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock

@@ -133,11 +133,15 @@ class TestClient:
         assert isinstance(found, module.ClientCertificate)
         assert found.common_name == ""
 
-    def test_no_other_names(self, tmp_path: Path) -> None:
+    @parametrize("names", [None, b"\x30\x02\xa5\x00", b"nonsense"], ids=["none", "of a kind nobody reads", "broken"])
+    def test_no_other_names(self, tmp_path: Path, names: bytes | None) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "worker")])
         begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         builder = x509.CertificateBuilder(name, name, key.public_key(), 1, begin, begin + datetime.timedelta(days=1))
+        if names is not None:
+            identifier = x509.SubjectAlternativeName.oid
+            builder = builder.add_extension(x509.UnrecognizedExtension(identifier, names), critical=False)
         octets = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
         found = papers.certificates(tmp_path).client(octets)
         assert found == module.ClientCertificate("CN=worker", "worker", (), 1_767_312_000.0)

@@ -236,6 +236,19 @@ class TestRenewal:
         assert (await peer.at_end_after_error())["message"] == "token expired", "the newest counts"
         await peer.aclose()
 
+    async def test_one_a_second(
+        self, house: House, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
+    ) -> None:
+        """Or a client that renews all the time fills the wheel with lives that are over."""
+        peer = await connect(house, issuer, kind, alice(1000))
+        issuer.answers[SECRET] = alice(2000)
+        began = trio.current_time()
+        for _ in range(5):
+            await renew(peer, passcode=SECRET)
+            await peer.frame("RECEIPT")
+        assert 4 <= trio.current_time() - began < 5
+        await peer.aclose()
+
     async def test_the_next_warning(
         self, house: House, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
     ) -> None:

@@ -103,6 +103,12 @@ class TestBoth:
         fields = {"x-forwarded-for": f"6.6.6.6, {CLIENT}", "forwarded": f"for={CLIENT};proto=https"}
         assert TRUSTED.client_of(PROXY, fields) == Client(CLIENT, True)
 
+    @parametrize(("one", "other"), [("http", "https"), ("https", "http")])
+    def test_tls_is_believed_of_both_only(self, one: str, other: str) -> None:
+        """A client knows its own address, and can invent all the rest of the field that its proxy does not write."""
+        fields = {"x-forwarded-for": CLIENT, "x-forwarded-proto": one, "forwarded": f"for={CLIENT};proto={other}"}
+        assert TRUSTED.client_of(PROXY, fields) == Client(CLIENT, False)
+
     def test_they_do_not(self) -> None:
         """The proxy writes one of them, and passes on the other as the client invented it."""
         with pytest.raises(ForwardedError, match="name different clients"):

@@ -321,3 +321,24 @@ class TestMemory:
         await consumer.settled()
         assert not house.broker.pressed
         await publisher.settled()
+
+    async def test_who_gets_messages_of_others_while_it_is_held_is_read_again(
+        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """It stood by, and published; then the consumer in front of it went, and nobody else is there to make room."""
+        house = make_house(quotas=self.QUOTAS)
+        active, standby = await house.session(kind), await house.session(kind)
+        await active.subscribe("/queue/a", ack="client-individual", exclusive="true")
+        await standby.subscribe("/queue/a", ack="client-individual", exclusive="true")
+        publisher = await house.session(kind)
+        for _ in range(80):
+            await publisher.publish("/queue/a", b"x" * 10_000)
+        await wait_all_tasks_blocked()
+        await standby.publish("/queue/b", b"x" * 10_000)
+        await wait_all_tasks_blocked()
+        assert house.counters.held_publishers == 2
+        await active.aclose()
+        for _ in range(80):
+            await standby.send_frame("ACK", id=(await standby.frame("MESSAGE"))["ack"])
+        await standby.settled()
+        await publisher.settled()

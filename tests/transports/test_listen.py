@@ -16,11 +16,10 @@ from trio.testing import MockClock
 
 from gateway.transports import (
     AddressError,
+    Entrance,
     Listening,
     Options,
     open_listeners,
-    serve_tcp,
-    serve_websocket,
     unlinking,
 )
 from gateway.transports import entrance as module
@@ -198,27 +197,22 @@ async def meet_after(listening: Listening, count: int) -> None:
     await meet(listening)
 
 
-Serve = Callable[..., object]
-
-
 class TestServe:
-    @parametrize("serve", [serve_tcp, serve_websocket])
-    async def test_a_peer_that_has_gone_already(self, house: House, serve: Serve) -> None:
+    async def test_a_peer_that_has_gone_already(self, house: House, kind: str) -> None:
         """Reset between its connect and our accept: the system does not even know who it was."""
         async with opened("127.0.0.1") as listening:
             client = await dial_stream(listening.addresses[0])
             vanish(client)
             accepted = await listening.listeners[0].accept()
-            await serve(house.hub, accepted)  # type: ignore[misc]
+            await Entrance(house.hub, kind).serve(accepted)
             assert accepted.socket.fileno() == -1
         assert not house.hub.open_connections
 
     async def test_over_a_unix_socket(self, house: House, kind: str) -> None:
         """Its other end has no name."""
         theirs, ours = socket_streams()
-        serve = serve_tcp if kind == "tcp" else serve_websocket
         async with theirs:
-            house.nursery.start_soon(serve, house.hub, ours)
+            house.nursery.start_soon(Entrance(house.hub, kind).serve, ours)
             if kind == "websocket":
                 await theirs.send_all(UPGRADE)
             await until(lambda: house.hub.open_connections)
@@ -229,7 +223,7 @@ class TestServe:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                house.nursery.start_soon(serve_websocket, house.hub, ours)
+                house.nursery.start_soon(Entrance(house.hub, "websocket").serve, ours)
                 await theirs.send_all(UPGRADE.replace(b"/ws", b"/other"))
                 response = await read_all(theirs)
         assert response.startswith(b"HTTP/1.1 404")
@@ -241,7 +235,7 @@ class TestServe:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                house.nursery.start_soon(serve_websocket, house.hub, ours)
+                house.nursery.start_soon(Entrance(house.hub, "websocket").serve, ours)
                 await theirs.send_all(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 300)
                 await read_all(theirs)
                 await until(lambda: logs)
@@ -255,7 +249,7 @@ class TestServe:
         house = make_house(options=Options(connect_timeout=10.0))
         theirs, ours = socket_streams()
         async with theirs:
-            house.nursery.start_soon(serve_websocket, house.hub, ours)
+            house.nursery.start_soon(Entrance(house.hub, "websocket").serve, ours)
             if octets:
                 await theirs.send_all(octets)
             await read_all(theirs)
@@ -272,7 +266,7 @@ class TestServe:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                await serve_websocket(house.hub, ours)
+                await Entrance(house.hub, "websocket").serve(ours)
             assert await read_all(theirs) == b""
         assert logs[0]["event"] == "handshake failed"
         assert logs[0]["log_level"] == "error"

@@ -13,7 +13,7 @@ from gateway.transports import Options
 from gateway.transports.rates import FRAMES, OCTETS, Pace, pace_of
 
 from .house import House
-from .peers import frame
+from .peers import PING, TEXT, frame, ws
 
 MakeHouse = Callable[..., House]
 
@@ -86,6 +86,17 @@ class TestHeld:
         await peer.settled()
         await peer.settled()
         assert trio.current_time() - began == pytest.approx(4.1, abs=0.3)
+
+    @pytest.mark.parametrize("octets", [ws(PING, b"x" * 100) * 50, ws(TEXT) * 1_000])
+    async def test_by_what_is_no_stomp(self, make_house: MakeHouse, autojump_clock: MockClock, octets: bytes) -> None:
+        """Pings, and messages without anything, are work, too."""
+        house = make_house(options=Options(max_octets_per_second=1_000))
+        peer = await house.session("websocket")
+        await peer.websocket.stream.send_all(octets)
+        began = trio.current_time()
+        await peer.settled()
+        await peer.settled()
+        assert trio.current_time() - began == pytest.approx(len(octets) / 1_000 - 1, abs=0.3)
 
     async def test_it_is_seen(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
         house = make_house(options=Options(max_frames_per_second=10))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _ssl
+import ctypes
 import ssl
 from collections.abc import Callable
 
@@ -68,6 +70,18 @@ async def by_hand(stream: trio.abc.Stream, context: ssl.SSLContext) -> tuple[ssl
         except ssl.SSLError:
             await stream.send_all(outgoing.read())
             raise
+
+
+def new_keys(client: trio.SSLStream[trio.abc.Stream], times: int, *, wants_answer: bool) -> bytes:
+    """KeyUpdate records of TLS 1.3, which Python's module has no word for: OpenSSL is asked itself."""
+    library = ctypes.CDLL(_ssl.__file__)
+    # Behind the head of the object and a reference to its socket stands OpenSSL's own.
+    inner: object = vars(client)["_ssl_object"]._sslobj
+    known = ctypes.c_void_p.from_address(id(inner) + object.__basicsize__ + 8)
+    for _ in range(times):
+        assert library.SSL_key_update(known, int(wants_answer)) == 1
+        assert library.SSL_do_handshake(known) == 1
+    return client._outgoing.read()
 
 
 async def read(stream: trio.abc.Stream, octets: int) -> bytes:
@@ -227,6 +241,26 @@ class TestSlow:
 
         trio.run(main)
 
+    async def test_cancelled_when_all_is_out(self, nursery: trio.Nursery) -> None:
+        """What went is told, or never went: else it would go twice."""
+        valve = Valve()
+        pipe, client = await through(valve)
+        left: Buffers = [b"hello"]
+
+        async def send() -> None:
+            nonlocal left
+            left = advance(left, await pipe.send_some(left))
+
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as writers:
+                writers.start_soon(send)
+                await trio.lowlevel.checkpoint()
+                scope.cancel()
+        if left:
+            await write(pipe, left)
+        await write(pipe, [b" world"])
+        assert await read(client, 11) == b"hello world"
+
     async def test_the_peer_goes(self) -> None:
         valve = Valve()
         pipe, _ = await through(valve)
@@ -239,6 +273,49 @@ class TestSlow:
             await pipe.send_some([b"hello"])
         await pipe.send_eof()
         assert pipe.peer_has_gone()
+
+
+class TestRecordsThatCarryNothing:
+    """OpenSSL takes any number of new keys, and keeps an answer to each that asks for one."""
+
+    @parametrize("wants_answer", [False, True])
+    async def test_a_flood(self, wants_answer: bool) -> None:
+        valve = Valve()
+        pipe, client = await through(valve)
+        valve.push(new_keys(client, 20_000, wants_answer=wants_answer))
+        assert await pipe.receive(16_384) == b""
+        assert await pipe.receive(16_384) == b""
+
+    async def test_answers_that_nobody_takes(self) -> None:
+        """Octets for us in between do not help."""
+        valve = Valve()
+        pipe, client = await through(valve)
+        received = -1
+        octets = b"x"
+        while octets:
+            received += 1
+            valve.push(new_keys(client, 20, wants_answer=True))
+            await client.send_all(b"x")
+            octets = await pipe.receive(16_384)
+        assert received < 20
+
+    async def test_now_and_then(self) -> None:
+        valve = Valve()
+        pipe, client = await through(valve)
+        for _ in range(20):
+            valve.push(new_keys(client, 20, wants_answer=True))
+            await client.send_all(b"x")
+            assert await pipe.receive(16_384) == b"x"
+            assert pipe.send_nowait([b"y"]) == 1
+        assert await read(client, 20) == b"y" * 20
+
+    async def test_long_records_in_short_pieces(self) -> None:
+        pipe, client = await through(Valve())
+        await client.send_all(LARGE)
+        found = b""
+        while len(found) < len(LARGE):
+            found += await pipe.receive(1_000)
+        assert found == LARGE
 
 
 class TestEnd:

@@ -22,6 +22,7 @@ from gateway.transports.websocket import (
 )
 from gateway.transports.websocket_frames import CloseCode, close_frame
 
+from .house import Valve
 from .peers import BINARY, CLOSE, PING, TEXT, ws
 
 
@@ -289,8 +290,29 @@ class TestRefuse:
             (request(Origin="http://["), 403, "not allowed"),
             (request(Origin="null"), 403, "not allowed"),
             (request(Sec_WebSocket_Protocol="mqtt"), 400, "subprotocols"),
+            # What trio-websocket takes for something else than we would, or a proxy in front.
+            (request(Origin="https://evil.example").replace(b"\r\n", b"\n"), 400, "CR LF"),
+            (request(X="a\nOrigin: https://evil.example"), 400, "CR LF"),
+            (request(X="a\r\n X-Forwarded-For: 6.6.6.6"), 400, "CR LF"),
+            (request(X="a\r\n folded"), 400, "CR LF"),
+            (request().replace(b"HTTP/1.1", b"HTTP/1.0"), 400, "HTTP/1.1"),
+            (request(Content_Length="5") + b"hello", 400, "without a body"),
+            (request(Transfer_Encoding="chunked") + b"0\r\n\r\n", 400, "without a body"),
         ],
-        ids=["path", "origin", "broken origin", "null origin", "subprotocol"],
+        ids=[
+            "path",
+            "origin",
+            "broken origin",
+            "null origin",
+            "subprotocol",
+            "LF",
+            "a line in a line",
+            "a field in a folded line",
+            "a folded line",
+            "old",
+            "body",
+            "chunks",
+        ],
     )
     async def test_with_words(self, nursery: trio.Nursery, octets: bytes, status: int, reason: str) -> None:
         upgrade = Upgrade(nursery)
@@ -351,6 +373,12 @@ class TestRefuse:
             await upgrade.stream.send_all(octets)
             await upgrade.stream.aclose()
             assert isinstance(await upgrade.outcome(), WebSocketLink | Refusal)
+
+    async def test_what_is_no_upgrade_of_a_peer_that_leaves_before_the_response(self) -> None:
+        valve = Valve()
+        valve.push(b"garbage\r\n\r\n")
+        valve.hang_up()
+        assert isinstance(await accept(valve, "peer", Conditions("/ws")), Refusal)
 
     async def test_a_request_without_end(self, nursery: trio.Nursery) -> None:
         """Of some 16 KiB no more is read."""
