@@ -47,7 +47,7 @@ from gateway.stores import SQLiteStore, StoreDamaged, open_store
 from gateway.stores.preflight import unkept
 from gateway.transports import Entrance, Hub, Listening, Trusted, close, identify
 from gateway.transports.admission import within_files
-from gateway.transports.memory import watch_process
+from gateway.transports.memory import watch_process, within_mark
 
 if TYPE_CHECKING:
     from gateway.transports.certificates import Certificates
@@ -209,7 +209,8 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     options = options_of(settings)
     capacity = within_files(options.capacity, is_wish="max_connections" in settings.model_fields_set)
     options = dataclasses.replace(options, capacity=capacity)
-    hub = Hub(authenticator, quotas_of(settings), options, policies=policies, store=store, authorizer=rules)
+    quotas = within_mark(quotas_of(settings), settings.memory_mark)
+    hub = Hub(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
     watch_process(hub.memory, settings.memory_mark)
     rules.on_change = partial(rights.recheck, hub.broker)
     opened: dict[str, Listening] = {}

@@ -216,7 +216,7 @@ class Settings(Security):
         le=1024 * 1024 * MIB,
         description="Octets of all messages kept (waiting, unacknowledged, in transactions, half sent). From 3/4 on "
         "publishers are held back; at the limit what would be kept is refused, and the client that costs most is "
-        "closed. Nothing that was kept is dropped.",
+        "closed. Nothing that was kept is dropped. It is lowered at the start to what `memory_mark` leaves.",
     )
     max_destinations: int = Field(
         1_000_000,

@@ -31,6 +31,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,6 +43,8 @@ from gateway.broker.costs import Cost, cost_of
 from gateway.broker.errors import TooCostly
 
 if TYPE_CHECKING:
+    from gateway.broker import Quotas
+
     from .connection import Connection
     from .hub import Hub
 
@@ -64,6 +67,9 @@ _MUCH_FREED, _TRIM_PAUSE, _SOONEST_TRIM = 128 * 1024 * 1024, 5.0, 0.5
 _BACK_BY = 16
 # Seconds in which the log says once that nothing helps.
 _QUIET = 10.0
+
+# Octets that messages may take however small the mark is.
+_LEAST_LIMIT = 1024 * 1024
 
 _STATM = "/proc/self/statm"
 
@@ -301,6 +307,33 @@ def _unread(since: float, offender: Offender) -> int:
 # what the system says
 
 
+def mark_of(wanted: int) -> tuple[int, str]:
+    """The mark in force, in octets, and where it comes from, in words; 0: it cannot be told.
+
+    Args:
+        wanted: the setting `memory_mark`.
+    """
+    most, whose = available()
+    return wanted or most * 3 // 4, "memory_mark" if wanted else f"memory_mark, 3/4 of what {whose} has"
+
+
+def within_mark(quotas: Quotas, wanted: int) -> Quotas:
+    """The quotas, with a `memory_limit` that the mark has room for.
+
+    The process is looked at some times a second, messages are counted as they come: only a limit of theirs keeps many
+    publishers that begin at once from passing the mark between two looks.
+
+    Args:
+        wanted: the setting `memory_mark`.
+    """
+    mark, name = mark_of(wanted)
+    left = max(mark - resident(), _LEAST_LIMIT)
+    if not mark or quotas.memory_limit <= left:
+        return quotas
+    log.info(f"memory_limit is taken as {left} and not {quotas.memory_limit} octets: {mark} may be taken ({name})")
+    return replace(quotas, memory_limit=left)
+
+
 def watch_process(memory: Memory, wanted: int) -> None:
     """Begin to look at the memory of this process.
 
@@ -308,7 +341,7 @@ def watch_process(memory: Memory, wanted: int) -> None:
         wanted: the setting `memory_mark`.
     """
     most, whose = available()
-    mark, name = wanted or most * 3 // 4, "memory_mark" if wanted else f"memory_mark, 3/4 of what {whose} has"
+    mark, name = mark_of(wanted)
     if not mark or not resident():
         log.info("memory is not watched: this system does not tell how much there is, or is taken")
         return

@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.broker import Quotas
 from gateway.transports import Options
 from gateway.transports import memory as memory_module
-from gateway.transports.memory import available, resident, trim, watch_process
+from gateway.transports.memory import available, resident, trim, watch_process, within_mark
 
 from .house import House, Valve
 from .peers import Peer, frame
@@ -520,6 +520,30 @@ class TestSystem:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         assert available(tmp_path) == answer
+
+
+class TestWithinMark:
+    def test_a_limit_that_the_mark_has_no_room_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(memory_module, "resident", lambda: 60_000_000)
+        with structlog.testing.capture_logs() as logs:
+            assert within_mark(Quotas(memory_limit=200_000_000), 256_000_000) == Quotas(memory_limit=196_000_000)
+        (line,) = logs
+        assert line["event"] == (
+            "memory_limit is taken as 196000000 and not 200000000 octets: 256000000 may be taken (memory_mark)"
+        )
+
+    def test_a_mark_with_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(memory_module, "resident", lambda: 60_000_000)
+        quotas = Quotas(memory_limit=196_000_000)
+        assert within_mark(quotas, 256_000_000) is quotas
+
+    def test_a_mark_that_is_taken_already(self) -> None:
+        assert within_mark(Quotas(), 1_000).memory_limit == 1024 * 1024
+
+    def test_unknown(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(memory_module, "available", lambda: (0, ""))
+        quotas = Quotas()
+        assert within_mark(quotas, 0) is quotas
 
 
 class TestWatchProcess:
