@@ -195,8 +195,8 @@ WRONG: dict[str, list[str]] = {
 
 # Honoured headers whose values other modules read; the table only says so.
 ELSEWHERE = frozenset(
-    "accept-version ack client-id content-length destination heart-beat id login message-id passcode reason receipt "
-    "subscription transaction username".split()
+    "Authorization accept-version ack client-id content-length destination heart-beat id login message-id passcode "
+    "reason receipt subscription transaction username".split()
 )
 
 Reader = Callable[[Mapping[str, str]], Properties | Options]
