@@ -8,6 +8,10 @@ import stomp
 
 
 class Inbox(stomp.ConnectionListener):
+    def on_connected(self, frame):
+        connection.subscribe("/queue/work", id="1", ack="client-individual", headers={"prefetch-count": "10"})
+        print("Working; press Ctrl-C to stop.", flush=True)
+
     def on_message(self, frame):
         frames.put(frame)
 
@@ -23,10 +27,11 @@ for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda *_: frames.put(None))
 broker = (os.environ.get("STOMP_HOST", "127.0.0.1"), int(os.environ.get("STOMP_PORT", "61613")))
 connection = stomp.Connection12([broker], heartbeats=(10_000, 10_000))
-connection.set_listener("inbox", Inbox())
-connection.connect(wait=True)
-connection.subscribe("/queue/work", id="1", ack="client-individual", headers={"prefetch-count": "10"})
-print("Working; press Ctrl-C to stop.", flush=True)
+connection.set_listener("worker", Inbox())  # by its name behind stomp.py's own, which starts the heart-beats
+try:
+    connection.connect(os.environ.get("STOMP_LOGIN"), os.environ.get("STOMP_PASSCODE"))
+except stomp.exception.ConnectFailedException:
+    sys.exit(1)  # stomp.py has said why
 while frame := frames.get():
     try:
         connection.send("/topic/done", f"{frame.body}: done")

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
+from gateway.auth import passwords
+from gateway.auth.files import FileFault
 from gateway.auth.rules import Explanation, Rules
 from gateway.broker import destinations
 from gateway.broker.access import Action, Reach
 from gateway.broker.errors import NotAllowed
 from gateway.broker.identity import Identity
+from gateway.broker.renewal import RENEW
 from gateway.broker.rights import FREE
 from gateway.rules import ACTIONS, TRANSPORTS
 from gateway.settings import SettingsError, load
+
+_GROUP = "A group that the user belongs to; may be given several times. Without any, those that users_file says."
 
 REFUSED = 3
 """The exit status of `explain` where something is refused; 1 is a mistake, 2 one in the arguments."""
@@ -32,8 +38,8 @@ def acl() -> None:
 @click.argument("user")
 @click.argument("action", type=click.Choice(ACTIONS))
 @click.argument("destination")
-@click.option("--group", "groups", multiple=True, help="A group that the user belongs to; may be given several times.")
-@click.option("--transport", type=click.Choice(TRANSPORTS), default="tcp", show_default=True)
+@click.option("--group", "groups", multiple=True, help=_GROUP)
+@click.option("--transport", type=click.Choice(TRANSPORTS), default=TRANSPORTS[0], show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print an object of JSON instead of sentences.")
 def explain(user: str, action: str, destination: str, groups: tuple[str, ...], transport: str, as_json: bool) -> None:
     """Say whether USER may do ACTION at DESTINATION, and which rule decides.
@@ -44,18 +50,31 @@ def explain(user: str, action: str, destination: str, groups: tuple[str, ...], t
     rules cannot be read, or no client could name such a destination.
     """
     try:
-        rules = Rules(load().rule)
+        settings = load()
+        rules = Rules(settings.rule)
         names = _names(user, Action(action), destination)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
     except NotAllowed as error:
         raise click.ClickException(f"{error}: {error.detail}") from None
-    identity = Identity(user, frozenset(groups))
+    identity = Identity(user, frozenset(groups) or _groups_of(user, settings.users_file))
     found = [_explained(rules, identity, transport, Action(action), name) for name in names]
     for each in found:
         click.echo(json.dumps(_row(each)) if as_json else each.text)
     if any(each.reach is Reach.NONE for each in found):
         sys.exit(REFUSED)
+
+
+def _groups_of(user: str, users_file: Path | None) -> frozenset[str]:
+    """The groups of a user of the users file; none, with a word on that, where it cannot be read."""
+    if users_file is None:
+        return frozenset()
+    try:
+        found = passwords.read_users(users_file).get(user)
+    except FileFault as fault:
+        click.echo(f"The groups of {user} are not known, and taken for none: {fault}; name them with --group", err=True)
+        return frozenset()
+    return frozenset() if found is None else found.groups
 
 
 def _names(user: str, action: Action, destination: str) -> list[str]:
@@ -64,7 +83,11 @@ def _names(user: str, action: Action, destination: str) -> list[str]:
     Raises:
         NotAllowed: no client could say that.
     """
-    if destinations.is_temporary(destination):
+    if action is Action.SEND and destination == RENEW:
+        return [destination]
+    if destination.startswith(destinations.TEMPORARY):
+        return [destination]
+    if action is Action.SUBSCRIBE and destinations.is_temporary(destination):
         return [destination]
     if action is Action.SUBSCRIBE:
         return [destinations.canonical_for(user, destination)]
@@ -74,7 +97,7 @@ def _names(user: str, action: Action, destination: str) -> list[str]:
 def _explained(rules: Rules, identity: Identity, transport: str, action: Action, name: str) -> Explanation:
     free = ""
     if name.startswith((*FREE, *destinations.TEMPORARY)):
-        free = "no rule is needed for temporary destinations, and for what a session is told of itself"
+        free = "no rule is needed for temporary destinations, and for what is a session's own"
     elif not rules.index.entries:
         free = "there are no rules, so everybody may do everything"
     if free:

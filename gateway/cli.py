@@ -93,6 +93,10 @@ def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
         click.echo(line)
     if bind:
         _check_ports(settings)
+    if not hypercorn:
+        click.echo()
+        for line in [*settings_reference.summary(settings), *["# All ports are free."] * bind]:
+            click.echo(line)
 
 
 def _hypercorn_options(settings: Settings) -> str:

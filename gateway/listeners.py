@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from gateway import secrecy
 from gateway.address import Address
 from gateway.mistakes import StartError, unusable, wrong
 from gateway.settings import Settings
@@ -76,7 +77,7 @@ def entrance_of(kind: str, hub: Hub, settings: Settings, certificates: Certifica
 
 
 def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[str]:
-    """What an operator should know of the doors, a sentence each."""
+    """What an operator should know of the doors and their keys, a sentence each."""
     expired = certificates.warning() if certificates is not None else None
     if expired:
         yield expired
@@ -87,6 +88,12 @@ def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[
             f"{', '.join(open_ones)} can be reached from other machines without TLS, so passcodes and messages can be "
             "read on the way: use tcp_tls and websocket_tls, or a proxy with TLS (trusted_proxies)"
         )
+    if settings.trusted_proxies and settings.anonymous:
+        yield (
+            "trusted_proxies is set and no authenticator is, so everybody who comes through a proxy is let in, under "
+            "any name: set users_file (GATEWAY_USERS_FILE), or another authenticator"
+        )
+    yield from secrecy.warnings(settings)
     for transport in ("tcp", "websocket"):
         if getattr(settings, f"{transport}_proxy_protocol") and not settings.trusted_proxies:
             yield f"{transport}_proxy_protocol is on and trusted_proxies names nobody, so nobody can connect there"

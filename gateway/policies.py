@@ -29,6 +29,7 @@ from gateway.broker.destinations import (
     USER,
     canonical,
     is_topic,
+    lacks_slash,
 )
 from gateway.broker.errors import NotAllowed
 from gateway.broker.policy import DEFAULT, OnNack, SlowConsumer, WhenFull
@@ -237,6 +238,8 @@ def _refuse_kind(pattern: str) -> str:
     meant, name = _MEANT.get(kind, QUEUE), pattern.removeprefix(kind)
     if meant in (REPLY_QUEUE, REPLY_TOPIC):
         name = "#"
+    if lacks_slash(pattern):
+        return f"has no slash in front; did you mean {shown('/' + pattern)}? The queue is {shown(QUEUE + pattern)}"
     if name and not name.startswith("/"):
         return f"is what clients write; policies go by the server's name for it: write {shown(meant + name)}"
     return f"does not start like the destinations that policies are for: {', '.join(KINDS)}, and a name behind"

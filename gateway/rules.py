@@ -223,6 +223,8 @@ def _with_kind(text: str) -> str:
             return kind + text[len(start) :]
     if text.startswith("/"):
         raise ValueError(f"does not start like the destinations that rules are for: {', '.join(KINDS)}, or a name")
+    if destinations.lacks_slash(text):
+        raise ValueError(f"has no slash in front; did you mean {shown('/' + text)}? The queue is {shown(QUEUE + text)}")
     return QUEUE + text
 
 

@@ -179,9 +179,13 @@ class Gateway:
     def reload(self) -> None:
         """Read again what lies in files and may change while sessions go on; what cannot be used stays as it was."""
         faults = {each.name: fault for each in self.reloadables if (fault := _reloaded(each))}
-        log.info("reloaded", what=", ".join(each.name for each in self.reloadables) or "nothing", faulty=len(faults))
+        fresh = [each.name for each in self.reloadables if each.name not in faults]
+        say = log.warning if faults else log.info
+        say("reloaded", what=", ".join(fresh) or "nothing", kept=[*faults])
         for name, fault in faults.items():
-            log.warning("not all is as it should be after a reload", what=name, reason=fault)
+            log.warning("what was in force stays after a reload", what=name, reason=fault)
+        if certificate := self.complaints().get("certificate"):
+            log.warning(certificate)
 
     async def _listen(self, doors: Iterable[tuple[Entrance, Listening]], connections: trio.Nursery) -> None:
         with self._listening:

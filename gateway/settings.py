@@ -27,7 +27,7 @@ from gateway.settings_kinds import Addresses, Attribute, Bodies, Octets, Origins
 from gateway.settings_security import KIB, MIB, Security
 
 _STOMP = ("tcp", "websocket", "tcp_tls", "websocket_tls")
-_LISTENERS = (*_STOMP, "http")
+LISTENERS = (*_STOMP, "http")
 _PLACES = (
     "users_file",
     "journal",
@@ -400,7 +400,7 @@ def load(**arguments: Any) -> Settings:
     file = settings_file.read()
     sources = mistakes.Sources(file, arguments)
     mistakes.refuse_unknown(Settings.model_fields, file)
-    values = file.rooted(_PLACES, _LISTENERS)
+    values = file.rooted(_PLACES, LISTENERS)
     try:
         settings = Settings(**{name: values[name] for name in values if sources.is_in_file(name)}, **arguments)
     except ValidationError as error:

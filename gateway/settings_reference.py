@@ -18,7 +18,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from gateway.mistakes import variable
-from gateway.settings import Settings
+from gateway.settings import LISTENERS, Address, Settings
 from gateway.settings_security import KIB, MIB, Security
 
 SECRETS = frozenset({"admin_token"})
@@ -72,6 +72,8 @@ def in_force(settings: Settings) -> Iterator[str]:
         value = getattr(settings, name)
         if isinstance(value, Path):
             value = value.absolute()  # wherever the lines are written to
+        if name == "store" and value != "memory":
+            value = f"sqlite:{Path(value.removeprefix('sqlite:')).absolute()}"
         if name in TABLES and value:
             continue
         text = '"(hidden)"' if name in SECRETS and value else _toml(value)
@@ -83,6 +85,18 @@ def in_force(settings: Settings) -> Iterator[str]:
         yield from _table("policy", {"match": match, **policy.values}, settings)
     for rule in settings.rule:
         yield from _table("rule", rule.values, settings)
+
+
+def summary(settings: Settings) -> Iterator[str]:
+    """Who can come in, from where, and what rules there are, as comments of `gateway.toml`."""
+    ways = [name for name in ("users_file", "jwt_keys", "cookie_keys", "authenticator") if getattr(settings, name)]
+    if settings.certificates_are_users:
+        ways.append("tls_client_ca")
+    yield f"# Who comes in: {', '.join(ways) or 'everybody, under any name, for no authenticator is set'}."
+    yield f"# Rules: {len(settings.rule) or 'none, so whoever is in may do everything'}."
+    texts = [(name, text) for name in LISTENERS for text in getattr(settings, name)]
+    reached = [f"{name} {text}" for name, text in texts if not Address.parse(text).is_loopback]
+    yield f"# Other machines can reach: {', '.join(reached) or 'nothing'}."
 
 
 def _table(kind: str, values: Mapping[str, object], settings: Settings) -> Iterator[str]:

@@ -12,9 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from gateway import cli
+from gateway.auth.passwords import write_user
 
 from .test_rules import EXAMPLES, PAGE, write
 
+HASH = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0$KWo2Nvl1mp9Hmo1WkfRUsBT6lqhpRLOkS7NW1pgYSXU"
 SHOWN = re.findall(r"^    \$ gateway (acl explain .*)\n    (.*)$", PAGE, re.MULTILINE)
 
 
@@ -60,6 +62,8 @@ def test_the_page(command: str, answer: str) -> None:
         ("bob send /app/x --transport websocket", 0, "rule 5 (line 19) allows it"),
         ("bob subscribe /temp-queue/a", 0, "no rule is needed"),
         ("bob send /reply-queue/a", 0, "no rule is needed"),
+        ("bob subscribe /session/events", 0, "no rule is needed"),
+        ("bob send /session/renew", 0, "no rule is needed"),
     ],
 )
 def test_answers(words: str, status: int, answer: str) -> None:
@@ -73,12 +77,43 @@ def test_answers(words: str, status: int, answer: str) -> None:
         ("bob send /topic/#", "wildcard in a name: '/topic/#' is for SUBSCRIBE; a SEND goes to one destination"),
         ("bob subscribe /queue/*", "wildcards are for topics: '/queue/*' must name one destination"),
         ("bob admin /nope/x", "unsupported kind of destination: "),
+        ("bob send /session/events", "unsupported kind of destination: '/session/events' is only for SUBSCRIBE: "),
+        ("bob subscribe /session/renew", "unsupported kind of destination: '/session/renew' is only for SEND: "),
     ],
 )
 def test_what_no_client_could_say(words: str, sentence: str) -> None:
     status, shown, error = explain(words)
     assert (status, shown) == (1, "")
     assert error.startswith(f"Error: {sentence}")
+
+
+class TestGroups:
+    @pytest.fixture(autouse=True)
+    def _users(self, tmp_path: Path) -> None:
+        write(f'users_file = "users"\n{EXAMPLES[0]}')
+        write_user(tmp_path / "users", "carol", HASH, ["feed"])
+
+    def test_those_of_the_users_file(self) -> None:
+        assert explain("carol send /topic/prices.x") == (
+            0,
+            "carol (feed) over tcp may send to '/topic/prices.x': rule 6 (line 25) allows it\n",
+            "",
+        )
+
+    def test_those_that_are_named_are_all(self) -> None:
+        status, shown, _ = explain("carol send /topic/prices.x --group home")
+        assert (status, shown.startswith("carol (home) over tcp may not send")) == (3, True)
+
+    def test_somebody_else(self) -> None:
+        status, shown, error = explain("dave send /topic/prices.x")
+        assert (status, shown.startswith("dave over tcp may not send"), error) == (3, True, "")
+
+    def test_a_file_that_cannot_be_read(self, tmp_path: Path) -> None:
+        (tmp_path / "users").write_text("carol\n")
+        status, shown, error = explain("carol subscribe /topic/prices.gold")
+        assert (status, shown.startswith("carol over tcp may subscribe")) == (0, True)
+        assert error.startswith("The groups of carol are not known, and taken for none: line 1 of ")
+        assert error.endswith("; name them with --group\n")
 
 
 def test_json() -> None:

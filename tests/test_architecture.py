@@ -59,7 +59,8 @@ ARROWS = {
     "pipeline": {"archive", "broker", "codec", "durations", "journal", "octets", "settings", "storing"},
     # What the runtime makes of the settings: parts of each layer, and open listeners.
     "parts": {"codec", "broker", "transports", "handlers", "settings"},
-    "listeners": {"address", "mistakes", "settings", "transports"},
+    "secrecy": {"auth", "settings"},
+    "listeners": {"address", "mistakes", "secrecy", "settings", "transports"},
     "runtime": {
         "auth",
         "codec",

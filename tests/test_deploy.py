@@ -87,6 +87,25 @@ def test_there_is_time_to_drain() -> None:
     assert int(unit()["TimeoutStopSec"]) > longest
 
 
+class TestNginx:
+    """What `tests/clients` does not see, for nginx on loopback lets itself in everywhere."""
+
+    TEXT = (ROOT / "deploy" / "nginx.conf").read_text()
+
+    def test_tickets_are_for_everybody(self) -> None:
+        (block,) = re.findall(r"location = /api/v1/tickets \{(.*?)\}", self.TEXT, re.DOTALL)
+        assert block.split() == ["proxy_pass", "http://gateway_http;"]
+
+    def test_a_clients_own_word_on_who_it_is_does_not_pass(self) -> None:
+        """A block that sets a header inherits none."""
+        assert self.TEXT.count("proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;") == 2
+        assert self.TEXT.count('proxy_set_header Forwarded "";') == 2
+
+    def test_it_names_the_setting_that_believes_it(self) -> None:
+        (shown,) = re.findall(r"#   trusted_proxies = (\S+)", self.TEXT)
+        assert Settings.model_validate(tomllib.loads(f"trusted_proxies = {shown}")).trusted_proxies == ["127.0.0.1"]
+
+
 @pytest.mark.parametrize("name", ["stomp-gateway-archive.service", "stomp-gateway-compact.service"])
 class TestBeside:
     """What becomes of the journal."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from gateway import secrecy
 from gateway.auth.anonymous import Anonymous
 from gateway.cli import main
 from gateway.listeners import addresses_of, entrance_of, read_certificates, warnings
@@ -59,7 +60,17 @@ class TestWarnings:
         assert "tcp_tls" in sentence
 
     def test_a_proxy_may_have_it(self) -> None:
-        assert not list(warnings(settings(websocket="0.0.0.0:2", trusted_proxies="10.0.0.1"), None))
+        chosen = settings(websocket="0.0.0.0:2", trusted_proxies="10.0.0.1", users_file="users.txt")
+        assert not list(warnings(chosen, None))
+
+    def test_a_secret_within_reach(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(secrecy, "warnings", lambda _: ["somebody can read it"])
+        assert list(warnings(settings(), None)) == ["somebody can read it"]
+
+    def test_a_proxy_and_nobody_who_asks_for_a_login(self) -> None:
+        (sentence,) = warnings(settings(trusted_proxies="127.0.0.1"), None)
+        assert sentence.startswith("trusted_proxies is set and no authenticator is")
+        assert "GATEWAY_USERS_FILE" in sentence
 
     @pytest.mark.parametrize("transport", ["tcp", "websocket"])
     def test_a_door_that_nobody_can_pass(self, transport: str) -> None:

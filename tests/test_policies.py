@@ -261,6 +261,10 @@ MEANT = "is what clients write; policies go by the server's name for it"
 NO_WORD = "it must be a whole word between dots or slashes"
 WRONG_MATCHES = [
     ("match = 1", "match must be a pattern, or a list of patterns, not 1"),
+    (
+        'match = "topic/a"',
+        'match: "topic/a" has no slash in front; did you mean "/topic/a"? The queue is "/queue/topic/a"',
+    ),
     ("match = []", "match must be a pattern, or a list of patterns, not []"),
     ("match = {a = 1}", 'match must be a pattern, or a list of patterns, not {"a": 1}'),
     ('match = ["/queue/a", 1]', "match: 1 is not a pattern, which is a string"),

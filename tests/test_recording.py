@@ -100,7 +100,7 @@ class TestRows:
             await until(lambda: gateway.broker.counters.refused == 1)
             await stranger.aclose()
         error = next(row for row in rows() if row["event"] == "error")
-        assert error["principal"] == "bob"
+        assert error["principal"] == "(hidden)", "nobody has said that it is a user's name, and no passcode"
         assert error["transport"] == "tcp"
         assert "session" not in error
         assert error["reason"]

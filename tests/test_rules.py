@@ -93,6 +93,8 @@ class TestReading:
         [
             ("/queue/a.b", "/queue/a.b"),
             ("a.*", "/queue/a.*"),
+            ("topic.a", "/queue/topic.a"),
+            ("/queue/topic/a", "/queue/topic/a"),
             ("/amq/queue/a", "/queue/a"),
             ("/exchange/amq.topic/a.#", "/topic/a.#"),
             ("/exchange/amq.direct/k", "/exchange/amq.direct/k"),
@@ -178,6 +180,11 @@ WRONG_PATTERNS = [
     ("/topic/{group}", 'has braces in the word "{group}"; only {user} may have some'),
     ("/topic/" + "a." * 64, "has too many words in a destination: "),
     ("/topic/#.a.#.b.{user}", "has too many wildcards: "),
+    (
+        "topic/secret.**",
+        'has no slash in front; did you mean "/topic/secret.**"? The queue is "/queue/topic/secret.**"',
+    ),
+    ("temp-queue/a", 'has no slash in front; did you mean "/temp-queue/a"?'),
     ("/user/bob", "is nobody's mail: write /user/queue/NAME for one's own, or /user/WHO/queue/NAME"),
     ("/user/bob/inbox", "is nobody's mail: "),
     ("/user/queue", "is nobody's mail: "),

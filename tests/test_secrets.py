@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import http.client
+import re
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import itsdangerous
@@ -28,6 +30,7 @@ KEY = "planted-key-of-the-issuer-of-tokens"
 COOKIE_KEY = "planted-key-of-the-cookies"
 ADMIN = "planted-admin-token"
 TICKET = "planted-ticket-that-never-was"
+OLD = "ticket-planted-and-never-given-out"
 
 
 def token(**claims: object) -> str:
@@ -38,7 +41,9 @@ GOOD, OTHER, EXPIRED = token(), token(jti="2"), token(exp=time.time() - 600)
 COOKIE = itsdangerous.TimestampSigner(COOKIE_KEY).sign(base64.b64encode(b'{"user":"ada"}')).decode()
 FORGED = COOKIE[:-3] + "abc"
 BASIC = base64.b64encode(f"ada:{PASSCODE}".encode()).decode()
-SECRETS = (PASSCODE, WRONG, KEY, COOKIE_KEY, ADMIN, TICKET, GOOD, OTHER, EXPIRED, COOKIE, FORGED, BASIC)
+# The beginning of a token is one, too, from where it differs from others'.
+START = GOOD[: GOOD.index(".") + 20]
+SECRETS = (START, PASSCODE, WRONG, KEY, COOKIE_KEY, ADMIN, TICKET, GOOD, OTHER, EXPIRED, COOKIE, FORGED, BASIC)
 
 
 @pytest.fixture
@@ -63,7 +68,7 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
 async def connect_by(gateway: GatewayProcess, kind: str, **headers: object) -> str:
     """All that a client is told who shows these, sends a message, and goes."""
     peer = await dial(kind, f"{HOST}:{gateway.tcp_port if kind == 'tcp' else gateway.ws_port}")
-    await peer.send(frame("CONNECT", accept_version="1.2", host="h", **headers))
+    await peer.send(frame("CONNECT", **{"accept_version": "1.2", "host": "h", **headers}))
     await peer.send(frame("SEND", b"body", destination="/queue/a", passcode=WRONG, receipt="r", persistent="true"))
     await peer.send(frame("DISCONNECT", receipt="end"))
     told = ""
@@ -91,6 +96,10 @@ async def show_all(gateway: GatewayProcess) -> str:
     for kind in ("tcp", "websocket"):
         for passcode in (PASSCODE, WRONG, GOOD, EXPIRED, TICKET):
             told += await connect_by(gateway, kind, login="ada", passcode=passcode)
+        for login in (PASSCODE, WRONG, GOOD, EXPIRED, OLD, f"Bearer {GOOD}", BASIC):  # where it does not belong
+            told += await connect_by(gateway, kind, login=login)
+            told += await connect_by(gateway, kind, login=login, passcode="ada")
+            told += await connect_by(gateway, kind, login=login, accept_version="9.9")
         for shown in (f"Bearer {GOOD}", f"Bearer {EXPIRED}", f"Basic {BASIC}", WRONG):
             told += await connect_by(gateway, kind, Authorization=shown)
     origin = "Origin: http://localhost\r\n"
@@ -137,7 +146,10 @@ def test_nothing_secret_is_told(gateway: GatewayProcess, tmp_path: Path) -> None
     bearer = {"Authorization": f"Bearer {ADMIN}"}
     for path in ("/metrics", "/api/v1/sessions", "/api/v1/destinations", "/readyz", "/healthz", "/config.json"):
         told += ask(gateway, path, **bearer) + ask(gateway, path, Authorization=f"Bearer {WRONG}")
-    ask(gateway, "/api/v1/tickets", "POST", Authorization=f"Bearer {GOOD}")  # its answer is a secret, rightly
+    answer = ask(gateway, "/api/v1/tickets", "POST", Authorization=f"Bearer {GOOD}")  # a secret, rightly
+    (live,) = re.findall(r"ticket-[\w-]{20,}", answer)
+    told += trio.run(partial(connect_by, gateway, "tcp", login=live))
+    assert "CONNECTED" in trio.run(partial(connect_by, gateway, "tcp", passcode=live)), "it was still good"
     told += ask(gateway, "/api/v1/tickets", "POST", Authorization=f"Bearer {EXPIRED}")
     gateway.stop()
     left = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -146,7 +158,7 @@ def test_nothing_secret_is_told(gateway: GatewayProcess, tmp_path: Path) -> None
     left[Path("the log")] = gateway.log.encode()
     left[Path("what clients were told")] = told.encode()
     assert any("journal" in str(path) for path in left)
-    for secret in SECRETS:
+    for secret in (*SECRETS, OLD, live):
         plain, coded = secret.encode(), base64.b64encode(secret.encode()).rstrip(b"=")[:-1]
         for path, content in left.items():
             # A header of a message is the sender's to name and to show; ours is the CONNECT's alone.

@@ -40,5 +40,5 @@ class Certificates:
         user = user_of(name_in(certificate, self._kind))
         if user is None:
             detail = f"the client certificate has no name of the kind {self._kind} (tls_user)"
-            raise LoginRefused(detail, is_guess=False)
+            raise LoginRefused(detail, is_guess=False, method="certificate", why=detail)
         return Identity(user, expires=certificate.expires, method="certificate")

@@ -103,7 +103,7 @@ class Cookies:
             if found is not None and (identity := self._identity(*found)) is not None:
                 return identity
         detail = f"the cookie {self._name!r} is older than {self._age:g} s (cookie_age), of another key, or of nobody"
-        raise LoginRefused(detail, is_guess=False)
+        raise LoginRefused(detail, is_guess=False, method="cookie", why=detail)
 
     def _identity(self, data: Mapping[str, Any], signed_at: float) -> Identity | None:
         age = time.time() - signed_at

@@ -76,7 +76,13 @@ class Guard:
         if identity is not None:
             if identity.expires > time.time():
                 return identity
-            refusal = LoginRefused("what was shown has expired; log in with a new one", is_guess=False)
+            refusal = LoginRefused(
+                "what was shown has expired; log in with a new one",
+                is_guess=False,
+                method=identity.method,
+                why="it has expired",
+                user=identity.user,
+            )
         if refusal.is_guess:
             self._failures.count(credentials.address)
         await trio.sleep(self._delay)

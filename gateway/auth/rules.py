@@ -30,12 +30,14 @@ from gateway.broker.identity import Identity
 from gateway.broker.ports import ANONYMOUS
 from gateway.broker.trie import PatternTrie
 from gateway.broker.words import ONE, Pattern, has_wildcard
-from gateway.rules import OWN, Table
+from gateway.rules import OWN, TRANSPORTS, Table
 
 from .rules_patterns import covers, heads_differ, overlap
 
 # Users whose answers are remembered though none of their sessions is left.
 _MOST_RECENT = 1_000
+# Rules that are named where more of them decide on a pattern.
+_MOST_NAMED = 5
 # Names whose answers are remembered for each: some 200 KiB when there are so many.  And the length of such a name.
 _MOST_NAMES = 4_000
 _LONGEST_NAME = 200
@@ -60,9 +62,13 @@ class _Index:
 
     Attributes:
         entries: in the order of the file.
+        groups: that some rule speaks of.
+        by_transport: some rule asks how a client came.
     """
 
     def __init__(self, tables: Sequence[Table]) -> None:
+        self.groups = frozenset[str]().union(*[table.groups for table in tables])
+        self.by_transport = any(table.transports for table in tables)
         self.entries = [
             _Entry(number, table, text) for number, table in enumerate(tables, 1) for text in table.patterns
         ]
@@ -90,6 +96,7 @@ class Granted:
         "_admin",
         "_groups",
         "_reach",
+        "_reasons",
         "_rules",
         "_send",
         "_subscribe",
@@ -110,6 +117,7 @@ class Granted:
         self._subscribe: dict[str, bool] = {}
         self._admin: dict[str, bool] = {}
         self._reach: dict[str, Reach] = {}
+        self._reasons: dict[str, str] = {}
 
     def may(self, action: Action, name: str) -> bool:
         """Whether that is allowed at the destination of that canonical name."""
@@ -134,6 +142,30 @@ class Granted:
             _remember(self._reach, pattern, found)
         return found
 
+    def options(self) -> list[str]:
+        """See `Access`: those groups and that transport that make a difference to some rule."""
+        index = self._rules.index
+        # With = in between, for a group may be called like an option.
+        options = [f"--group={group}" for group in sorted(self._groups & index.groups)]
+        is_asked = index.by_transport and self._transport != TRANSPORTS[0]  # the command takes that one by itself
+        return [*options, f"--transport={self._transport}"] if is_asked else options
+
+    def reason(self, action: Action, name: str) -> str:
+        """See `Access`."""
+        # When rules change, all sessions of a user may ask the same.
+        key = f"{action.value} {name}"
+        found = self._reasons.get(key)
+        if found is None:
+            reasons = [_reason(each) for each in self.all_deciding(action, name)]
+            more = len(reasons) - _MOST_NAMED
+            found = ", ".join(reasons[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+            _remember(self._reasons, key, found)
+        return found
+
+    def all_deciding(self, action: Action, name: str) -> list[_Entry | None]:
+        """What decides on a canonical name, or, to subscribe, on the parts of what a pattern matches."""
+        return list(self.deciding_some(name)) if has_wildcard(name) else [self.deciding(action, name)]
+
     def deciding(self, action: Action, name: str) -> _Entry | None:
         """The first rule that is for that; None: there is none."""
         for entry in self._rules.index.matching(name):
@@ -155,7 +187,8 @@ class Granted:
 
     def forget(self) -> None:
         """The rules have changed."""
-        for known in (self._send, self._subscribe, self._admin, self._reach, self.sendable, self.answerable):
+        answers = (self._send, self._subscribe, self._admin, self._reach, self._reasons)
+        for known in (*answers, self.sendable, self.answerable):
             known.clear()
 
     def _concerns(self, table: Table, action: Action) -> bool:
@@ -256,8 +289,11 @@ class Rules:
         except settings.SettingsError as error:
             return str(error)
         if not tables and self.index.entries:
+            path = settings.config_file()
+            gone = "" if path.is_file() else f"; {path} is gone"
             return (
                 "there is no [[rule]] any more, and without any everybody may do everything; restart if that is meant"
+                f"{gone}"
             )
         if tables and not self.index.entries:
             return (
@@ -277,7 +313,7 @@ class Rules:
         """
         granted = Granted(self, identity.user, identity.groups, transport)
         is_pattern = has_wildcard(name)
-        deciding = list(granted.deciding_some(name)) if is_pattern else [granted.deciding(action, name)]
+        deciding = granted.all_deciding(action, name)
         reach = _reach_by(deciding)
         entries = [entry for entry in deciding if entry is not None]
         groups = f" ({', '.join(sorted(identity.groups))})" if identity.groups else ""

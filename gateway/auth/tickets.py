@@ -80,7 +80,7 @@ class Tickets:
         if identity is None:
             detail = f"the ticket is unknown, was used before, or is older than {self.lifetime:g} s (ticket_lifetime)"
             # Nobody guesses one; but a page that dials again and again with its old one would lock its office out.
-            raise LoginRefused(detail, is_guess=False)
+            raise LoginRefused(detail, is_guess=False, method="ticket", why=detail)
         return replace(identity, method="ticket")
 
     def _take(self, ticket: str) -> Identity | None:

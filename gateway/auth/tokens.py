@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,16 @@ MAX_OCTETS = 16 * 1024
 THREADS = 2
 """Slow verifications at a time."""
 
+_FARTHEST = 200 * 366 * 86_400
+"""Seconds until the end of a token.  One that is further away was meant to be another moment: in milliseconds, it is
+thousands of years from now."""
+
 _TRIED = 2
 """Keys that are tried on the loop."""
 
 _FORM = re.compile(r"ey[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*")
 _SHOWN = 200
+_LONGEST_KID = 80
 
 log = structlog.get_logger("gateway.auth")
 
@@ -84,12 +90,22 @@ class Tokens:
         self._leeway = leeway
         self._limiter = trio.CapacityLimiter(THREADS)
 
-    async def identify(self, token: str) -> Identity:
+    async def identify(self, token: str, address: str = "") -> Identity:
         """Whose token it is.
+
+        Args:
+            address: of the client, for the log.
 
         Raises:
             LoginRefused: it is not accepted.
         """
+        try:
+            return await self._identify(token)
+        except LoginRefused as error:
+            log.info("token refused", reason=error.why, address=address, kid=_kid_of(token))
+            raise
+
+    async def _identify(self, token: str) -> Identity:
         keys = await self.keys.fresh()
         if len(token) > MAX_OCTETS:
             raise _refusal("it is too long", f"a token has at most {MAX_OCTETS} octets")
@@ -106,6 +122,9 @@ class Tokens:
             raise _refusal(str(error)[:_SHOWN]) from None
         except Exception as error:  # noqa: BLE001 - whatever a hostile token makes of a parser is a refusal
             raise _refusal(f"it cannot be read: {type(error).__name__}") from None
+        if expires != math.inf and expires - time.time() > _FARTHEST:
+            reason = "its exp is more than 200 years away, and counts seconds; is it in milliseconds?"
+            raise _refusal(reason, f"the token cannot be right: {reason}")
         user = user_of(find(claims, self._user_claim))
         if user is None:
             raise _refusal(f"its claim {self._user_claim} is no user's name (jwt_user_claim)")
@@ -117,7 +136,8 @@ class Tokens:
         algorithm, kid = header.get("alg"), header.get("kid")
         fitting = [key for key in keys if algorithm in key.algorithms and (not key.kid or kid in (None, key.kid))]
         if not fitting:
-            raise jwt.InvalidKeyError(f"no key for algorithm {str(algorithm)[:20]!r} and kid {str(kid)[:80]!r}")
+            shown = str(kid)[:_LONGEST_KID]
+            raise jwt.InvalidKeyError(f"no key for algorithm {str(algorithm)[:20]!r} and kid {shown!r}")
         if len(fitting) <= _TRIED and not any(key.is_slow for key in fitting):
             return self._claims(token, fitting)
         return await trio.to_thread.run_sync(
@@ -138,5 +158,16 @@ class Tokens:
 
 def _refusal(reason: str, detail: str = "") -> LoginRefused:
     """What the client is told; and the log, a little more.  Nobody guesses a signature, so it is no guess."""
-    log.info("token refused", reason=reason)
-    return LoginRefused(detail or "the token is not one that this server accepts; its log says why", is_guess=False)
+    told = detail or "the token is not one that this server accepts; its log says why"
+    return LoginRefused(told, is_guess=False, method="token", why=reason)
+
+
+def _kid_of(token: str) -> str | None:
+    """Which key a refused token names, in a form that breaks no line; None: none."""
+    if len(token) > MAX_OCTETS:
+        return None
+    try:
+        kid = jwt.get_unverified_header(token).get("kid")
+    except Exception:  # noqa: BLE001 - see `_identify`
+        return None
+    return None if kid is None else ascii(kid[:_LONGEST_KID])

@@ -53,6 +53,10 @@ class UsersFile:
         self._key = os.urandom(32)
         self._verified: set[bytes] = set()
 
+    def knows(self, login: str | None) -> bool:
+        """Whether that is the name of a user, as the file was when it was last looked at."""
+        return bool(login) and login in self.file.value
+
     async def authenticate(self, credentials: Credentials) -> Identity | None:
         """The user, or None when the credentials are refused.
 

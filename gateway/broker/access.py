@@ -45,3 +45,11 @@ class Access(Protocol):
     def reach(self, pattern: str) -> Reach:
         """How much of what a canonical pattern matches may be subscribed to; SOME where that cannot be told."""
         ...
+
+    def options(self) -> list[str]:
+        """What `gateway acl explain` must be told beside the user's name to give the same answers: its options."""
+        ...
+
+    def reason(self, action: Action, name: str) -> str:
+        """Which rule decides that, of a pattern which ones; for the operator."""
+        ...

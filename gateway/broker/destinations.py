@@ -63,6 +63,12 @@ STARTS = {form[: form.rindex("/") + 1]: start for form, start in _FORMS.items() 
 _AS_THEY_ARE = tuple(start for start, name in STARTS.items() if start == name)
 _ALIASES = {start: name for start, name in STARTS.items() if start != name}
 
+_KINDS = {form.split("/")[1] for form in _FORMS}
+_OF_ONE_COMMAND = {
+    EVENTS: "only for SUBSCRIBE: there the server tells a session of itself",
+    RENEW: "only for SEND: there a client shows a new token, in a SEND that names nothing else",
+}
+
 MAX_DESTINATIONS = 64
 """Of one SEND: each is a message of its own."""
 
@@ -237,6 +243,8 @@ def _alias(destination: str, multicast: bool | None) -> str:
     for alias, kind in _ALIASES.items():
         if destination.startswith(alias):
             return kind + destination[len(alias) :]
+    if destination in _OF_ONE_COMMAND:
+        raise NotAllowed("unsupported kind of destination", f"{destination!r} is {_OF_ONE_COMMAND[destination]}")
     if destination.startswith("/"):
         raise NotAllowed(
             "unsupported kind of destination",
@@ -246,6 +254,12 @@ def _alias(destination: str, multicast: bool | None) -> str:
     if not destination:
         raise NotAllowed("destination without a name", "the destination header is empty")
     return (TOPIC if multicast else QUEUE) + destination
+
+
+def lacks_slash(name: str) -> bool:
+    """Whether a bare name, which is a queue's, starts like a destination without its first slash."""
+    kind, slash, _ = name.partition("/")
+    return bool(slash) and kind in _KINDS
 
 
 def mail_of(user: str) -> str:

@@ -20,23 +20,47 @@ class NotAllowed(ProtocolError):
     """The frame makes no sense in this session: unknown command, unknown id, an id in use, a limit reached."""
 
 
+class AccessRefused(NotAllowed):
+    """The rules do not allow it to this user.
+
+    Args:
+        rule: which of them says so, for the log.
+    """
+
+    def __init__(self, message: str, detail: str, rule: str = "") -> None:
+        super().__init__(message, detail)
+        self.rule = rule
+
+
+NOT_A_USER = "login and passcode do not belong to a user of this server"
+
+
 class LoginRefused(ProtocolError):
     """The credentials were refused; never says which half was wrong.
 
     Args:
         detail: for the client.
         is_guess: somebody may be trying passcodes, so that it counts against the address.
+        method: for the log: what was shown, in the words of `Identity`, or `none`; empty: nobody says.
+        why: for the log, which may know which half was wrong; nothing of what was shown stands in it.
+        user: for the log: the name that the client claims, where it is one of a user, and so no misplaced secret.
     """
 
     def __init__(
         self,
-        detail: str = "login and passcode do not belong to a user of this server",
+        detail: str = NOT_A_USER,
         *,
         message: str = "login refused",
         is_guess: bool = True,
+        method: str = "",
+        why: str = "",
+        user: str = "",
     ) -> None:
         super().__init__(message, detail)
         self.is_guess = is_guess
+        self.method = method
+        self.why = why
+        self.user = user
 
 
 class VersionRefused(ProtocolError):
@@ -74,6 +98,18 @@ class SessionEnded(ProtocolError):
     def __init__(self, message: str, detail: str = "", retry_after: int | None = None) -> None:
         super().__init__(message, detail)
         self.retry_after = retry_after
+
+
+class AccessLost(SessionEnded):
+    """The rules have changed, and no longer allow what the session is subscribed to.
+
+    Args:
+        rule: which of them says so, for the log.
+    """
+
+    def __init__(self, message: str, detail: str, rule: str) -> None:
+        super().__init__(message, detail)
+        self.rule = rule
 
 
 class RenewalRefused(SessionEnded):

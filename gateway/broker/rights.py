@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from . import destinations as names
 from .access import Access, Action, Reach
-from .errors import NotAllowed, SessionEnded
+from .errors import AccessLost, AccessRefused, NotAllowed
 from .words import check_words, has_wildcard
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def check_send(session: Session, name: str, written: str) -> None:
         return
     check_words(name, written)
     if not access.may(Action.SEND, _known_as(session, name)):
-        raise _refusal(session, Action.SEND, written)
+        raise _refusal(session, access, Action.SEND, name, written)
 
 
 def check_reply_to(session: Session, headers: Mapping[str, str]) -> None:
@@ -120,10 +120,10 @@ def check_reply_to(session: Session, headers: Mapping[str, str]) -> None:
         known = _known_as(session, name)
         is_own = name.startswith(names.mail_of(session.user))
         if name.startswith(names.USER) and not is_own:
-            raise _refusal(session, Action.SUBSCRIBE, part, "reply-to names somebody else's mail: ")
+            raise _refusal(session, access, Action.SUBSCRIBE, "", part, "reply-to names somebody else's mail: ")
         for action in (Action.SUBSCRIBE,) if is_own else (Action.SUBSCRIBE, Action.SEND):
             if not access.may(action, known):
-                raise _refusal(session, action, part, "reply-to: ")
+                raise _refusal(session, access, action, name, part, "reply-to: ")
 
 
 def check_dead_letters(session: Session, hints: Hints | None) -> None:
@@ -144,7 +144,7 @@ def check_admin(session: Session, name: str, written: str) -> None:
     """
     access = session.access
     if access is not None and not access.may(Action.ADMIN, name):
-        raise _refusal(session, Action.ADMIN, written, "queue arguments change it for everybody: ")
+        raise _refusal(session, access, Action.ADMIN, name, written, "queue arguments change it for everybody: ")
 
 
 def check_subscribe(subscription: Subscription, name: str) -> None:
@@ -162,16 +162,19 @@ def check_subscribe(subscription: Subscription, name: str) -> None:
     check_words(name, subscription.destination)
     reach = _reach(session, access, name)
     if reach is Reach.NONE:
-        raise _refusal(session, Action.SUBSCRIBE, subscription.destination)
+        raise _refusal(session, access, Action.SUBSCRIBE, name, subscription.destination)
     check_dead_letters(session, options.hints)
     if names.is_topic(name):
-        check_words(names.QUEUE + options.queue_name, options.queue_name)
+        shared = names.QUEUE + options.queue_name
+        check_words(shared, options.queue_name)
         if not _may_share(access, options):
-            raise _refusal(session, Action.SUBSCRIBE, names.QUEUE + options.queue_name, "x-queue-name: ")
+            raise _refusal(session, access, Action.SUBSCRIBE, shared, shared, "x-queue-name: ")
         if reach is Reach.SOME and (options.durable or options.durable_name or options.queue_name):
             raise _refusal(
                 session,
+                access,
                 Action.SUBSCRIBE,
+                name,
                 subscription.destination,
                 "a durable or shared subscription needs all that its pattern matches: ",
                 "all of ",
@@ -201,16 +204,22 @@ def recheck_session(session: Session) -> bool:
     A subscription that saw all and may see only some ends, too: the client comes back, and is told what it may have.
     """
     access = session.access
-    lost = next((each for each in session.subscriptions.values() if access and not _may_stay(each, access)), None)
-    if lost is None:
+    if access is None:
         return True
-    command = _command(session.login, Action.SUBSCRIBE.value, lost.destination)
-    what = f"{session.login[:80]} may no longer subscribe to {lost.destination[:80]!r}"
-    session.end(SessionEnded(_REFUSED, f"the rules have changed: {what} as it did; {command} says why"))
-    return False
+    for subscription in session.subscriptions.values():
+        name = _lost(subscription, access)
+        if name is not None:
+            destination = subscription.destination
+            command = _command(access, session.login, Action.SUBSCRIBE.value, destination)
+            what = f"{session.login[:80]} may no longer subscribe to {destination[:80]!r}"
+            why = f"the rules have changed: {what} as it did; {command} says why"
+            session.end(AccessLost(_REFUSED, why, access.reason(Action.SUBSCRIBE, _known_as(session, name))))
+            return False
+    return True
 
 
-def _may_stay(subscription: Subscription, access: Access) -> bool:
+def _lost(subscription: Subscription, access: Access) -> str | None:
+    """The canonical name, or pattern, that a subscription may no longer have as it did; None: it may stay."""
     queue, topic = subscription.queue, subscription.topic
     if topic is not None:
         name = topic.name
@@ -218,9 +227,9 @@ def _may_stay(subscription: Subscription, access: Access) -> bool:
         assert queue is not None  # no topic, so a queue
         name = queue.name if queue.feed is None else queue.feed.topic.name
     if queue is not None and queue.feed is not None and not _may_share(access, subscription.options):
-        return False
+        return names.QUEUE + subscription.options.queue_name
     least = Reach.ALL if subscription.sight is None else Reach.SOME
-    return _reach(subscription.session, access, name) in (Reach.ALL, least)
+    return None if _reach(subscription.session, access, name) in (Reach.ALL, least) else name
 
 
 def _may_share(access: Access, options: Options) -> bool:
@@ -251,16 +260,24 @@ _MAY_NOT = {
 }
 
 
-def _refusal(session: Session, action: Action, written: str, why: str = "", much: str = "") -> NotAllowed:
-    command = _command(session.login, action.value, written)
-    return NotAllowed(
+def _refusal(
+    session: Session, access: Access, action: Action, name: str, written: str, why: str = "", much: str = ""
+) -> AccessRefused:
+    """The error of what is refused.
+
+    Args:
+        name: the canonical one that the rules were asked about; empty: they were not.
+    """
+    command = _command(access, session.login, action.value, written)
+    return AccessRefused(
         _REFUSED,
         f"{why}{session.login[:80]} {_MAY_NOT[action]} {much}{written[:80]!r}; {command} says why",
+        access.reason(action, _known_as(session, name)) if name else "",
     )
 
 
-def _command(*words: str) -> str:
+def _command(access: Access, *words: str) -> str:
     """The command that explains a refusal; without its words where nobody could type them."""
-    typed = shlex.join(words)
+    typed = shlex.join([*access.options(), *words])
     is_short = len(typed) <= _LONGEST_REMEMBERED and typed.isprintable()
     return f"`gateway acl explain {typed}`" if is_short else "`gateway acl explain`"

@@ -23,8 +23,8 @@ import click
 from gateway.storing import SHOWN, store
 
 from . import options, places
-from .errors import EnvironmentFailure, UsageFailure
-from .sentences import Sentences
+from .errors import EnvironmentFailure, PipelineFailure, UsageFailure
+from .sentences import GIVEN_UP, Sentences
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,6 +147,8 @@ def report(
     """Write one HTML file: traffic, latencies, top destinations, dead letters, stuck consumers."""
     from .span import span
 
+    context = click.get_current_context()
+    context.meta[GIVEN_UP] = f"{out} is not written"
     source = places.archive(archive)
     begin, end = span(since or "24h", until, datetime.now(UTC))
     segments = None if journal is None else places.folder("--journal", journal)
@@ -156,17 +158,24 @@ def report(
     _check()
     from . import archiving
     from .jobs import Limits
+    from .reading import paths
     from .report import build, extent, page, sheets
 
     archiving.now(segments, source, _say)
     places.existing("--archive", source, "`gateway archive`")
     if not since and not places.is_uri(source):
         begin, end = extent.fitted(Path(source), begin, end)
+    _watched("Spark starts")
     spark = _spark("report", master, remote, conf)
+    files = "" if places.is_uri(source) else f"{len(paths(source, begin, end)):,} files of "
+    _watched(f"reads {files}the archive")
     made = build.report(spark, source, begin, end, limits=Limits(stuck_after=stuck_after))
+    _watched(f"writes {out}")
     store(out.absolute(), page.html(made).encode(), SHOWN)
     if csv_folder is not None:
+        context.meta[GIVEN_UP] = f"{out} is written, the files in {csv_folder} are not, or not all"
         sheets.csv(made, csv_folder)
+    context.meta[GIVEN_UP] = None
     spark.stop()
     click.echo(f"wrote {out}")
 
@@ -294,15 +303,18 @@ def compact(archive: str | None, before: str) -> None:
 @options.tables
 @options.as_json
 def status(journal: str | None, archive: str | None, tables: str | None, as_json: bool) -> None:
-    """Say how far archive and tables are."""
-    source, into = places.archive(archive), places.tables(tables)
-    segments = journal or places.settings("journal")
+    """Say how far archive and tables are; the status is 1 where the last run of a job failed."""
+    source = places.archive(archive)
+    segments, told = journal or places.settings("journal"), tables or places.settings("tables")
+    into = places.tables(told) if told else None
     _check(("pyarrow",))
     from .status import status as look
 
     found = look(places.folder("--journal", segments) if segments else None, source, into, datetime.now(UTC))
     for line in [json.dumps(found.json())] if as_json else found.lines():
         click.echo(line)
+    if found.failed:
+        sys.exit(PipelineFailure.status)
 
 
 @pipeline.command("submit-command")
@@ -366,6 +378,17 @@ def _spark(name: str, master: str | None, remote: str | None, conf: Settings) ->
 
     silence()
     return session(master, remote, f"gateway pipeline {name}", dict(conf))
+
+
+def _watched(sentence: str) -> None:
+    """Say what is done now, to whoever waits for it."""
+    if _is_watched():
+        _say(sentence)
+
+
+def _is_watched() -> bool:
+    """Whether somebody waits at a terminal."""
+    return sys.stderr.isatty()
 
 
 def _say(sentence: str) -> None:

@@ -41,11 +41,11 @@ def named(path: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, LookupError, NotImplementedError) as error:  # pyarrow's are kinds of these
-        raise JobFailure(f"{path} is damaged: {_said(error)}; {remedy}") from error
+        raise JobFailure(f"{path} is damaged ({_said(error)}); {remedy}") from error
     except OSError as error:
         if error.errno is not None:
             raise
-        raise JobFailure(f"{path} is damaged: {_said(error)}; {remedy}") from error  # pyarrow's, and no system's
+        raise JobFailure(f"{path} is damaged ({_said(error)}); {remedy}") from error  # pyarrow's, and no system's
 
 
 def of_archive(path: Path) -> str:

@@ -156,7 +156,7 @@ def _folders() -> Iterator[Finding]:
         yield Finding("settings", "wrong", str(error))
     for name, place in known:
         if place is None:
-            yield Finding(name, f"not set; every command takes --{name}")
+            yield Finding(name, f"not set; commands that need it take --{name}")
         else:
             yield _folder(name, Path(place))
 

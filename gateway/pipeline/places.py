@@ -97,6 +97,8 @@ def writable(option: str, folder: Path) -> None:
             pass
     except FileNotFoundError:
         sentence = f"{option}: the folder {folder} does not exist: make it, or name another one"
+        if folder.is_dir():  # what /proc says where nobody can make files
+            sentence = f"{option}: nothing can be written in {folder}: name another folder"
         raise EnvironmentFailure(sentence) from None
     except OSError as error:
         raise EnvironmentFailure(f"{option}: nothing can be written in {folder}: {error.strerror}") from None

@@ -23,6 +23,12 @@ _CAUSE = re.compile(
 _FAILED = "terminated with exception: "
 _FILE = re.compile(r"while reading file ((?:\w+:)?/\S+?)\.?(?:\s|$)")
 _LOCAL = re.compile("^file:/+")
+# What libraries say of a Parquet file that makes no sense, and never of one that may not be read.
+_DAMAGE = re.compile(
+    r"thrift|required field|not a parquet file|magic (?:number|bytes)|corrupt|deserialize|decompress|end of stream"
+    r"|page header",
+    re.IGNORECASE,
+)
 # Spark's own: `[CONDITION] text SQLSTATE: 42703; line 1 pos 0`.
 _CONDITION = re.compile(r"\[[A-Z0-9_.]+\] ?")
 _STATE = re.compile(r" ?SQLSTATE: .*")
@@ -42,7 +48,10 @@ def reason(error: BaseException) -> str:
     path = _LOCAL.sub("/", file[1])
     for front in (f"file:{path} ", f"Could not open Parquet input source '{path}': "):
         said = said.removeprefix(front)
-    return f"{path} cannot be read: {said.rstrip('.: ')}; if it is damaged {of_archive(Path(path))}"
+    said, remedy = said.rstrip(".: "), of_archive(Path(path))
+    if _DAMAGE.search(said):
+        return f"{path} is damaged ({said}); {remedy}"
+    return f"{path} cannot be read: {said}; if it is damaged {remedy}"
 
 
 def _sentence(text: str) -> str:

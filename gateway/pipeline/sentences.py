@@ -23,6 +23,9 @@ _SMALLER = (
     "needs that in any case, and --files 20 makes those that follow smaller"
 )
 
+GIVEN_UP = "gateway.pipeline.given_up"
+"""Under this a command keeps in its context what a Ctrl-C takes from its user."""
+
 # As a shell has it where a Ctrl-C ended a program: 128 and the signal's number.
 _INTERRUPTED = 130
 
@@ -36,7 +39,8 @@ class Sentences(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
-            click.echo("Aborted!", err=True)
+            given_up = context.meta.get(GIVEN_UP)
+            click.echo(f"Aborted: {given_up}." if given_up else "Aborted!", err=True)
             context.exit(_INTERRUPTED)
         except Exception as error:
             failure = _failure(error)

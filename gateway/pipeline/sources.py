@@ -7,7 +7,8 @@ Spark keeps that in the job's checkpoint.  It looks for new files, gives each lo
     _checkpoints/<job>/offsets/<batch>              its last line says up to which look the batch goes
 
 Mostly batch n is look n.  They part where a kill came after the look and before the batch: then two looks are one
-batch.  A file counts as read when a look has found it.  Its name here is `date=/hour=/name`, as it is below `raw`.
+batch.  A file counts as read when a look has found it, and as done when the batch of that look is in the table.  Its
+name here is `date=/hour=/name`, as it is below `raw`.
 
 A job reads `raw` alone.  What is deleted there is in `history` before, so the manifests say which files there were:
 those that are in `raw` no more and that no look has found are not in the table, and never will be.  An archive that is
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -39,6 +41,36 @@ def read_by(checkpoint: Path) -> Iterator[str]:
     Raises:
         JobFailure: Spark's files are damaged.
     """
+    for _, name in _found(checkpoint):
+        yield name
+
+
+def done_by(checkpoint: Path, batch: int | None) -> Iterator[str]:
+    """The files whose rows are in the table; where Spark's plan of its last batch is gone, those that the job has read.
+
+    Args:
+        batch: the last one of the table; None: it has none.
+
+    Raises:
+        JobFailure: Spark's files are damaged.
+    """
+    last: float = -1
+    if batch is not None:
+        try:
+            last = _last_look(checkpoint, batch)
+        except (OSError, ValueError, LookupError, TypeError):
+            last = math.inf
+    for look, name in _found(checkpoint):
+        if look <= last:
+            yield name
+
+
+def _found(checkpoint: Path) -> Iterator[tuple[int, str]]:
+    """Looks, and the files that they have found.
+
+    Raises:
+        JobFailure: Spark's files are damaged.
+    """
     folder = _log(checkpoint)
     try:
         names = [name for name in os.listdir(folder) if name.removesuffix(_COMPACT).isdigit()]
@@ -50,8 +82,7 @@ def read_by(checkpoint: Path) -> Iterator[str]:
         if covered:
             continue
         with contextlib.suppress(FileNotFoundError):  # Spark has removed it
-            for _, found in _entries(folder / name):
-                yield found
+            yield from _entries(folder / name)
 
 
 def planned(checkpoint: Path, batch: int) -> frozenset[str] | None:
@@ -120,12 +151,18 @@ def _log(checkpoint: Path) -> Path:
 
 def _looks(checkpoint: Path, batch: int) -> range:
     """The looks that a batch consists of."""
+    first = _last_look(checkpoint, batch - 1) + 1 if batch else 0
+    return range(first, _last_look(checkpoint, batch) + 1)
 
-    def end(number: int) -> int:
-        lines = (checkpoint / "offsets" / str(number)).read_text().splitlines()
-        return int(json.loads(lines[-1])["logOffset"])
 
-    return range(end(batch - 1) + 1 if batch else 0, end(batch) + 1)
+def _last_look(checkpoint: Path, batch: int) -> int:
+    """The look that a batch goes up to.
+
+    Raises:
+        OSError, ValueError, LookupError, TypeError: Spark's file is gone, or does not tell.
+    """
+    lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
+    return int(json.loads(lines[-1])["logOffset"])
 
 
 def _file_of(checkpoint: Path, look: int) -> Path:
@@ -144,7 +181,7 @@ def _entries(path: Path) -> Iterator[tuple[int, str]]:
     """
     with damage.named(path, damage.ANEW):
         for entry in damage.entries(path.read_text("utf-8")):
-            yield entry["batchId"], "/".join(unquote(entry["path"]).rsplit("/", 3)[1:])
+            yield int(entry["batchId"]), "/".join(unquote(entry["path"]).rsplit("/", 3)[1:])
 
 
 def _listed(folder: Path) -> frozenset[str]:

@@ -3,7 +3,8 @@
 All of it is found by looking at the files, without Spark, so it costs no more than a second, and can be asked while
 everything runs.  It is a look, not a transaction: while it looks a segment may go and a file come.
 
-Which files of the archive a job has read is what Spark keeps in its checkpoint (`sources`).
+Which files of the archive a job has read is what Spark keeps in its checkpoint (`sources`).  Those of a batch that is
+not over wait: Spark plans it before it runs, and it may fail.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Archive:
         folder: where it is, or should be.
         exists: whether there is such a folder.
         files: in `raw`, and `octets` of them.
-        newest: when the newest hour begins that has rows; None: none has.
+        newest_hour: when the newest hour begins that has rows; None: none has.
         history: hours that are compacted.
     """
 
@@ -58,7 +59,7 @@ class Archive:
     exists: bool
     files: int
     octets: int
-    newest: str | None
+    newest_hour: str | None
     history: int
 
 
@@ -72,7 +73,7 @@ class JobStatus:
         newest: the latest `ts` among them.
         lag: seconds from there to the end of the last batch.
         written: when that was.
-        waiting: files of the archive that it has not read; None: they cannot be counted here.
+        waiting: files of the archive whose rows are not in its table; None: they cannot be counted here.
         files: of its table.
         failure: `at` and `reason`, if its last run failed.
         missing: files of the archive that were deleted before it read them, so that their rows are not in its table.
@@ -92,11 +93,16 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All of it; of `journal` and `archive` None means that they are not on this machine, or not known."""
+    """All of it; None: that is not on this machine, or not known."""
 
     journal: tuple[Journal, ...] | None
     archive: Archive | None
-    jobs: tuple[JobStatus, ...]
+    jobs: tuple[JobStatus, ...] | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last run of a job failed."""
+        return any(each.failure is not None for each in self.jobs or ())
 
     def json(self) -> dict[str, Any]:
         """For programs; times are ISO 8601 in UTC."""
@@ -104,7 +110,9 @@ class Status:
 
     def lines(self) -> list[str]:
         """For people."""
-        return [*self._journal_lines(), _archive_line(self.archive), *[_job_line(each) for each in self.jobs]]
+        unknown = f"{'tables':<12} not known here; --tables or the setting `tables` names their folder"
+        jobs = [unknown] if self.jobs is None else [_job_line(each) for each in self.jobs]
+        return [*self._journal_lines(), _archive_line(self.archive), *jobs]
 
     def _journal_lines(self) -> Iterator[str]:
         if self.journal is None:
@@ -119,20 +127,23 @@ class Status:
             yield f"{'journal':<12} {each.gateway}: {waits}{grows}"
 
 
-def status(journal: Path | None, archive: str, into: Path, now: datetime) -> Status:
+def status(journal: Path | None, archive: str, into: Path | None, now: datetime) -> Status:
     """Look.
 
     Args:
         journal: its folder; None: it is not known.
         archive: a folder, or a URI, of which nothing is known here.
-        into: the folder of the tables.
+        into: the folder of the tables; None: it is not known.
+
+    Raises:
+        JobFailure: a file of a table or of a checkpoint is damaged.
     """
     folder = None if places.is_uri(archive) else places.folder("--archive", archive)
     raw = None if folder is None else _raw(folder)
     return Status(
         None if journal is None else _journals(journal, now),
         None if folder is None or raw is None else _archive(folder, raw),
-        tuple([_job(into, job, raw) for job in JOBS.values()]),
+        None if into is None else tuple([_job(into, job, raw) for job in JOBS.values()]),
     )
 
 
@@ -169,10 +180,12 @@ def _job(into: Path, job: Job, raw: dict[str, int] | None) -> JobStatus:
     table = tables.of(into, job)
     files = table.files()
     facts = table.facts()
-    waiting = None if raw is None else len(raw.keys() - set(sources.read_by(checkpoints.folder(into, job.name))))
+    batch = files[-1].last if files else None
+    checkpoint = checkpoints.folder(into, job.name)
+    waiting = None if raw is None else len(raw.keys() - set(sources.done_by(checkpoint, batch)))
     return JobStatus(
         job.name,
-        files[-1].last if files else None,
+        batch,
         facts.rows,
         _iso(facts.newest),
         None if facts.newest is None else round((facts.written - facts.newest) / 1e6, 1),
@@ -198,7 +211,8 @@ def _archive_line(archive: Archive | None) -> str:
     if not archive.exists:
         named = "--archive or the setting `archive` names it"
         return f"{'archive':<12} the folder {archive.folder} does not exist; {named}"
-    newest = "no rows yet" if archive.newest is None else f"the newest hour is {archive.newest[:16].replace('T', ' ')}"
+    hour = archive.newest_hour
+    newest = "no rows yet" if hour is None else f"the newest hour is {hour[:16].replace('T', ' ')}"
     return (
         f"{'archive':<12} {newest}; raw: {archive.files:,} files, {_size(archive.octets)}; "
         f"history: {archive.history:,} hours"
@@ -206,7 +220,7 @@ def _archive_line(archive: Archive | None) -> str:
 
 
 def _job_line(job: JobStatus) -> str:
-    parts = ["never ran"]
+    parts = ["no batch yet" if job.failure else "never ran"]
     if job.batch is not None:
         parts = [f"batch {job.batch}", f"{job.rows:,} rows"]
     if job.newest is not None:

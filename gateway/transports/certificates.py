@@ -97,7 +97,7 @@ class Certificates:
             self._read()
         except CertificateError as error:
             return f"{error.setting}: {error}"
-        return self.warning()
+        return None
 
     def warning(self) -> str | None:
         """That the certificate has expired, or will within a week; None: neither."""

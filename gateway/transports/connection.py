@@ -33,7 +33,7 @@ from .expiry import Lease
 from .hub import Hub
 from .incomplete import Incomplete
 from .link import BrokenLink, Buffers, Link
-from .login import log_in
+from .login import log_in, tell_of_login
 from .outgoing import Outgoing, write_all
 from .pulse import Pulse
 from .rates import pace_of
@@ -208,6 +208,7 @@ class Connection:
         self._decoder.begin(opening.version, hub.options.limits)
         self._pulse = Pulse(hub, session, self.outgoing, opening, self._link.ping)
         self._lease = Lease(hub, self._link, session, identity)
+        tell_of_login("connected", self._link, session, identity)
         session.outbound.append(encoder.connected(self._greeting(session)))
 
     def _greeting(self, session: Session) -> dict[str, str]:

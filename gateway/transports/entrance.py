@@ -92,16 +92,21 @@ class Entrance:
         if self.transport == "tcp" and self.certificates is None and not self.proxied:
             guest.comes_from(remote.address)
             return TcpLink(pipe, peer, remote)
+        stage = "PROXY header"
         try:
-            with scope, trio.move_on_after(self.hub.options.connect_timeout):
+            with scope, trio.move_on_after(self.hub.options.connect_timeout) as time_left:
                 if self.proxied:
                     pipe, peer, remote = await self._behind_header(pipe, peer, remote)
+                stage = "TLS handshake"
                 if self.certificates is not None:
                     pipe, remote = await self._within_tls(self.certificates, pipe, peer, remote)
+                stage = "HTTP upgrade"
                 if self.transport == "websocket":
                     return await self._upgraded(pipe, peer, remote, guest)
                 guest.comes_from(remote.address)
                 return TcpLink(pipe, peer, remote)
+            if time_left.cancelled_caught:
+                log.info("connection refused", peer=peer, reason=f"connect timeout: the {stage} did not come to an end")
         except TurnedAway as reason:
             if str(reason):
                 log.info("connection refused", peer=peer, reason=str(reason))

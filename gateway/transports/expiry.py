@@ -16,13 +16,13 @@ import structlog
 import trio
 
 from gateway.broker import Session, renewal, rights
-from gateway.broker.errors import LoginRefused, RenewalRefused, SessionEnded
+from gateway.broker.errors import NOT_A_USER, LoginRefused, RenewalRefused, SessionEnded
 from gateway.broker.identity import Credentials, Identity
 from gateway.broker.renewal import RENEW, Renewal
 
 from .hub import Hub
 from .link import Link
-from .login import identify
+from .login import identify, tell_of_login
 
 log = structlog.get_logger("gateway.expiry")
 
@@ -32,6 +32,9 @@ _LONGEST_LOOK = 60.0
 _NEXT_ATTEMPT = 1.0
 # Seconds from one renewal to the next, which waits: each leaves something on the wheel for a minute.
 _NEXT_RENEWAL = 1.0
+
+# Instead of what is said of login and passcode, which are not what renews a session.
+_NO_TOKEN = "what it shows is no token that this server accepts, and does not look like one"
 
 _SHOWN = {"certificate": "certificate", "cookie": "cookie"}
 
@@ -131,7 +134,8 @@ class Lease:
             with trio.fail_after(self._hub.options.connect_timeout):
                 identity = await identify(self._hub, self._shown(asked))
         except LoginRefused as error:
-            self._refuse(error.detail, asked)
+            is_vague = error.method == "none" or error.detail.startswith(NOT_A_USER)
+            self._refuse(_NO_TOKEN if is_vague else error.detail, asked, why=error.why)
         except trio.TooSlowError:
             self._refuse(f"nobody said so within {self._hub.options.connect_timeout:g} s (connect_timeout)", asked)
         except Exception:
@@ -150,13 +154,15 @@ class Lease:
             session.access = self._hub.access_of(identity, self._link.transport)
             if not rights.recheck_session(session):
                 return
+        tell_of_login("renewed", self._link, session, identity)
         renewal.accepted(session)
         if session.outbound.carrier is not None:
             session.outbound.carrier.flush()
 
-    def _refuse(self, detail: str, asked: Renewal) -> None:
+    def _refuse(self, detail: str, asked: Renewal, why: str = "") -> None:
         session = self._session
-        log.info("renewal refused", session=session.id, login=session.login, peer=session.peer)
+        told = {"why": why} if why else {}
+        log.info("renewal refused", session=session.id, login=session.login, peer=session.peer, **told)
         session.end(RenewalRefused(detail, asked.receipt))
 
     def _shown(self, asked: Renewal) -> Credentials:

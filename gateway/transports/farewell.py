@@ -19,7 +19,7 @@ import structlog
 import trio
 
 from gateway.broker import Session
-from gateway.broker.errors import LoginRefused, SessionEnded, SlowConsumer, TooCostly
+from gateway.broker.errors import AccessLost, AccessRefused, LoginRefused, SessionEnded, SlowConsumer, TooCostly
 from gateway.codec import Frame, MalformedFrame, ProtocolError
 
 from .link import BrokenLink, Buffers, Link, Pipe
@@ -33,8 +33,8 @@ log = structlog.get_logger("gateway.connection")
 
 # Seconds for what is left to be written at the end, to a client that reads slowly.
 LONGEST = 10.0
-# Characters of a refused login that are written down: too few for a token to be of use.
-_LONGEST_LOGIN = 64
+# What is written in place of a login that is no user's name: some put their passcode, token or ticket there.
+_HIDDEN = "(hidden)"
 _TLS_HELLO = b"\x16\x03"
 _READ = 64 * 1024
 
@@ -73,16 +73,25 @@ def refused(
     counters.errors += 1
     if not told and not warn_of_tls(first_octets, link.peer):
         # Not the detail: it may quote the passcode.
-        login = {"login": _login_of(frame)} if isinstance(error, LoginRefused) else {}
-        log.info("connection refused", peer=link.peer, reason=str(error), **login)
+        log.info("connection refused", peer=link.peer, reason=str(error), **_shown(frame, error))
     if hub.broker.records is not None:
-        hub.broker.records.refused(link.transport, link.peer, _login_of(frame), error)
+        hub.broker.records.refused(link.transport, link.peer, _login_of(frame, error), error)
 
 
-def _login_of(frame: Frame | None) -> str | None:
-    """The login of a client that is refused, so far as it can be told: some put their token there."""
+def _shown(frame: Frame | None, error: ProtocolError) -> dict[str, str | None]:
+    """What the log says of a refused login."""
+    if not isinstance(error, LoginRefused):
+        return {}
+    known = {"method": error.method, "why": error.why}
+    return {"login": _login_of(frame, error), **{key: text for key, text in known.items() if text}}
+
+
+def _login_of(frame: Frame | None, error: ProtocolError) -> str | None:
+    """The name that a client claims that is refused, if somebody knows it for a user's."""
+    if isinstance(error, LoginRefused) and error.user:
+        return error.user
     login = None if frame is None else frame.headers.get("login")
-    return login if login is None or len(login) <= _LONGEST_LOGIN else login[:_LONGEST_LOGIN] + "..."
+    return _HIDDEN if login else login
 
 
 def failed(session: Session, error: ProtocolError) -> None:
@@ -91,10 +100,12 @@ def failed(session: Session, error: ProtocolError) -> None:
         return
     # Octets of the client's are not for the log, and an end that was ordered is no failure.
     detail = "" if isinstance(error, MalformedFrame) else error.detail
-    say = log.debug if isinstance(error, SessionEnded) else log.info
+    say = log.debug if isinstance(error, SessionEnded) and not isinstance(error, AccessLost) else log.info
     whose: dict[str, object] = {"session": session.id, "login": session.login, "peer": session.peer}
     if isinstance(error, SlowConsumer):
         whose |= {"limit": error.limit, "waiting_octets": session.outbound.size}
+    if isinstance(error, (AccessLost, AccessRefused)) and error.rule:
+        whose["rule"] = error.rule
     say("session failed", **whose, reason=str(error), detail=detail)
 
 
@@ -139,4 +150,6 @@ def _close_code(failure: ProtocolError | None) -> tuple[CloseCode, str]:
     if isinstance(failure, SessionEnded):
         code = CloseCode.POLICY_VIOLATION if failure.retry_after is None else CloseCode.SERVICE_RESTART
         return code, str(failure)
+    if isinstance(failure, (AccessRefused, LoginRefused)):
+        return CloseCode.POLICY_VIOLATION, str(failure)
     return CloseCode.TRY_AGAIN_LATER if isinstance(failure, TooCostly) else CloseCode.PROTOCOL_ERROR, str(failure)

@@ -11,6 +11,9 @@ ends the walk.  Without trust the fields are not looked at.
 
 A proxy passes on the field that it does not know of.  Where both are there and name different clients, one of them can
 be the client's invention, and nobody knows which: that is a mistake in the proxy's set-up, and refused.
+
+Where somebody near by writes such a field and is not trusted, it probably is a proxy whose operator forgot to name it:
+the log says so, once for each.
 """
 
 from __future__ import annotations
@@ -20,9 +23,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
+import structlog
+
+log = structlog.get_logger("gateway.listen")
+
 UNIX = "unix"
 _SECURE = frozenset(["https", "wss"])
 _MOST_HOPS = 32
+_MOST_DOUBTED = 10  # forgotten proxies that the log names
 # One `name=value` of an element of Forwarded; the value a token or a quoted string (RFC 7239, section 4).
 _PAIR = re.compile(r"""([!#$%&'*+.^_`|~0-9A-Za-z-]++)=("(?:[^"\\]|\\.)*+"|[^\s;,"]*+)""")
 # An address with the port that some proxies write behind it.
@@ -61,9 +69,10 @@ class Trusted:
         networks: addresses, networks, or `unix`, as the setting `trusted_proxies` has them.
     """
 
-    __slots__ = ("_networks", "_unix")
+    __slots__ = ("_doubted", "_networks", "_unix")
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
+        self._doubted: set[str] = set()
         listed = list(networks)
         self._unix = UNIX in listed
         self._networks = [ip_network(each) for each in listed if each != UNIX]
@@ -89,6 +98,7 @@ class Trusted:
             ForwardedError: the fields cannot be read, or contradict each other.
         """
         if not self or peer not in self:
+            self._doubt(peer, fields)
             return Client(peer)
         element: Mapping[str, str] = {}
         found: list[str] = []
@@ -109,6 +119,15 @@ class Trusted:
         secure = [each.lower() in _SECURE for each in protocols if each]
         host = element.get("host") or fields.get("x-forwarded-host", "").partition(",")[0].strip()
         return Client(found[0] if found else peer, all(secure) if secure else None, host)
+
+    def _doubt(self, peer: str, fields: Mapping[str, str]) -> None:
+        """Log that a proxy seems to have been forgotten; not of strangers, who may write what they like."""
+        found = [name for name in ("X-Forwarded-For", "Forwarded") if name.lower() in fields]
+        if not found or peer in self._doubted or len(self._doubted) == _MOST_DOUBTED:
+            return
+        if not peer or ip_address(peer).is_private:
+            self._doubted.add(peer)
+            log.warning(f"{peer or UNIX} sends {found[0]} and is not in trusted_proxies: if it is your proxy, name it")
 
     def _walk(self, peer: str, hops: Iterable[str]) -> tuple[str, int]:
         """The first address from the end that is not trusted, or the last that is one, and its place from the end."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import structlog
 import trio
 
+from gateway.broker import Session
 from gateway.broker.errors import LoginRefused, SessionEnded
 from gateway.broker.identity import Credentials, Identity
 from gateway.broker.negotiate import Opening, read_opening
@@ -11,6 +13,8 @@ from gateway.codec import Frame
 
 from .hub import Hub
 from .link import Link
+
+log = structlog.get_logger("gateway.connection")
 
 
 async def log_in(hub: Hub, link: Link, frame: Frame) -> tuple[Opening, Identity]:
@@ -40,6 +44,19 @@ async def identify(hub: Hub, credentials: Credentials) -> Identity:
         hub.broker.counters.logins_failed += 1
         raise
     return identity
+
+
+def tell_of_login(event: str, link: Link, session: Session, identity: Identity) -> None:
+    """One line in the log; where nobody has to say who he is, only for those who look closely."""
+    say = log.debug if identity.method == "anonymous" else log.info
+    say(
+        event,
+        session=session.id,
+        login=session.login,
+        method=identity.method,
+        peer=session.peer,
+        transport=link.transport,
+    )
 
 
 def credentials_of(link: Link, opening: Opening) -> Credentials:

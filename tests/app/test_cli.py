@@ -105,6 +105,23 @@ class TestCheckConfig:
         assert "max_headers = 20 " in result.stdout
         assert "sesame" not in result.output
 
+    def test_it_ends_with_a_summary(self, tmp_path: Path) -> None:
+        assert run("check-config").stdout.splitlines()[-4:] == [
+            "",
+            "# Who comes in: everybody, under any name, for no authenticator is set.",
+            "# Rules: none, so whoever is in may do everything.",
+            "# Other machines can reach: nothing.",
+        ]
+        passwords.write_user(tmp_path / "users.txt", "alice", passwords.hash_passcode("secret"))
+        (tmp_path / "gateway.toml").write_text('[[rule]]\ndestination = "**"\nallow = ["send"]\n')
+        result = run("check-config", users_file="users.txt", tcp="127.0.0.1:1,0.0.0.0:2", http="[::]:3")
+        assert result.stdout.splitlines()[-4:] == [
+            "",
+            "# Who comes in: users_file.",
+            "# Rules: 1.",
+            "# Other machines can reach: tcp 0.0.0.0:2, http [::]:3.",
+        ]
+
     def test_list(self) -> None:
         result = run("check-config", "--list", tcp="foo")
         assert (result.exit_code, len(result.stdout.splitlines())) == (0, len(Settings.model_fields))
@@ -152,6 +169,7 @@ class TestCheckConfig:
     def test_store(self, tmp_path: Path) -> None:
         assert run("check-config", store="sqlite:store.db").exit_code == 0
         assert list(tmp_path.iterdir()) == []
+        assert f'store = "sqlite:{tmp_path}/store.db" ' in run("check-config", store="sqlite:store.db").stdout
         sentence = refused(run("check-config", store="sqlite:no/store.db"))
         assert sentence.startswith(
             "store (GATEWAY_STORE) cannot be used: no/store.db cannot be made: there is no folder"
@@ -177,6 +195,7 @@ class TestCheckConfig:
     def test_bind(self, tmp_path: Path) -> None:
         result = run("check-config", "--bind", tcp="127.0.0.1:0", websocket=f"unix:{tmp_path / 'ws'}", http="[::1]:0")
         assert (result.exit_code, list(tmp_path.iterdir())) == (0, [])
+        assert result.stdout.splitlines()[-1] == "# All ports are free."
 
     @pytest.mark.parametrize("setting", ["tcp", "websocket", "http"])
     def test_bind_names_what_is_taken(self, setting: str) -> None:

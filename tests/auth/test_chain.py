@@ -206,6 +206,78 @@ class TestCookie:
         assert await door.ask(Credentials(upgrade=Upgrade(cookie=cookie()))) == "refused"
 
 
+class TestBearerInPasscode:
+    async def test_before_a_token_or_a_ticket(self, make: Callable[..., Door]) -> None:
+        door = make("tokens", "users")
+        assert await door.ask(Credentials("guest", bearer("alice"))) == "alice"
+        assert await door.ask(Credentials(None, f"bearer  {door.ticket('alice')}")) == "alice"
+        assert await door.ask(Credentials("passcode", f"Bearer {token('HS256', LONG_SECRET)}")) == "refused"
+
+    async def test_a_passcode_may_begin_so(self, make: Callable[..., Door], tmp_path: Path) -> None:
+        write(tmp_path / "users", f"alice:{passwords.hash_passcode('Bearer of news')}\n")
+        assert await make("tokens", "users").ask(Credentials("alice", "Bearer of news")) == "alice"
+
+
+class TestLog:
+    """What a refusal says to the log, and no client reads."""
+
+    @pytest.mark.parametrize(
+        ("shown", "method", "why", "user"),
+        [
+            (Credentials("passcode", "wrong"), "passcode", "wrong passcode", "passcode"),
+            (Credentials("nobody", "wrong"), "passcode", "unknown user", ""),
+            (Credentials("right", "passcode"), "passcode", "unknown user", ""),
+            (Credentials(None, "wrong"), "passcode", "a passcode without a login", ""),
+            (Credentials("passcode"), "none", "nothing was shown that is known here", "passcode"),
+            (Credentials(PREFIX + "x"), "none", "nothing was shown that is known here", ""),
+            (Credentials("passcode", PREFIX + "x"), "ticket", "the ticket is unknown, was used before, ", "passcode"),
+            (Credentials("basic", token("HS256", LONG_SECRET)), "token", "Signature verification failed", "basic"),
+            (WRONG["certificate"](Credentials()), "certificate", "the client certificate has no name of the kind ", ""),
+            (WRONG["cookie"](upgraded(Credentials())), "cookie", "the cookie 'session' is older than ", ""),
+            (WRONG["upgrade"](Credentials()), "passcode", "wrong passcode", "basic"),
+            (
+                Credentials("x", certificate=Certificate("CN=c", "c")),
+                "certificate",
+                "login is not the user that the certificate names",
+                "",
+            ),
+        ],
+    )
+    async def test_why(self, make: Callable[..., Door], shown: Credentials, method: str, why: str, user: str) -> None:
+        door = make("users", "tokens", "cookies", "certificates")
+        with pytest.raises(LoginRefused) as error:
+            await door.chain.authenticate(shown)
+        refusal = error.value
+        assert (refusal.method, refusal.user) == (method, user)
+        assert refusal.why.startswith(why)
+        assert not {"wrong passcode", "unknown user"} & {refusal.detail, str(refusal)}
+
+    @pytest.mark.parametrize("answer", [None, LoginRefused("the account is locked")])
+    async def test_the_operators_own(self, answer: LoginRefused | None) -> None:
+        def call(credentials: Credentials) -> None:
+            if answer is not None:
+                raise answer
+
+        with pytest.raises(LoginRefused) as error:
+            await Chain(tickets=Tickets(), custom=Custom(call)).authenticate(Credentials("alice", "x"))
+        refusal = error.value
+        assert (refusal.method, refusal.user) == ("custom", "")
+        assert refusal.why == ("" if answer else "the authenticator names no user")
+        assert refusal.detail == (answer or LoginRefused()).detail
+
+    @pytest.mark.parametrize("names", [("users",), ("users", "tokens")])
+    async def test_a_client_learns_that_it_looks_like_no_token(
+        self, make: Callable[..., Door], names: tuple[str, ...]
+    ) -> None:
+        details = set()
+        for login in ("passcode", "nobody", None):
+            with pytest.raises(LoginRefused) as error:
+                await make(*names).chain.authenticate(Credentials(login, "Bearer garbage"))
+            details.add(error.value.detail)
+        more = ", and the passcode does not look like a token" if "tokens" in names else ""
+        assert details == {f"login and passcode do not belong to a user of this server{more}"}
+
+
 class TestNobody:
     async def test_the_sentence_names_what_is_known(self, make: Callable[..., Door]) -> None:
         with pytest.raises(LoginRefused) as error:

@@ -106,6 +106,11 @@ async def test_what_is_no_guess_does_not_count(autojump_clock: MockClock) -> Non
     assert inner.asked == 10
 
 
+async def test_the_log_learns_who_is_expired(autojump_clock: MockClock) -> None:
+    error, _ = await refusal(guard(Inner(Identity("alice", expires=time.time() - 1, method="cookie"))))
+    assert (error.method, error.why, error.user) == ("cookie", "it has expired", "alice")
+
+
 async def test_who_is_expired_is_not_let_in(autojump_clock: MockClock) -> None:
     found = guard(Inner(Identity("alice", expires=time.time() - 1)))
     error, seconds = await refusal(found)

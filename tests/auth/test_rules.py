@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -217,6 +218,44 @@ def test_any_rules(tables: list[Any], groups: frozenset[str], transport: str, pa
     assert found.explain(identity, transport, SUBSCRIBE, pattern).reach is reach
 
 
+class TestWhy:
+    def test_options(self) -> None:
+        """What some rule asks for, and nothing else."""
+        found = rules(rule("/queue/a", "send", groups=["b", "a", "-x y"]))
+        assert access(found, "alice", "c").options() == []
+        assert access(found, "alice", "b", "c", "a", "-x y", transport="websocket").options() == [
+            *("--group=-x y", "--group=a", "--group=b"),
+        ]
+        found = rules(rule("/queue/a", "send", transports=["tcp"]))
+        assert access(found).options() == []
+        assert access(found, transport="websocket").options() == ["--transport=websocket"]
+
+    def test_reason(self) -> None:
+        found = rules(rule("/topic/a", deny=["subscribe"]), rule("/topic/*", "subscribe"))
+        granted = access(found)
+        for _ in range(2):
+            assert granted.reason(SUBSCRIBE, "/topic/a") == "rule 1 denies it"
+            assert granted.reason(SEND, "/topic/a") == "what no rule allows is refused"
+            assert granted.reason(SUBSCRIBE, "/topic/*") == "rule 1 denies it, rule 2 allows it"
+
+    def test_not_all_rules_are_named(self) -> None:
+        granted = access(rules(*[rule(f"/topic/a.{number}", deny=["subscribe"]) for number in range(9)]))
+        found = granted.reason(SUBSCRIBE, "/topic/a.*")
+        assert found.count("denies it") == 5
+        assert found.endswith("rule 5 denies it and 5 more")
+
+    def test_other_rules_other_reasons(self) -> None:
+        found = Rules(
+            read_tables([rule("/queue/a", deny=["send"])]),
+            lambda: read_tables([rule("/queue/b", "send"), rule("/queue/a", deny=["send"])]),
+        )
+        granted = found.access_of(Identity("alice"), "tcp")
+        assert granted is not None
+        assert granted.reason(SEND, "/queue/a") == "rule 1 denies it"
+        assert found.reload() is None
+        assert granted.reason(SEND, "/queue/a") == "rule 2 denies it"
+
+
 class TestRemembering:
     def test_equal_ones_share(self) -> None:
         found = rules(rule("**", "send"))
@@ -301,6 +340,13 @@ class TestReload:
         found = Rules(self.read(rule("/queue/a", "send")), lambda: ())
         assert str(found.reload()).startswith("there is no [[rule]] any more, and without any everybody may do")
         assert not access(found).may(SEND, "/queue/b")
+
+    def test_the_file_is_gone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        found = Rules(self.read(rule("/queue/a", "send")), lambda: ())
+        assert str(found.reload()).endswith("; restart if that is meant; gateway.toml is gone")
+        (tmp_path / "gateway.toml").touch()
+        assert str(found.reload()).endswith("; restart if that is meant")
 
     def test_the_first(self) -> None:
         found = Rules((), lambda: self.read(rule("/queue/a", "send")))

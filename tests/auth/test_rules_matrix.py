@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.broker.identity import Credentials, Identity
 from gateway.runtime import Gateway, open_gateway
@@ -44,6 +45,7 @@ allow = ["send", "subscribe", "admin"]
 """
 GROUPS = {"feeder": {"feed"}, "root": {"ops"}}
 USERS = ("alice", "a.b", "*", "feeder", "root", "anonymous")
+WAY = {"tcp": "", "websocket": "--transport=websocket "}
 NAMED = "alice a.b * feeder root"
 
 # Action, destination, and who may, over TCP; `@` behind a name: over WebSocket only.
@@ -152,6 +154,19 @@ async def test_matrix(kind: str, user: str) -> None:
         assert found == expected
 
 
+async def test_the_log_names_the_rule_and_the_client_the_command(kind: str) -> None:
+    async with gateway() as running:
+        feeder = await come(running, kind, "feeder")
+        with capture_logs() as lines:
+            await feeder.send_frame("SUBSCRIBE", destination="/topic/prices.secret.x", id=1)
+            error = await feeder.at_end_after_error()
+        (line,) = [line for line in lines if line["event"] == "session failed"]
+        assert (line["log_level"], line["login"], line["rule"]) == ("info", "feeder", "rule 1 (line 2) denies it")
+        command = f"gateway acl explain --group=feed {WAY[kind]}feeder subscribe /topic/prices.secret.x"
+        assert error.body.decode().endswith(f"; `{command}` says why")
+        await feeder.aclose()
+
+
 async def test_a_wildcard_brings_no_more(kind: str) -> None:
     async with gateway() as running:
         alice, feeder = await come(running, kind, "alice"), await come(running, kind, "feeder")
@@ -161,6 +176,14 @@ async def test_a_wildcard_brings_no_more(kind: str) -> None:
         assert [(await alice.frame("MESSAGE")).body for _ in range(2)] == [b"gold", b"silver"]
         for peer in (alice, feeder):
             await peer.aclose()
+
+
+async def test_the_close_code_says_that_it_is_no_matter_of_the_protocol() -> None:
+    async with gateway() as running:
+        peer = await come(running, "websocket", "feeder")
+        assert not await attempt(peer, "send", "/queue/home.alice.x")
+        assert peer.websocket.closed == (1008, "access refused")
+        await peer.aclose()
 
 
 async def test_a_reload(kind: str) -> None:
@@ -176,11 +199,14 @@ async def test_a_reload(kind: str) -> None:
         denied = '[[rule]]\ndestination = "/topic/prices.gold"\nusers = ["alice"]\ndeny = ["subscribe"]\n'
         write(denied + RULES)
         running.reload()
-        error = await alice.at_end_after_error()
+        with capture_logs() as lines:
+            error = await alice.at_end_after_error()
+        (line,) = [line for line in lines if line["event"] == "session failed"]
+        assert (line["log_level"], line["login"], line["rule"]) == ("info", "alice", "rule 1 (line 1) denies it")
         assert error.headers["message"] == "access refused"
         assert error.body.decode() == (
             "the rules have changed: alice may no longer subscribe to '/topic/prices.gold' as it did; "
-            "`gateway acl explain alice subscribe /topic/prices.gold` says why"
+            f"`gateway acl explain {WAY[kind]}alice subscribe /topic/prices.gold` says why"
         )
         await root.publish("/topic/prices.gold", b"2")
         assert [(await root.frame("MESSAGE")).body for _ in range(2)] == [b"1", b"2"]

@@ -108,7 +108,7 @@ def names_of(client: Client) -> set[str]:
 
 
 @pytest.mark.parametrize("way", LIVE)
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(tables=TABLES, pattern=PATTERN)
 def test_live(way: str, tables: list[Any], pattern: str) -> None:
     # Whoever may subscribe everywhere may share: that is no matter of the pattern.
@@ -130,7 +130,7 @@ def test_live(way: str, tables: list[Any], pattern: str) -> None:
 
 
 @pytest.mark.parametrize("way", BEFORE)
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(tables=TABLES, pattern=PATTERN)
 def test_what_was_there_before(way: str, tables: list[Any], pattern: str) -> None:
     rules = Rules(read_tables(tables))

@@ -142,6 +142,29 @@ class TestClaims:
         assert error.detail == "the token has expired; log in with a new one"
         assert not error.is_guess
 
+    async def test_an_end_in_milliseconds(self, path: Path, logged: list[EventDict]) -> None:
+        now = int(time.time())
+        assert (await Tokens(path).identify(token("HS256", SECRET, exp=now + 10 * 365 * 86_400))).user == "alice"
+        for far in (now * 1000, now + 201 * 366 * 86_400):
+            logged.clear()
+            error = await refused(Tokens(path), token("HS256", SECRET, exp=far))
+            assert error.detail == (
+                "the token cannot be right: its exp is more than 200 years away, and counts seconds; is it in "
+                "milliseconds?"
+            )
+            assert "is it in milliseconds?" in logged[0]["reason"]
+
+    async def test_the_log_says_from_where_and_by_which_key(self, path: Path, logged: list[EventDict]) -> None:
+        with pytest.raises(LoginRefused) as error:
+            await Tokens(path).identify(token("HS256", LONG_SECRET, "k\n1"), "192.0.2.7")
+        assert [(line["address"], line["kid"]) for line in logged] == [("192.0.2.7", r"'k\n1'")]
+        assert logged[0]["reason"] == error.value.why
+        assert error.value.method == "token"
+        for text in (token("HS256", LONG_SECRET), "ey.a.b", "ey" + "x" * tokens.MAX_OCTETS + ".a.b"):
+            logged.clear()
+            await refused(Tokens(path), text)
+            assert [(line["address"], line["kid"]) for line in logged] == [("", None)]
+
     async def test_not_valid_yet(self, path: Path) -> None:
         for claim in ("nbf", "iat"):
             text = token("HS256", SECRET, None, **{claim: int(time.time()) + 8})

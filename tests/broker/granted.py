@@ -15,6 +15,7 @@ class Granted:
 
     Attributes:
         asked: what it was asked, in order.
+        asking: the options of the command that explains.
 
     Args:
         send, subscribe, admin: patterns of what is allowed.
@@ -31,6 +32,7 @@ class Granted:
         self.sendable: set[str] = set()
         self.answerable: set[str] = set()
         self.asked: list[tuple[Action, str]] = []
+        self.asking: list[str] = []
         self.allowed = {
             action: [Pattern(text) for text in texts.split()]
             for action, texts in ((Action.SEND, send), (Action.SUBSCRIBE, subscribe), (Action.ADMIN, admin))
@@ -43,6 +45,12 @@ class Granted:
 
     def reach(self, pattern: str) -> Reach:
         return self.some.get(pattern, Reach.NONE)
+
+    def options(self) -> list[str]:
+        return self.asking
+
+    def reason(self, action: Action, name: str) -> str:
+        return f"{action.value} {name}"
 
 
 def client_of(scene: Scene, granted: Granted, login: str = "alice", client_id: str = "") -> Client:

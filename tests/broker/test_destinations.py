@@ -11,6 +11,7 @@ from gateway.broker.destinations import (
     canonical_for,
     is_temporary,
     is_topic,
+    lacks_slash,
     split,
 )
 from gateway.broker.dictionary import INDEX
@@ -98,6 +99,25 @@ class TestCanonical:
                 find(destination)
             assert repr(destination) in caught.value.detail
             assert "it has /queue/NAME, /topic/NAME" in caught.value.detail
+
+    def test_what_is_for_one_command(self) -> None:
+        with pytest.raises(NotAllowed, match="unsupported kind") as caught:
+            canonical("/session/events")
+        assert caught.value.detail.startswith("'/session/events' is only for SUBSCRIBE: there the server tells")
+        with pytest.raises(NotAllowed, match="unsupported kind") as caught:
+            canonical_for("ada", "/session/renew")
+        assert caught.value.detail.startswith("'/session/renew' is only for SEND: there a client shows a new token")
+
+    @pytest.mark.parametrize(
+        ("name", "lacks"),
+        [
+            *(("queue/a", True), ("topic/a.b", True), ("user/queue/a", True), ("temp-topic/a", True), ("app/a", True)),
+            *(("exchange/amq.topic/a", True), ("session/events", True)),
+            *(("topic", False), ("topic.a", False), ("topics/a", False), ("/topic/a", False), ("a/topic/b", False)),
+        ],
+    )
+    def test_a_forgotten_slash(self, name: str, lacks: bool) -> None:
+        assert lacks_slash(name) is lacks
 
     def test_the_error_names_every_kind_that_there_is(self) -> None:
         with pytest.raises(NotAllowed, match="unsupported kind") as caught:

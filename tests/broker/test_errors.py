@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.errors import (
+    AccessLost,
+    AccessRefused,
     HeaderMissing,
     LoginRefused,
     NotAllowed,
@@ -30,6 +32,8 @@ def written(error: ProtocolError, version: Version, **headers: str) -> Received:
     [
         HeaderMissing("SEND", "destination"),
         NotAllowed("no", "because"),
+        AccessRefused("no", "because", "rule 1"),
+        AccessLost("over", "because", "rule 1"),
         LoginRefused(),
         VersionRefused("no", "because"),
         SlowConsumer("very", "max_outbound"),

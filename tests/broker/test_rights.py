@@ -6,7 +6,7 @@ import pytest
 
 from gateway.broker import rights
 from gateway.broker.access import Action, Reach
-from gateway.broker.errors import SessionEnded
+from gateway.broker.errors import AccessLost, AccessRefused
 from gateway.broker.router import INTERNAL
 
 from .client import Client, Scene
@@ -128,6 +128,23 @@ class TestSend:
         client = client_of(scene, Granted())
         client.publish("/queue/x\ny", b"1")
         assert refused(client) == "alice may not send to '/queue/x\\ny'; `gateway acl explain` says why"
+
+    def test_the_command_says_what_the_name_does_not(self, scene: Scene) -> None:
+        granted = Granted()
+        granted.asking = ["--group=a b", "--transport=websocket"]
+        client = client_of(scene, granted)
+        client.publish("/queue/x", b"1")
+        assert refused(client).endswith(
+            "; `gateway acl explain '--group=a b' --transport=websocket alice send /queue/x` says why"
+        )
+
+    def test_the_rule_is_for_the_log(self, scene: Scene) -> None:
+        client = client_of(scene, Granted())
+        client.publish("/amq/queue/x", b"1")
+        refused(client)
+        (error,) = client.failures
+        assert isinstance(error, AccessRefused)
+        assert error.rule == "send /queue/x"
 
 
 class TestReplyTo:
@@ -519,7 +536,10 @@ class TestRecheck:
         assert refused(client) == (
             f"the rules have changed: alice may no longer subscribe to {name!r} as it did{why('subscribe', shown)}"
         )
-        assert isinstance(client.failures[0], SessionEnded)
+        (lost,) = client.failures
+        assert isinstance(lost, AccessLost)
+        named = headers.get("x-queue-name")
+        assert lost.rule == f"subscribe {f'/queue/{named}' if named else name.replace('/user/', '/user/alice/')}"
         assert not other.closed
 
     def test_a_shared_one_that_is_not_for_it_any_more(self, scene: Scene) -> None:
@@ -530,6 +550,9 @@ class TestRecheck:
         assert not rights.recheck_session(client.session)
         scene.settle()
         refused(client)
+        (lost,) = client.failures
+        assert isinstance(lost, AccessLost)
+        assert lost.rule == "subscribe /queue/q", "not its topic, which is allowed"
 
     def test_a_durable_one_goes_by_its_topic(self, scene: Scene) -> None:
         client = client_of(scene, Granted(subscribe="/topic/a"))

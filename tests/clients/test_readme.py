@@ -14,9 +14,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from gateway.auth.passwords import hash_passcode
 from tests.clients.driver import ROOT, Driver
 from tests.clients.worker import work
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
@@ -33,13 +35,13 @@ def broker_of(gateway: GatewayProcess) -> dict[str, str]:
 
 
 @contextmanager
-def started_worker(gateway: GatewayProcess, *before: str) -> Iterator[subprocess.Popen[str]]:
+def started_worker(gateway: GatewayProcess, *before: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """examples/worker.py at work; `before` are lines of Python that run ahead of it."""
     file = str(ROOT / "examples" / "worker.py")
     command = ["-c", "\n".join([*before, "import runpy", f"runpy.run_path({file!r})"])] if before else [file]
     worker = subprocess.Popen(
         [sys.executable, *command],
-        env=broker_of(gateway),
+        env={**broker_of(gateway), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -102,6 +104,34 @@ stomp.Connection12.send = fail
     assert errors.count("Traceback") == 1
     assert "ERROR:root:'tea' failed" in errors
     assert errors.endswith("ValueError: no tea\n")
+
+
+@pytest.mark.parametrize("login", [{}, {"STOMP_LOGIN": "alice", "STOMP_PASSCODE": "no"}])
+def test_a_refused_login_ends_the_worker(tmp_path: Path, login: dict[str, str]) -> None:
+    users = tmp_path / "users.txt"
+    users.write_text(f"alice:{hash_passcode('tea')}\n")
+    with start_gateway(users_file=users) as gateway:
+        right = {"STOMP_LOGIN": "alice", "STOMP_PASSCODE": "tea"}
+        with started_worker(gateway, **right) as worker:
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(timeout=20) == 0
+        refused = run_worker({**broker_of(gateway), **login})
+    nobody = run_worker(broker_of(gateway))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    first, last = refused.stderr.splitlines()
+    assert first.startswith("ERROR: login refused: ")
+    assert last == "The connection is lost."
+    assert (nobody.returncode, nobody.stdout) == (1, "")
+    assert "Connection refused" in nobody.stderr
+    assert "Traceback" not in nobody.stderr
+
+
+def run_worker(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """examples/worker.py where it ends by itself."""
+    file = str(ROOT / "examples" / "worker.py")
+    return subprocess.run(
+        [sys.executable, file], env=environment, capture_output=True, text=True, timeout=30, check=False
+    )
 
 
 def test_a_lost_connection_ends_the_worker() -> None:

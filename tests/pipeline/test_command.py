@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from gateway.archive.archiver import Archiver
 from gateway.archive.errors import ArchiveError
-from gateway.pipeline import command, doctor, options, session, status, stream
+from gateway.pipeline import checkpoints, command, doctor, options, session, status, stream
 from gateway.pipeline.doctor import Finding
 from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
 from gateway.pipeline.jobs import JOBS
@@ -144,7 +144,7 @@ class TestGroup:
             text=True,
             check=False,
         )
-        assert (told.returncode, told.stdout, told.stderr.strip()) == (130, "", "Aborted!")
+        assert (told.returncode, told.stdout, told.stderr.strip()) == (130, "", "Aborted: report.html is not written.")
 
     def test_without_java(self, folders: Path) -> None:
         """In a process that finds none, of which Spark is not even asked."""
@@ -250,6 +250,20 @@ class TestOthers:
         monkeypatch.setenv("GATEWAY_JOURNAL", "j")
         assert json.loads(invoke(*line, "--json").stdout) == {"journal": None, "archive": None, "jobs": []}
         assert calls.places[0] == folders / "j"
+        assert invoke("status", "--archive", "archive").exit_code == 0
+        assert calls.places[2] is None
+        monkeypatch.setenv("GATEWAY_TABLES", "t")
+        invoke("status", "--archive", "archive")
+        assert calls.places[2] == folders / "t"
+
+    def test_status_of_a_job_that_failed(self, folders: Path) -> None:
+        line = ["status", "--archive", "archive", "--tables", "tables"]
+        assert invoke(*line).exit_code == 0
+        (folders / "tables" / "_checkpoints").mkdir(parents=True)
+        checkpoints.note_failure(folders / "tables", "metrics", "it broke")
+        result = invoke(*line)
+        assert (result.exit_code, result.stderr) == (1, "")
+        assert ": it broke\n" in result.stdout
 
     def test_submit_command(self, folders: Path) -> None:
         more = "--once --publish stomp://h/topic/a --interval 5s --stuck-after 2m --reset-checkpoint --json".split()

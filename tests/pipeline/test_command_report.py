@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from gateway.pipeline import command
 from gateway.pipeline.errors import UsageFailure
 from gateway.pipeline.jobs import Limits, replay
 from gateway.pipeline.jobs.replay_record import Record
 from gateway.pipeline.report import build, page, sheets
 
 from .commands import Calls, Spark, folders, invoke, spark
+from .rows import accepted, write
 
 __all__ = ["folders", "spark"]
 
@@ -45,6 +47,32 @@ class TestReport:
         assert (folders / "r.html").read_text() == "<p>figures"
         assert spark.stopped
 
+    def test_a_terminal_sees_what_it_is_at(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+        write(folders / "archive", [accepted()])
+        monkeypatch.setattr(build, "report", Calls())
+        monkeypatch.setattr(page, "html", lambda figures: "")
+        monkeypatch.setattr(command, "_is_watched", lambda: True)
+        result = report("--since", "2026-03-01", "--out", "r.html")
+        assert result.stderr.splitlines() == ["Spark starts", "reads 1 files of the archive", "writes r.html"]
+        assert report("--since", "2026-03-01", "--archive", "s3a://b/a").stderr.splitlines()[1] == "reads the archive"
+
+    def test_a_ctrl_c_says_what_is_not_there(
+        self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(*places: Any, **names: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(build, "report", Calls())
+        monkeypatch.setattr(page, "html", lambda figures: "")
+        monkeypatch.setattr(sheets, "csv", interrupted)
+        result = report("--out", "r.html", "--csv", "c")
+        assert (result.exit_code, result.stdout) == (130, "")
+        assert result.stderr == "Aborted: r.html is written, the files in c are not, or not all.\n"
+        monkeypatch.setattr(build, "report", interrupted)
+        result = report("--out", "s.html", "--csv", "c")
+        assert (result.exit_code, result.stderr) == (130, "Aborted: s.html is not written.\n")
+        assert not (folders / "s.html").exists()
+
     def test_no_span(self) -> None:
         result = report("--since", "now", "--until", "yesterday")
         assert result.exit_code == 2
@@ -61,6 +89,9 @@ class TestReport:
         result = report("--out", "none/x")
         assert result.exit_code == 3
         assert result.stderr.startswith(f"Error: --out: the folder {folders}/none does not exist")
+        result = report("--out", "/proc/x.html")
+        assert result.exit_code == 3
+        assert result.stderr == "Error: --out: nothing can be written in /proc: name another folder\n"
 
     def test_no_archive(self) -> None:
         result = invoke("report", "--archive", "none")

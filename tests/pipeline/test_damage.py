@@ -56,19 +56,21 @@ def test_a_file_of_a_table(folders: Path, damaged: Damage) -> None:
     for read in (table.read, table.facts, piece.count, lambda: piece.extent("count"), lambda: table.facts_of(0)):
         with pytest.raises(JobFailure) as caught:
             read()
-        assert str(caught.value).startswith(f"{path} is damaged: ")
-        assert str(caught.value).endswith(f"; {ANEW}")
+        assert str(caught.value).startswith(f"{path} is damaged (")
+        assert str(caught.value).endswith(f"); {ANEW}")
         assert "\n" not in str(caught.value)
     result = invoke("status", "--archive", "archive", "--tables", str(folders))
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(f"Error: {path} is damaged: ")
+    assert result.stderr.startswith(f"Error: {path} is damaged (")
 
 
 def test_a_table_file_of_something_else(tmp_path: Path) -> None:
     path = tmp_path / "0000000000-0000000000.parquet"
     told = pa.table({"x": [1]}).replace_schema_metadata({b"gateway": b'{"rows": 1, "unknown": 2}'})
     pq.write_table(told, path)
-    with pytest.raises(JobFailure, match=f"^{path} is damaged: .*unexpected keyword argument 'unknown'; restore it"):
+    with pytest.raises(
+        JobFailure, match=rf"^{path} is damaged \(.*unexpected keyword argument 'unknown'\); restore it"
+    ):
         Table(tmp_path).facts()
 
 
@@ -89,7 +91,7 @@ def test_files_of_the_archive(folders: Path, damaged: Damage) -> None:
     octets = raw.read_bytes()
     raw.write_bytes(damaged(octets))
     until = rows.START + timedelta(days=1)
-    with pytest.raises(JobFailure, match=rf"^{raw} is damaged: .*; {WITHOUT}$"):
+    with pytest.raises(JobFailure, match=rf"^{raw} is damaged \(.*\); {WITHOUT}$"):
         extent.fitted(folders / "archive", rows.START, until)
     result = invoke("compact", "--archive", "archive", "--before", "2026-03-02")
     assert result.exit_code == 1
@@ -100,7 +102,7 @@ def test_files_of_the_archive(folders: Path, damaged: Damage) -> None:
     history = folders / "archive" / "history" / "date=2026-03-01" / "hour=12" / "0001-0001.parquet"
     history.write_bytes(damaged(history.read_bytes()))
     sentence = "restore it, or move it away, take its name out of the _manifest.json beside it and run again, without"
-    with pytest.raises(JobFailure, match=rf"^{history} is damaged: .*; {sentence} its rows$"):
+    with pytest.raises(JobFailure, match=rf"^{history} is damaged \(.*\); {sentence} its rows$"):
         extent.fitted(folders / "archive", rows.START, until)
     # Who does so reads the rest.
     manifest = history.with_name("_manifest.json")
@@ -147,8 +149,8 @@ def test_files_of_a_checkpoint(tmp_path: Path, name: str, damaged: Damage) -> No
     (tmp_path / JOB.name / "0000000000-0000000001.parquet").touch()
     with pytest.raises(JobFailure) as caught, checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
         pass
-    assert str(caught.value).startswith(f"{path} is damaged: ")
-    assert str(caught.value).endswith(f"; {ANEW}")
+    assert str(caught.value).startswith(f"{path} is damaged (")
+    assert str(caught.value).endswith(f"); {ANEW}")
     path.write_bytes(octets)
     with checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
         pass
@@ -159,13 +161,13 @@ def test_what_a_job_has_read(folders: Path, damaged: Damage) -> None:
     path = checkpoint(folders) / "sources" / "0" / "1"
     assert len(list(sources.read_by(path.parents[2]))) == 2
     path.write_bytes(damaged(path.read_bytes()) if damaged is not torn else b'v1\n{"path":"a"}')
-    with pytest.raises(JobFailure, match=f"^{path} is damaged: .*; {ANEW}$"):
+    with pytest.raises(JobFailure, match=rf"^{path} is damaged \(.*\); {ANEW}$"):
         list(sources.read_by(path.parents[2]))
-    with pytest.raises(JobFailure, match=f"^{path} is damaged: "):
+    with pytest.raises(JobFailure, match=rf"^{path} is damaged \("):
         sources.planned(path.parents[2], 1)
     result = invoke("status", "--archive", "archive", "--tables", ".")
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"Error: {path} is damaged: ")
+    assert result.stderr.startswith(f"Error: {path} is damaged (")
 
 
 def test_a_state(tmp_path: Path) -> None:

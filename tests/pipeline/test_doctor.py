@@ -141,7 +141,7 @@ def test_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: s
 def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_ARCHIVE", str(tmp_path))
     monkeypatch.setenv("GATEWAY_TABLES", str(tmp_path / "a" / "b"))
-    assert found("journal") == Finding("journal", "not set; every command takes --journal")
+    assert found("journal") == Finding("journal", "not set; commands that need it take --journal")
     assert found("archive") == Finding("archive", str(tmp_path))
     assert found("tables") == Finding("tables", f"{tmp_path / 'a' / 'b'}, which does not exist yet")
     assert list(tmp_path.iterdir()) == []

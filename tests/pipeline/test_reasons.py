@@ -43,6 +43,21 @@ HISTORY = Path("/a/history/d/h/b.parquet")
             ),
             f"/a/history/d/h/b.parquet cannot be read: it is short; if it is damaged {of_archive(HISTORY)}",
         ),
+        (
+            RuntimeError(
+                "ValueError: Couldn't deserialize thrift: TProtocolException: Invalid data\n"
+                "while reading file /a/history/d/h/b.parquet\n"
+            ),
+            "/a/history/d/h/b.parquet is damaged (Couldn't deserialize thrift: TProtocolException: Invalid data); "
+            + of_archive(HISTORY),
+        ),
+        (
+            RuntimeError(
+                "Encountered error while reading file file:///a/b.parquet.  SQLSTATE: KD001\n\tat x.y(Z.java:1)\n"
+                "Caused by: java.lang.RuntimeException: file:/a/b.parquet is not a Parquet file\n\t... 3 more\n"
+            ),
+            f"/a/b.parquet is damaged (is not a Parquet file); {of_archive(Path('/a/b.parquet'))}",
+        ),
     ],
 )
 def test_a_reason_is_one_sentence(error: Exception, sentence: str) -> None:

@@ -57,6 +57,8 @@ def test_the_files_of_a_batch_are_those_of_its_looks(tmp_path: Path) -> None:
     assert set(sources.planned(tmp_path, 0) or ()) == {"date=1/hour=1/a", "date=1/hour=1/b"}
     assert set(sources.planned(tmp_path, 1) or ()) == {"date=1/hour=1/c", "date=1/hour=1/d"}
     assert set(sources.planned(tmp_path, 2) or ()) == {"date=1/hour=2/e"}
+    done = [sorted(each[-1] for each in sources.done_by(tmp_path, batch)) for batch in (None, 0, 1, 2, 3)]
+    assert ["".join(each) for each in done] == ["", "ab", "abcd", "abcde", "abcde"]
     (tmp_path / "sources" / "0" / "1").unlink()  # Spark has removed it
     assert sorted(sources.read_by(tmp_path)) == [f"date=1/hour={1 + (each == 'e')}/{each}" for each in "abcde"]
     assert sources.digest(["a", "b"]) == sources.digest({"b", "a"}) != sources.digest(["a"])

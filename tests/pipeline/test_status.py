@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from gateway.pipeline import checkpoints, tables
 from gateway.pipeline.jobs import JOBS
-from gateway.pipeline.status import Archive, JobStatus, Journal, status
+from gateway.pipeline.status import Archive, JobStatus, Journal, Status, status
 from gateway.pipeline.tables import Facts
 
 from . import rows
@@ -34,6 +34,12 @@ def journal(folder: Path) -> Path:
     (folder / "g2" / "lock").touch()
     (folder / "something").mkdir()
     return folder
+
+
+def jobs_of(found: Status) -> tuple[JobStatus, ...]:
+    """Those of tables that are known."""
+    assert found.jobs is not None
+    return found.jobs
 
 
 def worked(into: Path, archive: Path, batches: list[list[Path]]) -> None:
@@ -78,26 +84,54 @@ def test_all_of_it(tmp_path: Path) -> None:
     assert found.journal == (Journal("g1", 2, 2048, 20.0, 1), Journal("g2", 0, 0, None, 0))
     octets = sum([path.stat().st_size for path in paths])
     assert found.archive == Archive(str(tmp_path / "archive"), True, 6, octets, "2026-03-01T14:00:00+00:00", 1)
-    assert [each.job for each in found.jobs] == list(JOBS)
-    assert found.jobs[0] == JobStatus(
+    assert [each.job for each in jobs_of(found)] == list(JOBS)
+    assert jobs_of(found)[0] == JobStatus(
         "metrics", 4, 50, "2026-03-01T12:00:00.000Z", 4.2, "2026-03-01T12:00:04.200Z", 2, 5, None
     )
-    assert found.jobs[1] == JobStatus("consumers", None, 0, None, None, None, 6, 0, None)
+    assert jobs_of(found)[1] == JobStatus("consumers", None, 0, None, None, None, 6, 0, None)
     assert found.lines()[:4] == [
         "journal      g1: 2 segments wait, 2.0 KiB, the oldest for 20 s; 1 not complete",
         "journal      g2: nothing waits",
         f"archive      the newest hour is 2026-03-01 14:00; raw: 6 files, {octets / 1024:.1f} KiB; history: 1 hours",
         "metrics      batch 4, 50 rows, up to 2026-03-01 12:00:00, lag 4.2 s, 2 files wait",
     ]
+    assert found.json()["archive"]["newest_hour"] == "2026-03-01T14:00:00+00:00"
     assert found.lines()[4] == "consumers    never ran, 6 files wait"
     assert json.loads(json.dumps(found.json()))["jobs"][0]["waiting"] == 2
+
+
+def test_what_a_batch_that_is_not_over_has_waits(tmp_path: Path) -> None:
+    """Spark plans a batch before it runs: so the files of one that failed are known to it, and not in the table."""
+    paths = rows.write(tmp_path / "archive", [rows.accepted(hour * 3600) for hour in range(3)])
+    worked(tmp_path, tmp_path / "archive", [[paths[0]]])
+    checkpoint = checkpoints.folder(tmp_path, JOB.name)
+    (checkpoint / "offsets").mkdir()
+    for batch, planned in ((0, paths[0]), (1, paths[1])):
+        entry = {"path": planned.as_uri(), "timestamp": 1, "batchId": batch}
+        (checkpoint / "sources" / "0" / str(batch)).write_text(f"v1\n{json.dumps(entry)}")
+        (checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{batch}}}')
+    assert jobs_of(status(None, str(tmp_path / "archive"), tmp_path, NOW))[0].waiting == 2
+    (tables.of(tmp_path, JOB).files()[0].path).unlink()
+    found = status(None, str(tmp_path / "archive"), tmp_path, NOW)
+    assert found.lines()[2].endswith("never ran, 3 files wait")
+    assert not found.failed
+    checkpoints.note_failure(tmp_path, JOB.name, "it broke")
+    found = status(None, str(tmp_path / "archive"), tmp_path, NOW)
+    assert "no batch yet, 3 files wait; failed at " in found.lines()[2]
+    assert found.failed
+
+
+def test_tables_that_are_not_known(tmp_path: Path) -> None:
+    found = status(None, str(tmp_path), None, NOW)
+    assert found.lines()[2:] == ["tables       not known here; --tables or the setting `tables` names their folder"]
+    assert (found.json()["jobs"], found.failed) == (None, False)
 
 
 def test_all_read(tmp_path: Path) -> None:
     paths = rows.write(tmp_path / "a b", [rows.accepted()])
     worked(tmp_path, tmp_path / "a b", [paths])
     found = status(None, str(tmp_path / "a b"), tmp_path, NOW)
-    assert found.jobs[0].waiting == 0
+    assert jobs_of(found)[0].waiting == 0
     assert found.lines()[2].endswith("nothing waits")
 
 
@@ -131,7 +165,7 @@ def test_a_failure_is_told_until_the_job_runs_again(tmp_path: Path) -> None:
     with checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
         checkpoints.note_failure(tmp_path, JOB.name, "metrics failed: the disk is full")
     found = status(None, "hdfs://a", tmp_path, NOW)
-    assert found.jobs[0].failure is not None
+    assert jobs_of(found)[0].failure is not None
     assert found.lines()[2].endswith(": metrics failed: the disk is full")
 
 
@@ -141,7 +175,7 @@ def test_files_that_went_unread_are_told(tmp_path: Path) -> None:
     tables.of(tmp_path, JOB).write(1, empty, Facts(0, None, 0.1, 1, missing=2, digest="d"))
     assert checkpoints.note_missed(tmp_path, JOB.name, {"date=2026-03-01/hour=12": 1000})
     found = status(None, str(tmp_path / "archive"), tmp_path, NOW)
-    assert found.jobs[0].missing == 1002
+    assert jobs_of(found)[0].missing == 1002
     assert found.lines()[2].endswith(", without the rows of 1,002 files, which were deleted before it read them")
     assert tables.of(tmp_path, JOB).facts().digest == ""
 

@@ -15,6 +15,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Session
+from gateway.broker.errors import LoginRefused
 from gateway.broker.identity import Credentials, Identity
 from gateway.codec import Limits
 from gateway.transports import Options
@@ -169,6 +170,16 @@ class Broken:
         raise OSError("the directory of users burns")
 
 
+class Refusing:
+    """An authenticator that says why."""
+
+    def __init__(self, refusal: LoginRefused) -> None:
+        self.refusal = refusal
+
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        raise self.refusal
+
+
 class TestAuthentication:
     async def test_may_take_long(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
         house = make_house(authenticator=Slow(5.0))
@@ -186,6 +197,45 @@ class TestAuthentication:
         assert error["message"] == "login refused"
         assert b"secret" not in error.body
         await peer.at_end()
+
+        if kind == "websocket":
+            assert peer.websocket.closed == (1008, "login refused")
+
+    @parametrize(
+        ("refusal", "said"),
+        [
+            (LoginRefused(), {"login": "(hidden)"}),
+            (
+                LoginRefused(method="passcode", why="wrong passcode", user="ada"),
+                {"login": "ada", "method": "passcode", "why": "wrong passcode"},
+            ),
+        ],
+    )
+    async def test_the_log_has_no_login_but_a_users(
+        self, make_house: MakeHouse, kind: str, refusal: LoginRefused, said: dict[str, str]
+    ) -> None:
+        house = make_house(authenticator=Refusing(refusal))
+        peer = house.visit(kind)
+        with structlog.testing.capture_logs() as logs:
+            await peer.send_frame("CONNECT", accept_version="1.2", host="h", login="ticket-or-passcode")
+            error = await peer.at_end_after_error()
+        assert "wrong" not in str(error.headers) + error.body.decode()
+        line = {"event": "connection refused", "log_level": "info", "peer": "test", "reason": "login refused", **said}
+        assert [each for each in logs if each["event"] == "connection refused"] == [line]
+
+    async def test_a_login_is_told(self, make_house: MakeHouse, kind: str) -> None:
+        with structlog.testing.capture_logs() as logs:
+            peer = make_house(authenticator=Slow(0.0)).visit(kind)
+            session = (await peer.connect())["session"]
+        line = {"session": session, "login": "user", "method": "passcode", "peer": "test", "transport": kind}
+        assert {"event": "connected", "log_level": "info", **line} in logs
+
+    async def test_where_nobody_has_to_say_who_he_is_only_when_asked(self, house: House, kind: str) -> None:
+        with structlog.testing.capture_logs() as logs:
+            await house.visit(kind).connect()
+        assert [(line["log_level"], line["login"]) for line in logs if line["event"] == "connected"] == [
+            ("debug", "anonymous")
+        ]
 
     async def test_longer_than_the_connect_timeout(
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock

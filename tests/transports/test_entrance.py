@@ -157,8 +157,10 @@ class TestTls:
     ) -> None:
         house = make_house(options=Options(connect_timeout=10.0))
         visit = Visit(house, Entrance(house.hub, "tcp", certificates))
-        await visit.stream.send_all(b"\x16\x03\x01")
-        assert await read_all(visit.stream) == b""
+        with structlog.testing.capture_logs() as logs:
+            await visit.stream.send_all(b"\x16\x03\x01")
+            assert await read_all(visit.stream) == b""
+        assert [entry["reason"] for entry in logs] == ["connect timeout: the TLS handshake did not come to an end"]
         assert trio.current_time() == pytest.approx(10.0, abs=0.1)
         assert not house.hub.open_connections
 
@@ -219,8 +221,10 @@ class TestProxy:
     async def test_one_that_does_not_end(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
         house = make_house(options=Options(connect_timeout=10.0))
         visit = Visit(house, Entrance(house.hub, proxied=True, trusted=UNIX))
-        await visit.stream.send_all(b"PROXY")
-        assert await read_all(visit.stream) == b""
+        with structlog.testing.capture_logs() as logs:
+            await visit.stream.send_all(b"PROXY")
+            assert await read_all(visit.stream) == b""
+        assert [entry["reason"] for entry in logs] == ["connect timeout: the PROXY header did not come to an end"]
         assert trio.current_time() == pytest.approx(10.0, abs=0.1)
 
 
@@ -312,6 +316,14 @@ class TestRequest:
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 ")
         assert f"Content-Length: {len(body)}".encode() in head
+
+    async def test_one_that_does_not_end(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
+        house = make_house()
+        visit = Visit(house, Entrance(house.hub, "websocket"))
+        with structlog.testing.capture_logs() as logs:
+            await visit.stream.send_all(UPGRADE[:20])
+            assert await read_all(visit.stream) == b""
+        assert [entry["reason"] for entry in logs] == ["connect timeout: the HTTP upgrade did not come to an end"]
 
     async def test_such_an_upgrade_is_none(self, house: House) -> None:
         visit = Visit(house, Entrance(house.hub, "websocket"))

@@ -95,7 +95,7 @@ class TestWarning:
         assert 40 <= trio.current_time() - began < 41
         assert (message["destination"], message["event"], message["expires-in"]) == (EVENTS, "token-expiring", "60")
         assert message["content-type"] == "text/plain;charset=utf-8"
-        assert events(logged) == ["token expires soon"]
+        assert events(logged) == ["connected", "token expires soon"]
         await peer.listen(50)
         await peer.aclose()
 
@@ -107,7 +107,7 @@ class TestWarning:
         await peer.subscribe(EVENTS)
         assert int((await peer.frame("MESSAGE"))["expires-in"]) in (19, 20)
         await peer.listen(15)
-        assert events(logged) == ["token expires soon"], "said once"
+        assert events(logged) == ["connected", "token expires soon"], "said once"
         await peer.aclose()
 
     async def test_no_warning_where_none_is_wanted(
@@ -280,7 +280,11 @@ class TestRenewal:
     @pytest.mark.parametrize(
         ("answer", "detail"),
         [
-            (None, "login and passcode do not belong to a user of this server"),
+            (None, "what it shows is no token that this server accepts, and does not look like one"),
+            (
+                LoginRefused("the server lets in who shows login and passcode", method="none"),
+                "what it shows is no token that this server accepts, and does not look like one",
+            ),
             (LoginRefused("the token has expired"), "the token has expired"),
             (Identity("bob"), "what it shows is somebody else's; connect anew to be another user"),
             (ValueError(SECRET[:3]), "the server failed to find out who it is; its log says more"),
@@ -302,6 +306,7 @@ class TestRenewal:
         error = await peer.at_end_after_error()
         assert (error["message"], error["receipt-id"], error.body.decode()) == ("renewal refused", "renewed", detail)
         assert "renewal refused" in events(logged)
+        assert "renewed" not in events(logged)
         assert house.counters.logins_failed == (answer is None or isinstance(answer, LoginRefused))
         await peer.aclose()
 
@@ -344,6 +349,12 @@ class Granted:
     def reach(self, pattern: str) -> Reach:
         return Reach.NONE
 
+    def options(self) -> list[str]:
+        return [f"--group={group}" for group in sorted(self._groups)]
+
+    def reason(self, action: Action, name: str) -> str:
+        return "no rule"
+
 
 class Groups:
     """Rules that go by groups."""
@@ -367,4 +378,15 @@ class TestGroups:
         await renew(peer, passcode=SECRET)
         error = await peer.at_end_after_error()
         assert error["message"] == "access refused", "what it is subscribed to is no longer allowed"
+        await peer.aclose()
+
+    async def test_what_the_rules_refuse_closes_as_that(
+        self, house: House, issuer: Issuer, kind: str, autojump_clock: MockClock
+    ) -> None:
+        house.hub._authorizer = Groups()
+        peer = await connect(house, issuer, kind, alice(30, groups=frozenset({"a"})))
+        await peer.publish("/topic/b", b"x")
+        assert (await peer.at_end_after_error())["message"] == "access refused"
+        if kind == "websocket":
+            assert peer.websocket.closed == (1008, "access refused")
         await peer.aclose()

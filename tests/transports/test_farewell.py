@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas
 from gateway.broker.errors import SessionEnded
+from gateway.broker.identity import Credentials
 from gateway.transports import Options
 
 from .house import House, Slow, Valve
@@ -184,6 +185,17 @@ class TestEnd:
         await peer.at_end()
         if kind == "websocket":
             assert peer.websocket.closed == (1008, "session ended")
+
+    async def test_a_login_that_is_refused(self, make_house: MakeHouse) -> None:
+        class Refusing:
+            async def authenticate(self, credentials: Credentials) -> None:
+                return None
+
+        peer = make_house(authenticator=Refusing()).visit("websocket")
+        await peer.send(CONNECT)
+        assert (await peer.frame("ERROR"))["message"] == "login refused"
+        await peer.at_end()
+        assert peer.websocket.closed == (1008, "login refused")
 
     async def test_ended_twice(self, house: House, kind: str) -> None:
         peer = await house.session(kind)

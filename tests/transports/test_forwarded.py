@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import structlog.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,34 @@ class TestTrusted:
 @parametrize("trusted", [NOBODY, Trusted(["192.0.2.0/24"])])
 def test_without_trust_nothing_is_looked_at(name: str, trusted: Trusted) -> None:
     assert trusted.client_of(PROXY, {name: 'for="nonsense'}) == Client(PROXY)
+
+
+class TestForgotten:
+    """Proxies that nobody has named in trusted_proxies."""
+
+    @parametrize("peer", ["127.0.0.1", "10.0.0.2", "fd00::1", ""])
+    @parametrize("name", ["X-Forwarded-For", "Forwarded"])
+    def test_one_is_told_once(self, peer: str, name: str) -> None:
+        trusted = Trusted(["192.0.2.1"])
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(2):
+                trusted.client_of(peer, {name.lower(): CLIENT})
+        (entry,) = logs
+        assert entry["log_level"] == "warning"
+        assert entry["event"].startswith(f"{peer or 'unix'} sends {name} and is not in trusted_proxies")
+
+    @parametrize(("peer", "fields"), [("8.8.8.8", {"x-forwarded-for": CLIENT}), ("127.0.0.1", {"host": "a"})])
+    def test_nothing_to_tell(self, peer: str, fields: dict[str, str]) -> None:
+        with structlog.testing.capture_logs() as logs:
+            Trusted().client_of(peer, fields)
+        assert not logs
+
+    def test_only_so_many_are_named(self) -> None:
+        trusted = Trusted()
+        with structlog.testing.capture_logs() as logs:
+            for number in range(20):
+                trusted.client_of(f"10.0.0.{number}", {"forwarded": "for=1.2.3.4"})
+        assert len(logs) == 10
 
 
 @parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ async def test_sessions_go_on_and_new_ones_get_the_new_certificate(tmp_path: Pat
             gateway.reload()
         assert logs[0]["event"] == "reloaded"
         assert "certificates" in logs[0]["what"]
-        assert logs[0]["faulty"] == 0
+        assert (logs[0]["log_level"], logs[0]["kept"]) == ("info", [])
         await old.settled()
         new, shown = await dial(gateway)
         assert names(shown) == (("DNS", "renewed.example"),)
@@ -89,10 +90,21 @@ async def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
         (tmp_path / "server.pem").unlink()
         with structlog.testing.capture_logs() as logs:
             gateway.reload()
-        assert [entry["log_level"] for entry in logs] == ["info", "warning"]
+        assert [entry["log_level"] for entry in logs] == ["warning", "warning"]
+        assert (logs[0]["what"], logs[0]["kept"]) == ("users, rules", ["certificates"])
         assert "server.pem cannot be read" in logs[1]["reason"]
         peer, _ = await dial(gateway)
         await peer.aclose()
+
+
+async def test_one_that_has_expired_comes_into_force_and_is_told(tmp_path: Path) -> None:
+    async with secured(tmp_path) as gateway:
+        papers.write(tmp_path, papers.authority().issue_cert("old.example", not_after=datetime(2020, 1, 1, tzinfo=UTC)))
+        with structlog.testing.capture_logs() as logs:
+            gateway.reload()
+        assert (logs[0]["log_level"], logs[0]["kept"]) == ("info", [])
+        assert logs[1]["log_level"] == "warning"
+        assert "has expired" in logs[1]["event"]
 
 
 async def test_one_that_has_expired_is_told_where_readiness_is(tmp_path: Path) -> None:
@@ -116,7 +128,8 @@ async def test_a_fault_of_ours_ends_no_session(tmp_path: Path) -> None:
         gateway.reloadables.append(Faulty())
         with structlog.testing.capture_logs() as logs:
             gateway.reload()
-        assert [entry["log_level"] for entry in logs] == ["error", "info", "warning"]
+        assert [entry["log_level"] for entry in logs] == ["error", "warning", "warning"]
+        assert logs[1]["kept"] == ["something"]
         assert logs[2]["what"] == "something"
         peer, _ = await dial(gateway)
         await peer.aclose()
