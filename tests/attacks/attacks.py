@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import jwt
 import trio
 
@@ -194,13 +195,14 @@ async def reader_that_never_reads(siege: Siege) -> str:
 
 
 async def message_hoard(siege: Siege) -> str:
-    """1 GB into queues that nobody reads; whoever is held back is not lost, and whoever goes on is told why he goes."""
+    """1 GB into queues that nobody reads: the gateway does not read it, and tells the operator who is held, and why."""
     peer = await siege.log_in()
     part = frame("SEND", b"x" * MIB, destination="/queue/hoard", content_length=MIB)
     with trio.move_on_after(3):
         await _pour(peer, *[part] * 1_000)
+    answer = await trio.to_thread.run_sync(httpx.get, f"{siege.gateway.http_url}/api/v1/sessions")
     await peer.aclose()
-    return ""
+    return answer.text
 
 
 async def half_frames(siege: Siege) -> str:
@@ -303,8 +305,6 @@ async def ticket_replay(siege: Siege) -> str:
 
 
 def _ticket(siege: Siege) -> str:
-    import httpx
-
     answer = httpx.post(f"{siege.gateway.http_url}/api/v1/tickets", headers={"Authorization": f"Bearer {token()}"})
     assert answer.status_code < 300, answer.text
     found: str = answer.json()["ticket"]
@@ -382,7 +382,7 @@ ATTACKS = (
     Attack(wildcard_explosion, ("wildcards", "6")),
     Attack(selector_bomb, ("selector",)),
     Attack(reader_that_never_reads, ("max_outbound",)),
-    Attack(message_hoard, (), settings={"memory_limit": "64MiB"}),
+    Attack(message_hoard, ("memory_limit",), settings={"memory_limit": "64MiB"}),
     Attack(half_frames, ("memory_mark",)),
     Attack(endless_fragments, ("max_body",), ("websocket",)),
     Attack(unmasked_frames, ("1002", "masked"), ("websocket",)),
