@@ -68,6 +68,8 @@ is what who stops has to wait for, is over in a minute."""
 _FOR_EVER = "36500d"
 # How often the thread that watches looks up, seconds.
 _LOOK = 0.2
+# And between two looks whether the end is asked for: before Spark has planned another batch.
+_GLANCE = 0.01
 # A batch that is not over after so many seconds is broken off, which loses nothing.
 _PATIENCE = 120.0
 # What Spark has for that.
@@ -288,6 +290,17 @@ def _stumbled(work: _Work, query: StreamingQuery) -> bool:
     return gone is not None and not Path(gone[1]).exists()
 
 
+def _rest(stopping: threading.Event) -> bool:
+    """Wait until it is time to look again; whether the end is asked for, which is seen sooner.
+
+    By `sleep` and no `wait`: a handler of signals that sets what its own thread waits for may hang.
+    """
+    until = time.monotonic() + _LOOK
+    while not stopping.is_set() and time.monotonic() < until:
+        time.sleep(_GLANCE)
+    return stopping.is_set()
+
+
 class _Run:
     """All queries of a run."""
 
@@ -307,8 +320,7 @@ class _Run:
         try:
             for work in self._works:
                 self._queries.append((work, work.start(rows, trigger)))
-            while not stopping.is_set():
-                time.sleep(_LOOK)  # and no `wait`: a handler of signals that sets what this thread waits for may hang
+            while not _rest(stopping):
                 active = [query.isActive for _, query in self._queries]
                 if not all(active):
                     self._check()

@@ -35,7 +35,7 @@ def java(folder: Path, body: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("line", "number", "status", "said"),
     [
-        (REPORT, signal.SIGINT, 130, "Aborted!"),
+        (REPORT, signal.SIGINT, 130, "Aborted: report.html is not written."),
         (REPORT, signal.SIGTERM, -signal.SIGTERM, ""),
         (RUN, signal.SIGINT, 0, "Ends at once, for nothing has been begun."),
         (RUN, signal.SIGTERM, 0, "Ends at once, for nothing has been begun."),
