@@ -29,6 +29,19 @@ PATIENT = Options(slow_consumer_timeout=600.0, close_linger=1.0, websocket_ping=
 CLOSED = "a client is closed to make room in memory"
 
 
+async def unread(home: House, kind: str) -> tuple[Valve, Peer, Peer]:
+    """A reader whose outbox has 800,000 octets that it does not take: its socket, it, and who published them."""
+    valve = Valve()
+    reader, publisher = home.visit_through(kind, valve), await home.session(kind)
+    await reader.connect()
+    await reader.subscribe("/topic/a")
+    valve.room = 0
+    for _ in range(80):
+        await publisher.publish("/topic/a", b"x" * 10_000)
+    await publisher.settled()
+    return valve, reader, publisher
+
+
 class Process:
     """What a process takes, as the test says.
 
@@ -147,14 +160,7 @@ class TestShort:
     async def test_slow_consumers_are_found_out_sooner(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         """While outboxes have it, each may have little; others who publish do not wait for that."""
         process = watched(home)
-        valve = Valve()
-        reader, publisher = home.visit_through(kind, valve), await home.session(kind)
-        await reader.connect()
-        await reader.subscribe("/topic/a")
-        valve.room = 0
-        for _ in range(80):
-            await publisher.publish("/topic/a", b"x" * 10_000)
-        await publisher.settled()
+        valve, reader, publisher = await unread(home, kind)
         process.resident = HIGH
         await trio.sleep(1)
         await publisher.publish("/topic/a", b"x")
@@ -295,14 +301,7 @@ class TestMark:
     async def test_an_outbox_that_nobody_reads(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         """It cannot be told, but is not waited for long."""
         process = watched(home)
-        valve = Valve()
-        reader, publisher = home.visit_through(kind, valve), await home.session(kind)
-        await reader.connect()
-        await reader.subscribe("/topic/a")
-        valve.room = 0
-        for _ in range(80):
-            await publisher.publish("/topic/a", b"x" * 10_000)
-        await publisher.settled()
+        valve, _, publisher = await unread(home, kind)
         process.resident = MARK
         await trio.sleep(0.6)
         assert home.hub.memory.closed == 1
