@@ -23,9 +23,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from gateway.client import Client
 from gateway.codec import V10, Frame
 
-from .client import Client
 from .errors import DataLost
 from .log import LogRange, Probe, read_range
 from .logstream import split, starts
@@ -81,7 +81,7 @@ class BatchReader(DataSourceReader):
                 "option ack: a task that drained failed and cannot be repeated, what it acknowledged is gone; use "
                 "readStream with the trigger availableNow"
             )
-        client = Client(self._options)
+        client = Client(self._options.server())
         try:
             for batch in _Taking(client, self._options).batches():
                 yield batch.select(self._columns)

@@ -5,21 +5,13 @@ Spark carries the text of an exception from a Python process into the failure of
 
 from __future__ import annotations
 
+from gateway.client.errors import ConnectionLost, ServerError, StompError
 
-class StompError(Exception):
-    """The base of all errors of this package."""
+__all__ = ["ConnectionLost", "DataLost", "OptionError", "ServerError", "StompError"]
 
 
 class OptionError(StompError, ValueError):
     """An option, a column or a schema that cannot be meant."""
-
-
-class ServerError(StompError):
-    """The server sent an ERROR, or octets that are no STOMP."""
-
-
-class ConnectionLost(StompError):
-    """The connection ended or could not be made; another attempt may succeed."""
 
 
 class DataLost(StompError):

@@ -25,9 +25,9 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from gateway.client import Client
 from gateway.codec import Frame
 
-from .client import Client
 from .errors import ConnectionLost, DataLost
 from .options import Options
 from .rows import Collector
@@ -124,7 +124,7 @@ class Probe:
         self, begins: dict[str, str], choose: Callable[[int, int], int], known: dict[str, int] | None = None
     ) -> dict[str, int]:
         if self._client is None:
-            self._client = Client(self._options)
+            self._client = Client(self._options.server())
         client = self._client
         found: dict[str, int] = {}
         self._questions += 1
@@ -164,7 +164,7 @@ def read_range(options: Options, part: LogRange, columns: list[str]) -> Iterator
     """
     reading = _Reading(options, part)
     while not reading.done:
-        client = with_retries(options, lambda: Client(options))
+        client = with_retries(options, lambda: Client(options.server()))
         try:
             subscribe(client, options, part.destination, begin_at(reading.next), _WINDOW)
             for batch in reading.batches(client):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+from gateway.client import Server
 from gateway.codec import VERSIONS
 
 from .errors import OptionError
@@ -202,12 +203,28 @@ class Options:
         """Messages whose ACKs a broken connection may lose: `prefetch` counts for each subscription."""
         return self.prefetch * len(self.destination)
 
-    def secret(self) -> str:
-        """The passcode, or "".
+    def server(self) -> Server:
+        """Where to, and who.
 
         Raises:
             OptionError: the environment has no such variable on this node.
         """
+        return Server(
+            self.host,
+            self.port,
+            tls=self.ssl,
+            ca=self.ssl_ca,
+            login=self.login,
+            passcode=self._secret(),
+            vhost=self.vhost,
+            versions=self.version,
+            heartbeat=self.heartbeat,
+            headers=self.connect_headers,
+            connect_timeout=self.connect_timeout,
+            receipt_timeout=self.receipt_timeout,
+        )
+
+    def _secret(self) -> str:
         if not self.passcode_env:
             return self.passcode
         if (value := os.environ.get(self.passcode_env)) is None:

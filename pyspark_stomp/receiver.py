@@ -22,9 +22,9 @@ from __future__ import annotations
 import threading
 import time
 
+from gateway.client import Client
 from gateway.codec import V10, Frame
 
-from .client import Client
 from .errors import ConnectionLost, ServerError, StompError
 from .memory import Memory
 from .options import Options
@@ -114,7 +114,7 @@ class Receiver:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _session(self) -> None:
-        client = Client(self._options, beat=True)
+        client = Client(self._options.server(), beat=True)
         try:
             self._subscribe(client)
             self._last_event = time.monotonic()

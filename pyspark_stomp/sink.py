@@ -31,9 +31,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from gateway.client import Client
 from gateway.codec import Version
 
-from .client import Client
 from .errors import OptionError, StompError
 from .log import with_retries
 from .options import Options
@@ -279,7 +279,7 @@ class _Sender:
 
     def _attempt(self) -> None:
         if self._client is None:
-            self._client = Client(self._options)
+            self._client = Client(self._options.server())
         client = self._client
         self._transactions += 1
         name = f"t{self._transactions}"

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+
+from gateway.client import Client, Server, StompError
+from gateway.client.server import read_url
 
 from .errors import JobFailure, UsageFailure
 
 PASSCODE = "GATEWAY_PIPELINE_PASSCODE"
-
-_PORT = 61_613
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,11 @@ class Broker:
         Raises:
             UsageFailure: it is none of a STOMP server, or has a password in it.
         """
-        wrong = f"{url[:80]!r} names no STOMP server: write stomp://user@host:port"
         try:
-            parts = urlsplit(url)
-            port = parts.port or _PORT
-        except ValueError:
-            raise UsageFailure(wrong) from None
-        if parts.password is not None:
-            raise UsageFailure(f"a password must not stand in a URL, where others can see it: put it into {PASSCODE}")
-        if parts.scheme not in ("stomp", "stomps") or not parts.hostname or parts.query or parts.fragment:
-            raise UsageFailure(wrong)
-        destination = "" if parts.path == "/" else unquote(parts.path)
-        return cls(parts.hostname, port, unquote(parts.username or ""), parts.scheme == "stomps", destination)
+            server, destination = read_url(url, PASSCODE)
+        except ValueError as error:
+            raise UsageFailure(str(error)) from None
+        return cls(server.host, server.port, server.login, server.tls, destination)
 
     def __str__(self) -> str:
         """The URL without who we are."""
@@ -69,12 +62,9 @@ class Broker:
         Raises:
             JobFailure: it does not answer, or does not let us in.
         """
-        from pyspark_stomp.client import Client
-        from pyspark_stomp.errors import StompError
-        from pyspark_stomp.options import Options
-
+        passcode = os.environ.get(PASSCODE, "")
         try:
-            client = Client(Options.of(self.options()))
+            client = Client(Server(self.host, self.port, tls=self.tls, login=self.login, passcode=passcode))
         except StompError as error:
             raise JobFailure(str(error)) from None
         client.disconnect()

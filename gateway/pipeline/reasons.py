@@ -14,7 +14,7 @@ from .errors import PipelineFailure
 
 _MOST = 500
 # What an exception of our data source looks like in the text of Spark's.
-_OURS = re.compile(r"pyspark_stomp\.errors\.\w+: ([^\n]+)")
+_OURS = re.compile(r"(?:pyspark_stomp|gateway\.client)\.errors\.\w+: ([^\n]+)")
 # What Java throws through py4j, its causes, and what Python throws: the last one is the first that happened.
 _CAUSE = re.compile(
     r"^(?:(?:Caused by)?: [\w.$]+|(?:[A-Za-z_][\w.]*)?(?:Error|Exception)\w*): (?!Traceback )([^\n]+)", re.MULTILINE

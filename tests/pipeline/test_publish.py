@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from gateway.client import Client, Server
 from gateway.pipeline import publish
 from gateway.pipeline.broker import Broker
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.progress import Progress
 from gateway.pipeline.publish import Publisher
-from pyspark_stomp.client import Client
-from pyspark_stomp.options import Options
 from tests.gateway_process import HOST, GatewayProcess, free_ports
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ URL = "stomp://worker@127.0.0.1:61613/topic/gateway.pipeline"
 NO_SPARK = cast("SparkSession", None)
 
 
-class Server:
+class FakeServer:
     """What a publisher talks to here: it can be away, and can be held up."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,10 +68,10 @@ class Server:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     """A server that is there."""
     monkeypatch.setattr(publish, "_SOON", 0.01)
-    return Server(monkeypatch)
+    return FakeServer(monkeypatch)
 
 
 @contextmanager
@@ -99,7 +98,7 @@ def test_where_to_is_checked_first(url: str, sentence: str) -> None:
         Publisher(NO_SPARK, url, Progress())
 
 
-def test_the_newest_of_each_job_is_sent(server: Server) -> None:
+def test_the_newest_of_each_job_is_sent(server: FakeServer) -> None:
     err = io.StringIO()
     with publisher(err) as sender:
         server.open.clear()
@@ -115,13 +114,13 @@ def test_the_newest_of_each_job_is_sent(server: Server) -> None:
     assert err.getvalue() == ""
 
 
-def test_what_waits_at_the_end_is_sent(server: Server) -> None:
+def test_what_waits_at_the_end_is_sent(server: FakeServer) -> None:
     with publisher(io.StringIO()) as sender:
         sender.offer("metrics", b"1")
     assert server.got == [{"metrics": b"1"}]
 
 
-def test_a_server_that_is_away_is_told_once_and_counted(server: Server) -> None:
+def test_a_server_that_is_away_is_told_once_and_counted(server: FakeServer) -> None:
     err = io.StringIO()
     server.away = "127.0.0.1:61613 does not answer"
     with publisher(err) as sender:
@@ -141,7 +140,7 @@ def test_a_server_that_is_away_is_told_once_and_counted(server: Server) -> None:
     assert (sender.sent, sender.failed) == (1, 3)
 
 
-def test_a_server_that_goes_away_is_asked_before_it_is_sent_to_again(server: Server) -> None:
+def test_a_server_that_goes_away_is_asked_before_it_is_sent_to_again(server: FakeServer) -> None:
     err = io.StringIO()
     with publisher(err) as sender:
         sender.offer("metrics", b"1")
@@ -157,7 +156,7 @@ def test_a_server_that_goes_away_is_asked_before_it_is_sent_to_again(server: Ser
 
 
 def test_the_end_does_not_wait_for_a_server_that_does_not_answer(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publish, "_END", 0.0)
     err = io.StringIO()
@@ -172,7 +171,7 @@ def test_the_end_does_not_wait_for_a_server_that_does_not_answer(
     assert not sender._thread.is_alive()
 
 
-def test_the_end_does_not_wait_for_the_time_to_ask_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_does_not_wait_for_the_time_to_ask_again(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "_SOON", 40.0)
     server.away = "away"
     sender = Publisher(NO_SPARK, URL, Progress(err=io.StringIO()))
@@ -191,7 +190,7 @@ def test_a_subscriber_gets_the_messages(spark: SparkSession, tmp_path: Path, mon
     gateway = GatewayProcess(tmp_path, {})
     gateway.start()
     err = io.StringIO()
-    listener = Client(Options.of({"host": HOST, "port": str(gateway.tcp_port), "heartbeat": "0"}))
+    listener = Client(Server(HOST, gateway.tcp_port, heartbeat=0))
     listener.request("SUBSCRIBE", {"id": "0", "destination": "/topic/a b.>", "ack": "auto"})
     sender = Publisher(spark, f"stomp://{HOST}:{gateway.tcp_port}/topic/a%20b", Progress(err=err))
     sender.offer("metrics", json.dumps({"a": "ä"}).encode())

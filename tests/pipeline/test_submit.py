@@ -69,7 +69,7 @@ def test_the_zip_holds_what_workers_import(tmp_path: Path) -> None:
     made(tmp_path)
     path = str(tmp_path / NAME)
     program = (
-        "import gateway.codec, pyspark_stomp.client, gateway.pipeline.command as command, pkgutil\n"
+        "import gateway.codec, gateway.client, pyspark_stomp, gateway.pipeline.command as command, pkgutil\n"
         f"names = [each.name for each in pkgutil.iter_modules([{path!r}])]\n"
         "print(command.__file__, *names)"
     )

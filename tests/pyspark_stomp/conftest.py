@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_stomp.client import Client
+from gateway.client import Client
 from pyspark_stomp.options import Options
 from tests.gateway_process import HOST, GatewayProcess
 from tests.pyspark_stomp.rabbitmq import is_installed, running_rabbitmq
@@ -78,14 +78,14 @@ class Broker:
 
     def send(self, destination: str, bodies: list[str], **headers: str) -> None:
         """Send messages; on return the gateway has them."""
-        client = Client(self.options())
+        client = Client(self.options().server())
         lines = {"destination": destination, **headers}
         client.send(b"".join([client.encode("SEND", lines, body.encode()) for body in bodies]))
         client.disconnect()
 
     def waiting(self, destination: str) -> list[str]:
         """The bodies of what waits in a queue."""
-        client = Client(self.options())
+        client = Client(self.options().server())
         headers = {"id": "0", "destination": destination, "browser": "true", "ack": "auto"}
         client.request("SUBSCRIBE", headers)
         bodies: list[str] = []

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark.sql.datasource import InputPartition
 
+from gateway.client import Client
 from pyspark_stomp.batch import BatchReader
-from pyspark_stomp.client import Client
 from pyspark_stomp.options import Options
 from tests.pyspark_stomp.queries import DURABLE, STREAM, Query, at_gateway, at_rabbitmq, config, start, written
 from tests.pyspark_stomp.rabbitmq import is_installed, running_rabbitmq
@@ -143,7 +143,7 @@ class Feed:
         bodies = [f"b{number}" for number in range(self.sent, self.sent + count)]
         self.sent += count
         for query in self._queries:
-            client = Client(Options.of(query.where))
+            client = Client(Options.of(query.where).server())
             headers = {"destination": query.source} | (STREAM if query.source.endswith(".stream") else DURABLE)
             client.send(b"".join([client.encode("SEND", headers | {"x-id": body}, body.encode()) for body in bodies]))
             client.disconnect()

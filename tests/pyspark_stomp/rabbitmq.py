@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from pyspark_stomp.client import Client
+from gateway.client import Client
 from pyspark_stomp.errors import ConnectionLost
 from pyspark_stomp.options import Options
 from tests.gateway_process import HOST, free_ports
@@ -97,7 +97,7 @@ def running_rabbitmq(folder: Path) -> Iterator[int]:
         deadline = time.monotonic() + _START
         while True:
             try:
-                Client(options).disconnect()
+                Client(options.server()).disconnect()
                 break
             except ConnectionLost:
                 output = (folder / "output").read_text(errors="replace")[-3000:]

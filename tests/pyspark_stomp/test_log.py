@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from gateway.client import Client
 from pyspark_stomp import log
-from pyspark_stomp.client import Client
 from pyspark_stomp.errors import ConnectionLost, DataLost, OptionError, ServerError
 from pyspark_stomp.log import EMPTY, LogRange, Probe, read_range, with_retries
 from pyspark_stomp.logstream import LogStreamReader, split
@@ -112,7 +112,7 @@ def test_where_streams_of_rabbitmq_end(rabbitmq: int, name: str) -> None:
     full, empty = f"/queue/{name}", f"/queue/{name}.empty"
     probe = Probe(options)
     assert probe.last((full, empty)) == {}
-    client = Client(options)
+    client = Client(options.server())
     for body in bodies(5):
         client.request("SEND", {"destination": full, **STREAM}, body.encode())
     client.disconnect()

@@ -72,11 +72,11 @@ def test_no_passcode_is_ever_shown() -> None:
 
 def test_passcode_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOMP_TEST_PASSCODE", "engine")
-    assert Options.of({"passcodeEnv": "STOMP_TEST_PASSCODE"}).secret() == "engine"
-    assert Options.of({"passcode": "analytical"}).secret() == "analytical"
+    assert Options.of({"passcodeEnv": "STOMP_TEST_PASSCODE"}).server().passcode == "engine"
+    assert Options.of({"passcode": "analytical"}).server().passcode == "analytical"
     monkeypatch.delenv("STOMP_TEST_PASSCODE")
     with pytest.raises(OptionError, match="passcodeEnv names STOMP_TEST_PASSCODE"):
-        Options.of({"passcodeEnv": "STOMP_TEST_PASSCODE"}).secret()
+        Options.of({"passcodeEnv": "STOMP_TEST_PASSCODE"}).server().passcode
     with pytest.raises(OptionError, match="passcodeEnv cannot stand beside passcode"):
         Options.of({"passcodeEnv": "A", "passcode": "b"})
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.client import Client
 from pyspark_stomp import receiver as module
-from pyspark_stomp.client import Client
 from pyspark_stomp.errors import ConnectionLost, ServerError, StompError
 from pyspark_stomp.memory import Memory
 from pyspark_stomp.options import Options

@@ -7,8 +7,8 @@ import time
 import pyarrow as pa
 import pytest
 
+from gateway.client import Client
 from gateway.codec import Frame
-from pyspark_stomp.client import Client
 from pyspark_stomp.errors import OptionError
 from pyspark_stomp.sink import BatchWriter, Plan, Written
 from tests.pyspark_stomp.conftest import Broker
@@ -45,7 +45,7 @@ def write(broker: Broker, queue: str, version: str, **columns: object) -> None:
 def test_control_characters_arrive(broker: Broker, name: str, told: dict[str, str]) -> None:
     """A CR at the end of a line is no part of it, unless it is escaped."""
     write(broker, f"/queue/{name}", "1.2", headers=list(told.items()))
-    client = Client(broker.options())
+    client = Client(broker.options().server())
     client.request("SUBSCRIBE", {"id": "0", "destination": f"/queue/{name}", "ack": "auto"})
     frames: list[Frame] = []
     while len(frames) < 3:

@@ -47,8 +47,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from gateway.client import Client
 from pyspark_stomp import DefaultSource
-from pyspark_stomp.client import Client
 from pyspark_stomp.log import _Reading
 from pyspark_stomp.logstream import LogStreamReader
 from pyspark_stomp.receiver import Receiver

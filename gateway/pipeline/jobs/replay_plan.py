@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from gateway.visible import visible
+
 from ..broker import Broker
 from ..errors import UsageFailure
 from ..span import shown
-from ..visible import visible
 from .replay_record import Part, Record, Records
 from .replay_rows import TEMPLATE
 

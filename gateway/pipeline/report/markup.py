@@ -13,7 +13,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from ..visible import visible
+from gateway.visible import visible
 
 
 class Markup(str):

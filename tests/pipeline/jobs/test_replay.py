@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gateway.client import Client, Server
 from gateway.codec import Frame
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.jobs import replay
 from gateway.pipeline.jobs.replay_rows import is_of, is_partial, is_sendable, messages
-from pyspark_stomp.client import Client
-from pyspark_stomp.options import Options
 from tests.gateway_process import HOST, GatewayProcess, free_ports
 from tests.pipeline import rows
 
@@ -45,7 +44,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 def waiting(gateway: GatewayProcess, queue: str) -> list[Frame]:
     """What waits in a queue; it stays there."""
-    client = Client(Options.of({"host": HOST, "port": str(gateway.tcp_port)}))
+    client = Client(Server(HOST, gateway.tcp_port))
     client.request("SUBSCRIBE", {"id": "0", "destination": queue, "browser": "true", "ack": "auto"})
     found: list[Frame] = []
     while True:

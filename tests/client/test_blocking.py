@@ -15,17 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from gateway.client import Client, ConnectionLost, Server, ServerError
+from gateway.client import blocking as module
 from gateway.codec import Frame
-from pyspark_stomp import client as module
-from pyspark_stomp.client import Client
-from pyspark_stomp.errors import ConnectionLost, OptionError, ServerError
-from pyspark_stomp.options import Options
-from tests.gateway_process import HOST, free_ports
-from tests.pyspark_stomp.conftest import Broker
+from tests.gateway_process import HOST, GatewayProcess, free_ports
 
 
 @contextmanager
-def server(*answers: bytes, certificate: Path | None = None) -> Iterator[Options]:
+def server(*answers: bytes, certificate: Path | None = None) -> Iterator[Server]:
     """A server that answers each chunk with the next of these, then with nothing; b"": it ends the connection."""
     listener = socket.create_server((HOST, 0))
 
@@ -42,8 +39,8 @@ def server(*answers: bytes, certificate: Path | None = None) -> Iterator[Options
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        port = str(listener.getsockname()[1])
-        yield Options.of({"host": HOST, "port": port, "receiptTimeoutMs": "300", "connectTimeoutMs": "300"})
+        port = int(listener.getsockname()[1])
+        yield Server(HOST, port, receipt_timeout=300, connect_timeout=300)
     finally:
         thread.join(10)
         assert not thread.is_alive()
@@ -61,8 +58,8 @@ def until(client: Client, count: int) -> list[Frame]:
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-def test_there_and_back(broker: Broker, name: str, version: str) -> None:
-    client = Client(broker.options(version=version))
+def test_there_and_back(gateway: GatewayProcess, name: str, version: str) -> None:
+    client = Client(Server(HOST, gateway.tcp_port, versions=version))
     assert client.version.name == version
     assert client.server.startswith("stomp-gateway")
     queue = f"/queue/{name}"
@@ -78,25 +75,26 @@ def test_there_and_back(broker: Broker, name: str, version: str) -> None:
     handles = [frame.headers.get("ack", frame.headers["message-id"]) for frame in frames]
     client.send(client.acks(queue, handles if version != "1.0" else handles[1:], "done"))
     client.wait_for("done", "the ACKs")
+    client.request("SUBSCRIBE", {"id": "b", "destination": queue, "browser": "true", "ack": "auto"})
+    assert [frame.headers.get("browser") for frame in until(client, 1)] == ["end"]  # nothing is left
     client.disconnect()
-    assert broker.waiting(queue) == []
 
 
 def test_handles_are_escaped() -> None:
-    with server(CONNECTED) as options:
-        client = Client(options)
+    with server(CONNECTED) as where:
+        client = Client(where)
         assert client.acks("s", ["a:b", "c"], "r") == b"ACK\nid:a\\cb\n\n\0ACK\nid:c\nreceipt:r\n\n\0"
         assert client.acks("s", []) == b""
         client.close()
 
 
-def test_a_refused_login(broker: Broker) -> None:
+def test_a_refused_login(gateway: GatewayProcess) -> None:
     with pytest.raises(ServerError, match="says: "):
-        Client(broker.options(version="1.2", connectHeaders='{"accept-version": "9.9"}'))
+        Client(Server(HOST, gateway.tcp_port, headers={"accept-version": "9.9"}))
 
 
-def test_an_error_is_told_with_the_servers_words(broker: Broker) -> None:
-    client = Client(broker.options())
+def test_an_error_is_told_with_the_servers_words(gateway: GatewayProcess) -> None:
+    client = Client(Server(HOST, gateway.tcp_port))
     with pytest.raises(ServerError, match=r"says: .*destination"):
         client.request("SUBSCRIBE", {"id": "0", "destination": "/nowhere/at/all"})
     client.close()
@@ -104,12 +102,7 @@ def test_an_error_is_told_with_the_servers_words(broker: Broker) -> None:
 
 def test_nobody_listens() -> None:
     with pytest.raises(ConnectionLost, match="cannot connect to 127"):
-        Client(Options.of({"host": HOST, "port": str(free_ports(1)[0])}))
-
-
-def test_the_passcode_is_looked_for_before_anything_is_dialled() -> None:
-    with pytest.raises(OptionError, match="NO_SUCH_VARIABLE"):
-        Client(Options.of({"passcodeEnv": "NO_SUCH_VARIABLE"}))
+        Client(Server(HOST, free_ports(1)[0]))
 
 
 @pytest.mark.parametrize(
@@ -124,8 +117,8 @@ def test_the_passcode_is_looked_for_before_anything_is_dialled() -> None:
     ],
 )
 def test_what_does_not_connect(answers: tuple[bytes, ...], error: type[Exception], sentence: str) -> None:
-    with server(*answers) as options, pytest.raises(error, match=sentence):
-        Client(options)
+    with server(*answers) as where, pytest.raises(error, match=sentence):
+        Client(where)
 
 
 @pytest.mark.parametrize(
@@ -138,16 +131,16 @@ def test_what_does_not_connect(answers: tuple[bytes, ...], error: type[Exception
     ],
 )
 def test_what_does_not_confirm(answer: bytes, error: type[Exception], sentence: str) -> None:
-    with server(CONNECTED, answer) as options:
-        client = Client(options)
+    with server(CONNECTED, answer) as where:
+        client = Client(where)
         with pytest.raises(error, match=sentence):
             client.request("SEND", {"destination": "/queue/a"}, b"x")
         client.close()
 
 
 def test_messages_wait_while_a_receipt_is_waited_for() -> None:
-    with server(CONNECTED + b"MESSAGE\n\n1\0", b"MESSAGE\n\n2\0RECEIPT\nreceipt-id:r1\n\n\0MESSAGE\n\n3\0") as options:
-        client = Client(options)
+    with server(CONNECTED + b"MESSAGE\n\n1\0", b"MESSAGE\n\n2\0RECEIPT\nreceipt-id:r1\n\n\0MESSAGE\n\n3\0") as where:
+        client = Client(where)
         client.request("BEGIN", {"transaction": "t"})
         assert [frame.body for frame in until(client, 3)] == [b"1", b"2", b"3"]
         client.close()
@@ -156,8 +149,8 @@ def test_messages_wait_while_a_receipt_is_waited_for() -> None:
 def test_no_more_at_a_time_than_a_batch_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AT_ONCE", 40)
     messages = b"".join([b"MESSAGE\nmessage-id:%d\n\nten octets\0" % number for number in range(5)])
-    with server(CONNECTED, messages + b"RECEIPT\nreceipt-id:r1\n\n\0") as options:
-        client = Client(options)
+    with server(CONNECTED, messages + b"RECEIPT\nreceipt-id:r1\n\n\0") as where:
+        client = Client(where)
         client.request("BEGIN", {"transaction": "t"})
         counts = [len(client.receive(0.5)) for _ in range(4)]
         client.close()
@@ -167,8 +160,8 @@ def test_no_more_at_a_time_than_a_batch_can_hold(monkeypatch: pytest.MonkeyPatch
 
 def test_beating_without_reading() -> None:
     """The server's octets stay where they are, and it hears that somebody is there."""
-    with server(CONNECTED.replace(b"\n\n", b"\nheart-beat:0,50\n\n") + b"MESSAGE\n\n1\0", b"MESSAGE\n\n2\0") as options:
-        client = Client(dataclasses.replace(options, heartbeat=50), beat=True)
+    with server(CONNECTED.replace(b"\n\n", b"\nheart-beat:0,50\n\n") + b"MESSAGE\n\n1\0", b"MESSAGE\n\n2\0") as where:
+        client = Client(dataclasses.replace(where, heartbeat=50), beat=True)
         client.receive(0.5)
         for _ in range(10):
             client.rest(0.01)
@@ -177,10 +170,10 @@ def test_beating_without_reading() -> None:
         client.close()
 
 
-def test_neither_side_waits_for_the_other_to_read(broker: Broker, name: str) -> None:
+def test_neither_side_waits_for_the_other_to_read(gateway: GatewayProcess, name: str) -> None:
     """As much as no socket holds, to ourselves."""
     topic = f"/topic/{name}"
-    client = Client(broker.options())
+    client = Client(Server(HOST, gateway.tcp_port))
     client.request("SUBSCRIBE", {"id": "0", "destination": topic})
     body = bytes(100_000)
     client.send(b"".join([client.encode("SEND", {"destination": topic}, body)] * 200))
@@ -211,8 +204,7 @@ def test_heart_beats_find_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> Non
     with socket.create_server((HOST, 0)) as listener:
         thread = threading.Thread(target=serve)
         thread.start()
-        port = str(listener.getsockname()[1])
-        client = Client(Options.of({"host": HOST, "port": port, "heartbeat": "100"}), beat=True)
+        client = Client(Server(HOST, int(listener.getsockname()[1]), heartbeat=100), beat=True)
         thread.join(10)
     with connections[0] as peer:
         peer.settimeout(10)
@@ -236,8 +228,8 @@ def test_heart_beats_find_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> Non
     client.close()
 
 
-def test_heart_beats_are_agreed_with_the_gateway(broker: Broker) -> None:
-    client = Client(broker.options(heartbeat="300"), beat=True)
+def test_heart_beats_are_agreed_with_the_gateway(gateway: GatewayProcess) -> None:
+    client = Client(Server(HOST, gateway.tcp_port, heartbeat=300), beat=True)
     assert (client._send_interval, client._heard_interval) == (0.3, 0.3)
     client.disconnect()
 
@@ -288,10 +280,9 @@ def tls_relay(target: int, key: Path, certificate: Path) -> Iterator[int]:
     assert not thread.is_alive()
 
 
-def test_tls(broker: Broker, name: str, certificate: tuple[Path, Path]) -> None:
-    with tls_relay(broker.process.tcp_port, *certificate) as port:
-        told = {"host": HOST, "port": str(port), "ssl": "true", "sslCa": str(certificate[1])}
-        client = Client(Options.of(told))
+def test_tls(gateway: GatewayProcess, name: str, certificate: tuple[Path, Path]) -> None:
+    with tls_relay(gateway.tcp_port, *certificate) as port:
+        client = Client(Server(HOST, port, tls=True, ca=str(certificate[1])))
         queue = f"/queue/{name}"
         client.request("SUBSCRIBE", {"id": "0", "destination": queue})
         client.request("SEND", {"destination": queue}, bytes(1_000_000))
@@ -299,7 +290,7 @@ def test_tls(broker: Broker, name: str, certificate: tuple[Path, Path]) -> None:
         client.disconnect()
 
 
-def test_tls_with_a_stranger(broker: Broker, certificate: tuple[Path, Path]) -> None:
-    relay = tls_relay(broker.process.tcp_port, *certificate)
+def test_tls_with_a_stranger(gateway: GatewayProcess, certificate: tuple[Path, Path]) -> None:
+    relay = tls_relay(gateway.tcp_port, *certificate)
     with relay as port, pytest.raises(ConnectionLost, match="certificate verify failed"):
-        Client(Options.of({"host": HOST, "port": str(port), "ssl": "true"}))
+        Client(Server(HOST, port, tls=True))

@@ -25,7 +25,7 @@ from gateway.codec.encoder import frame
 from gateway.codec.headers import escape
 
 from .errors import ConnectionLost, ServerError
-from .options import Options
+from .server import Server
 
 # Frames of one chunk are taken together, so they should fit into a processor's cache.
 _CHUNK = 64 * 1024
@@ -45,7 +45,7 @@ class Client:
     """One session.
 
     Args:
-        options: where to, and who.
+        where: the server, and who we are there.
         beat: heart-beats are wanted in both directions.
 
     Attributes:
@@ -55,12 +55,11 @@ class Client:
     Raises:
         ConnectionLost: nobody answers.
         ServerError: the server refuses.
-        OptionError: the passcode's variable is missing.
     """
 
-    def __init__(self, options: Options, *, beat: bool = False) -> None:
-        self._name = f"{options.host}:{options.port}"
-        self._timeout = options.receipt_timeout / 1000
+    def __init__(self, where: Server, *, beat: bool = False) -> None:
+        self._name = f"{where.host}:{where.port}"
+        self._timeout = where.receipt_timeout / 1000
         self._frames: list[Frame] = []
         self._held = 0  # octets that have come and were not handed over, at most
         self._decoder = Decoder(_LIMITS)
@@ -69,29 +68,21 @@ class Client:
         self._receipts = 0
         self.version = V10
         self.server = ""
-        secret = options.secret()
         try:
-            self._socket = _dial(options)
+            self._socket = _dial(where)
         except OSError as error:
             raise ConnectionLost(f"cannot connect to {self._name}: {error}") from None
         self._sent = self._heard = time.monotonic()
         try:
-            self._open(options, secret, options.heartbeat if beat else 0)
+            self._open(where, where.heartbeat if beat else 0)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, options: Options, secret: str, interval: int) -> None:
-        headers = {"accept-version": options.version, "host": options.vhost or options.host}
-        if options.login:
-            headers["login"] = options.login
-        if secret:
-            headers["passcode"] = secret
-        headers["heart-beat"] = f"{interval},{interval}"
-        headers.update(options.connect_headers)
-        lines = "".join([f"{name}:{value}\n" for name, value in headers.items()])
+    def _open(self, where: Server, interval: int) -> None:
+        lines = "".join([f"{name}:{value}\n" for name, value in where.connect_headers(interval).items()])
         self.send(f"CONNECT\n{lines}\n\0".encode())
-        deadline = time.monotonic() + options.connect_timeout / 1000
+        deadline = time.monotonic() + where.connect_timeout / 1000
         while not self._frames:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -306,15 +297,15 @@ class Client:
             pass
 
 
-def _dial(options: Options) -> socket.socket:
+def _dial(where: Server) -> socket.socket:
     """A connected socket that never blocks."""
-    plain = socket.create_connection((options.host, options.port), timeout=options.connect_timeout / 1000)
+    plain = socket.create_connection((where.host, where.port), timeout=where.connect_timeout / 1000)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if options.ssl:
-            context = ssl.create_default_context(cafile=options.ssl_ca or None)
-            plain = context.wrap_socket(plain, server_hostname=options.host)
+        if where.tls:
+            context = ssl.create_default_context(cafile=where.ca or None)
+            plain = context.wrap_socket(plain, server_hostname=where.host)
         plain.setblocking(False)
     except BaseException:
         plain.close()

@@ -1,0 +1,78 @@
+"""Where a server is, and who we are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from gateway.codec import VERSIONS
+
+DEFAULT_PORT = 61_613
+_ALL = ",".join([version.name for version in VERSIONS])
+
+
+@dataclass(frozen=True)
+class Server:
+    """A STOMP server, as a client must know it.  Times are in milliseconds.
+
+    Attributes:
+        tls: speak TLS; the certificate must be of `host`.
+        ca: a file of certificates to trust instead of the system's; "": the system's.
+        login, passcode: "": not sent.
+        vhost: the header `host`; "": that of the network.
+        versions: what is offered, with commas.
+        heartbeat: wanted in both directions, where a client beats at all.
+        headers: more of CONNECT.
+        connect_timeout: of the dialling, and again of the answer to CONNECT.
+        receipt_timeout: without an octet taken, or without the RECEIPT.
+    """
+
+    host: str = "localhost"
+    port: int = DEFAULT_PORT
+    tls: bool = False
+    ca: str = ""
+    login: str = ""
+    passcode: str = field(default="", repr=False)
+    vhost: str = ""
+    versions: str = _ALL
+    heartbeat: int = 10_000
+    headers: Mapping[str, str] = field(default_factory=dict)
+    connect_timeout: int = 10_000
+    receipt_timeout: int = 60_000
+
+    def connect_headers(self, beat: int) -> dict[str, str]:
+        """The headers of CONNECT, with heart-beats of `beat` milliseconds; 0: none."""
+        headers = {"accept-version": self.versions, "host": self.vhost or self.host}
+        if self.login:
+            headers["login"] = self.login
+        if self.passcode:
+            headers["passcode"] = self.passcode
+        headers["heart-beat"] = f"{beat},{beat}"
+        return headers | dict(self.headers)
+
+
+def read_url(url: str, variable: str) -> tuple[Server, str]:
+    """Read stomp://user@host:port/topic/name; `stomps` is the same by TLS.
+
+    Args:
+        variable: of the environment, where a password belongs.
+
+    Returns:
+        the server, and the destination, which may be missing and then is "".
+
+    Raises:
+        ValueError: it is none of a STOMP server, or has a password in it; the text is a sentence.
+    """
+    wrong = ValueError(f"{url[:80]!r} names no STOMP server: write stomp://user@host:port")
+    try:
+        parts = urlsplit(url)
+        port = parts.port or DEFAULT_PORT
+    except ValueError:
+        raise wrong from None
+    if parts.password is not None:
+        raise ValueError(f"a password must not stand in a URL, where others can see it: put it into {variable}")
+    if parts.scheme not in ("stomp", "stomps") or not parts.hostname or parts.query or parts.fragment:
+        raise wrong
+    server = Server(parts.hostname, port, tls=parts.scheme == "stomps", login=unquote(parts.username or ""))
+    return server, "" if parts.path == "/" else unquote(parts.path)

@@ -1,0 +1,126 @@
+"""`gateway send`: a message from the command line, or one for each line of standard input.
+
+What has come from standard input is sent together, and its last message asks for a receipt: a server handles what one
+session sends in order, so that receipt is for all of them.  The next lines are read when it has come.  So a line that
+somebody types goes out at once, and a file goes in large pieces.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import click
+
+from gateway.client import Client
+
+from . import lines
+from .server import connected, header, server_of, told, where
+
+_READ = 64 * 1024
+# A line longer than any server would take is not text.
+_LONGEST = 64 * 1024**2
+_STDIN = 0
+
+
+@click.command()
+@click.argument("destination", default="")
+@click.argument("body", required=False)
+@where
+@click.option("--header", "-H", "headers", multiple=True, callback=header, help="A header, as NAME:VALUE; repeatable.")
+@click.option("--content-type", default="", help="The header content-type.")
+@click.option("--persistent", is_flag=True, help="The header persistent:true: the message survives a restart.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Lines of standard input are objects, as `subscribe` writes them."
+)
+@click.option("--whole", is_flag=True, help="Standard input is one body, as it is.")
+def send(
+    destination: str,
+    body: str | None,
+    headers: dict[str, str],
+    content_type: str,
+    persistent: bool,
+    as_json: bool,
+    whole: bool,
+    **server: Any,
+) -> None:
+    """Send BODY to DESTINATION; without BODY, each line of standard input.
+
+    With --json the lines may name their destinations themselves, where DESTINATION does not.
+
+    Exit status: 0 when the server has confirmed all of it by receipts; else 1, and one sentence that says how much.
+    """
+    if not destination and not as_json:
+        raise click.UsageError("DESTINATION is missing, like /queue/work")
+    if (body is not None) + as_json + whole > 1:
+        raise click.UsageError("BODY, --json and --whole exclude each other")
+    if content_type:
+        headers["content-type"] = content_type
+    if persistent:
+        headers["persistent"] = "true"
+    where_to = server_of(**server)
+    confirmed = 0
+    try:
+        with told("cannot send"), connected(where_to) as client:
+            for group in _groups(client, partial(_encode, client, destination, headers), body, as_json, whole):
+                confirmed += group
+    except click.ClickException as error:
+        raise click.ClickException(f"{error.message} ({_count(confirmed)} confirmed before)") from None
+    click.echo(f"{_count(confirmed)} sent and confirmed", err=True)
+
+
+def _count(number: int) -> str:
+    return f"{number} message{'' if number == 1 else 's'}"
+
+
+def _encode(client: Client, destination: str, common: Mapping[str, str], line: lines.Line, receipt: str) -> bytes:
+    target = destination or line.destination
+    if not target:
+        raise lines.BadLine("it names no destination, and the command does not either")
+    headers = {"destination": target, **line.headers, **common}
+    if receipt:
+        headers["receipt"] = receipt
+    return client.encode("SEND", headers, line.body)
+
+
+def _groups(client: Client, encode: Any, body: str | None, as_json: bool, whole: bool) -> Iterator[int]:
+    """Send what there is; gives the number of messages whenever the server has confirmed some."""
+    number = 0
+    for group in _bodies(body, whole):
+        frames = []
+        for place, octets in enumerate(group, 1):
+            number += 1
+            last = place == len(group)
+            try:
+                line = lines.read(octets) if as_json else lines.Line("", {}, octets)
+                frames.append(encode(line, f"r{number}" if last else ""))
+            except lines.BadLine as error:
+                raise click.ClickException(f"line {number} of standard input: {error}") from None
+        client.send(b"".join(frames))
+        client.wait_for(f"r{number}", "SEND")
+        yield len(group)
+
+
+def _bodies(body: str | None, whole: bool) -> Iterator[list[bytes]]:
+    """Bodies that are there at the same time."""
+    if body is not None:
+        yield [os.fsencode(body)]
+    elif whole:
+        yield [sys.stdin.buffer.read()]
+    else:
+        yield from _lines_of_stdin()
+
+
+def _lines_of_stdin() -> Iterator[list[bytes]]:
+    rest = b""
+    while chunk := os.read(_STDIN, _READ):
+        *group, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+        if len(rest) > _LONGEST:
+            raise click.ClickException(f"a line of standard input is longer than {_LONGEST} octets: is --whole meant?")
+        if group:
+            yield [line.removesuffix(b"\r") for line in group]
+    if rest:
+        yield [rest]
