@@ -31,6 +31,9 @@ class _Commands(click.Group):
         "acl": ("gateway.acl", "acl"),
         "archive": ("gateway.archive.command", "archive"),
         "pipeline": ("gateway.pipeline.command", "pipeline"),
+        "send": ("gateway.commands.send", "send"),
+        "subscribe": ("gateway.commands.subscribe", "subscribe"),
+        "top": ("gateway.commands.top", "top"),
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:

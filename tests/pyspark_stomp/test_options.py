@@ -76,7 +76,7 @@ def test_passcode_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Options.of({"passcode": "analytical"}).server().passcode == "analytical"
     monkeypatch.delenv("STOMP_TEST_PASSCODE")
     with pytest.raises(OptionError, match="passcodeEnv names STOMP_TEST_PASSCODE"):
-        Options.of({"passcodeEnv": "STOMP_TEST_PASSCODE"}).server().passcode
+        Options.of({"passcodeEnv": "STOMP_TEST_PASSCODE"}).server()
     with pytest.raises(OptionError, match="passcodeEnv cannot stand beside passcode"):
         Options.of({"passcodeEnv": "A", "passcode": "b"})
 

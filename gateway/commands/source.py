@@ -1,0 +1,76 @@
+"""The admin API of a gateway, as `gateway top` asks it: one connection, kept open, every wait bounded."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+# Seconds for an answer; whoever looks at a terminal wants to know sooner than later.
+_TIMEOUT = 5.0
+
+
+class NoAnswer(Exception):
+    """The gateway does not answer, or not what was asked; the text is one sentence.
+
+    Attributes:
+        is_refusal: it answers, and asking again is no use.
+    """
+
+    def __init__(self, sentence: str, *, is_refusal: bool = False) -> None:
+        super().__init__(sentence)
+        self.is_refusal = is_refusal
+
+
+class Source:
+    """One gateway.
+
+    Args:
+        url: of its HTTP side, perhaps with a path in front of /api.
+        token: the admin token; "": none.
+        ca: a file of certificates to trust instead of the system's; "": the system's.
+
+    Raises:
+        ValueError: the URL cannot be meant; the text is a sentence.
+    """
+
+    def __init__(self, url: str, token: str = "", ca: str = "") -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url[:80]!r} names no gateway: write http://host:port")
+        self.url = url
+        self._prefix = parts.path.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=ca or None)
+            self._connection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=_TIMEOUT, context=context
+            )
+        else:
+            self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT)
+
+    def get(self, path: str, **query: object) -> dict[str, Any]:
+        """What /api/v1/PATH says.
+
+        Raises:
+            NoAnswer: it says nothing, or that it will not.
+        """
+        target = f"{self._prefix}/api/v1/{path}?{urlencode(query)}"
+        try:
+            self._connection.request("GET", target, headers=self._headers)
+            answer = self._connection.getresponse()
+            status, content = answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()  # the next request opens a new one
+            raise NoAnswer(f"{self.url} does not answer: {error or type(error).__name__}") from None
+        try:
+            told = json.loads(content)
+        except ValueError:
+            told = None
+        if status == 200 and isinstance(told, dict):
+            return told
+        said = told.get("error") if isinstance(told, dict) else None
+        raise NoAnswer(f"{self.url} says {status}: {said or 'nothing that is JSON'}", is_refusal=status < 500)
