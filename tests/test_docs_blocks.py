@@ -1,0 +1,156 @@
+"""Every example and every command of every page is one that could be typed: names and options that are there.
+
+Tests of their own run what is on the pages (`test_docs_first_steps`, `test_docs_security`, `tests/clients`, ...); this
+one sees to it that no line of any page is forgotten when a command, an option, a setting or a make target changes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from gateway.cli import main
+from gateway.settings import Settings
+from tests.clients.driver import tool
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), ROOT / "examples" / "README.md"], key=lambda path: path.name
+)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+INDENTED = re.compile(r"(?:\A|\n)\n((?: {4}.*\n|\n(?= {4}))+)")
+INLINE = re.compile(r"`([^`\n]+)`")
+# Lines of a picture, which name commands, and are none.
+PICTURE = re.compile(r"-->|->|^ +gateway [\w ]+:")
+# Words of a shell that stand in front of a command.
+FRONT = re.compile(r"^(?:\$ |sudo |exec |eval |env |runuser -u \S+ -- |\w+=\S* )+")
+PATH = re.compile(r"^(?:\S*/)?bin/")
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(*kinds: str) -> list[tuple[str, str]]:
+    """Page and text of each fenced block of these kinds."""
+    return [(page.name, found[2]) for page in PAGES for found in FENCE.finditer(text_of(page)) if found[1] in kinds]
+
+
+def command_lines() -> Iterator[tuple[str, str]]:
+    """Page and line of whatever looks like a command: in shell blocks, indented ones, and within sentences."""
+    for page in PAGES:
+        text = text_of(page)
+        for found in FENCE.finditer(text):
+            if found[1] in ("sh", "bash", "console"):
+                yield from ((page.name, line) for line in joined(found[2]) if found[1] != "console" or line[:2] == "$ ")
+        prose = "\n".join([line for line in FENCE.sub("", text).split("\n") if not PICTURE.search(line)])
+        for found in INDENTED.finditer(prose):
+            yield from ((page.name, line.strip()) for line in joined(found[1]))
+        yield from ((page.name, found[1]) for found in INLINE.finditer(prose))
+
+
+def joined(block: str) -> list[str]:
+    """Lines, those together that end with a backslash."""
+    return block.replace("\\\n", " ").splitlines()
+
+
+def simple(line: str) -> Iterator[list[str]]:
+    """The simple commands of a line, as words, without what the shell does around them."""
+    line = re.sub(r"\s#\s.*$", "", FRONT.sub("", line))
+    for part in re.split(r"\s(?:\||&&|\|\||;|&)(?:\s|$)|;\s|\$\(|\)", line):
+        try:
+            words = shlex.split(FRONT.sub("", part.strip()))
+        except ValueError:
+            continue
+        if words:
+            yield [PATH.sub("", words[0]), *words[1:]]
+
+
+def commands(program: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Page and arguments, wherever a page runs that program; each once."""
+    found = [
+        (page, tuple(words[1:])) for page, line in command_lines() for words in simple(line) if words[0] == program
+    ]
+    return sorted(set(found))
+
+
+def shown(rows: list[tuple[str, tuple[str, ...]]]) -> list[str]:
+    return [f"{page}: {' '.join(words)}" for page, words in rows]
+
+
+GATEWAY = commands("gateway")
+
+
+@pytest.mark.parametrize(("page", "words"), GATEWAY, ids=shown(GATEWAY))
+def test_commands_of_ours(page: str, words: tuple[str, ...]) -> None:
+    """The command is there, and has such options."""
+    left = [word.strip("[]") for word in words if not word.startswith((">", "<", "2>"))]
+    context, command = click.Context(main, info_name="gateway"), main
+    while isinstance(command, click.Group) and left and not left[0].startswith("-"):
+        below = command.get_command(context, left[0])
+        assert below is not None, f"there is no `{context.command_path} {left[0]}`"
+        context, command, left = click.Context(below, info_name=left[0], parent=context), below, left[1:]
+    known = {name for option in command.get_params(context) for name in (*option.opts, *option.secondary_opts)}
+    given = {word.partition("=")[0] for word in left if re.match(r"--?[a-zA-Z]", word)}
+    assert given <= known, f"`{context.command_path}` has no {sorted(given - known)}"
+
+
+MAKE = commands("make")
+
+
+@pytest.mark.parametrize(("page", "words"), MAKE, ids=shown(MAKE))
+def test_targets_of_make(page: str, words: tuple[str, ...]) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {word for word in words if re.fullmatch(r"[a-z-]+", word)} <= set(targets)
+
+
+def test_extras_of_pip() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {
+        word
+        for page in PAGES
+        for found in re.findall(r"stomp-gateway\[([\w,]+)\]", text_of(page))
+        for word in found.split(",")
+    }
+    assert extras <= set(project["optional-dependencies"])
+
+
+def test_variables_are_settings() -> None:
+    """`GATEWAY_...` is a setting, or one of the variables that commands read."""
+    others = {"GATEWAY_CONFIG", "GATEWAY_PIPELINE_PASSCODE"}
+    named = {word for page in PAGES for word in re.findall(r"\bGATEWAY_[A-Z_]*[A-Z]\b", text_of(page))}
+    assert named - others <= {f"GATEWAY_{name.upper()}" for name in Settings.model_fields}
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("toml"))
+def test_settings(page: str, text: str) -> None:
+    """Keys of the first level are settings; what is wrong beside that, the pages' own tests find."""
+    assert tomllib.loads(text).keys() <= Settings.model_fields.keys()
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("python"))
+def test_python(page: str, text: str) -> None:
+    ast.parse(text)
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("js"))
+def test_javascript(page: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "example.mjs"
+    file.write_text(text)
+    checked = subprocess.run([tool("node"), "--check", str(file)], capture_output=True, text=True, timeout=30)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_much_was_found() -> None:
+    """The patterns above do find things."""
+    assert len(GATEWAY) > 40
+    assert len(MAKE) > 5
+    assert len(blocks("toml")) > 15
