@@ -1,8 +1,9 @@
 """Users of a file: `login` and `passcode` against argon2 hashes.
 
-Verification is made to be slow, so it runs in worker threads, at most two at a time: a storm of CONNECT
-frames then waits in line, and routing goes on.  The whole check runs there, the look at the file too.  In that line
-each address has a few places only (`turns`), and whoever has failed too often meanwhile leaves it unheard.
+Verification is made to be slow, so it runs in threads that give way to all else (`threads`), at most two at a
+time: a storm of CONNECT frames then waits in line, and routing goes on.  The whole check runs there, the look
+at the file too.  In that line each address has a few places only (`turns`), and whoever has failed too often
+meanwhile leaves it unheard.
 
 What was verified once is remembered by a keyed digest (the key lives and dies with this process), so that a
 client that comes back, or the thousand pages of one login, cost one verification and not a thousand.  The
@@ -18,11 +19,10 @@ import hashlib
 import os
 from pathlib import Path
 
-import trio
-
 from gateway.auth import passwords
 from gateway.auth.failures import Failures
 from gateway.auth.passwords import User
+from gateway.auth.threads import SlowThreads
 from gateway.auth.turns import Turns
 from gateway.auth.watched import Watched
 from gateway.broker.identity import Credentials, Identity
@@ -49,7 +49,7 @@ class UsersFile:
     def __init__(self, path: Path, failures: Failures | None = None) -> None:
         self.file = Watched("users_file", path, passwords.read_users)
         self._turns = Turns(failures)
-        self._limiter = trio.CapacityLimiter(THREADS)
+        self._threads = SlowThreads(THREADS)
         self._key = os.urandom(32)
         self._verified: set[bytes] = set()
 
@@ -72,11 +72,7 @@ class UsersFile:
         if self.file.is_current and self._digest(login, user.hashed, passcode) in self._verified:
             return Identity(login, user.groups)
         async with self._turns.of(credentials.address):
-            # A client whose connect timeout ends does not wait for the thread; the thread holds its place with the
-            # limiter until it is done all the same.
-            found = await trio.to_thread.run_sync(
-                self._check, login, passcode, limiter=self._limiter, abandon_on_cancel=True
-            )
+            found = await self._threads.run(self._check, login, passcode)
         return None if found is None else Identity(login, found.groups)
 
     def _check(self, login: str, passcode: str) -> User | None:

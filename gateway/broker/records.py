@@ -20,7 +20,8 @@ topic and is to be acknowledged, or waits for a slow reader, ends with one of:
 
     acked
     delivered, in mode auto     if the connection ended before it was written, it comes once more, from the queue
-    dropped                     or a newer one of its key came: `conflated`
+    dropped                     or a newer one of its key came: `conflated`; or an operator has purged or deleted it, or
+                                `moved` or `redriven` it: then it goes on under another number, without an `accepted`
     dead_lettered               it goes on in another queue, under another number, and has no `accepted` there
     expired                     if that is not followed by one of the last two, for the same message
 
@@ -29,13 +30,14 @@ The retained message of a topic is a copy, too, and may end as `expired` or `dro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.codec import ProtocolError
 
 from .destinations import DURABLE, canonical
 from .errors import NotAllowed
+from .histogram import Histogram
 from .message import Delivery, Message
 from .ports import Recorder
 from .words import has_wildcard
@@ -57,10 +59,14 @@ class Records:
 
     Attributes:
         transaction: the one that is being carried out; None: none.
+        waited: how long messages were on their way to their first delivery, to each receiver.
+        took: how long deliveries were with a client until its ACK.
     """
 
     def __init__(self, broker: Broker, recorder: Recorder) -> None:
         self.transaction: str | None = None
+        self.waited = Histogram()
+        self.took = Histogram()
         self._broker = broker
         self._recorder = recorder
         self._destinations: dict[str, str] = {}  # as a SEND named it -> canonical
@@ -101,19 +107,25 @@ class Records:
             delivery.at = now
         at, count = message.at, message.attempts or 1
         waited = (now - at) // 1000 if at else _UNKNOWN  # `_since`, without the call: this is for each message
-        tell = recorder.delivered if count == 1 else recorder.redelivered
-        tell(now, names, message.number, len(message.body), count, waited)
+        if count == 1:
+            if at:
+                self.waited.add(waited)
+            recorder.delivered(now, names, message.number, len(message.body), count, waited)
+        else:
+            recorder.redelivered(now, names, message.number, len(message.body), count, waited)
 
     def shown(self, subscription: Subscription, message: Message) -> None:
         """A browser got a message, which somebody else will consume."""
         names = subscription.names or self._names(subscription, message)
         self._recorder.delivered(self._recorder.clock(), names, message.number, len(message.body), 0, _UNKNOWN)
 
-    def fanned_out(self, subscriptions: Iterable[Subscription], message: Message) -> None:
+    def fanned_out(self, subscriptions: Collection[Subscription], message: Message) -> None:
         """A topic gave a message to all of these."""
         recorder = self._recorder
         now, number, size = recorder.clock(), message.number, len(message.body)
         waited = _since(message.at, now)
+        if message.at:
+            self.waited.add(waited, len(subscriptions))
         for subscription in subscriptions:
             recorder.delivered(now, subscription.names or self._names(subscription, message), number, size, 1, waited)
 
@@ -125,6 +137,8 @@ class Records:
             message, at = delivery.message, delivery.at
             names = own or self._names(subscription, message)
             took = (now - at) // 1000 if at else _UNKNOWN
+            if at:
+                self.took.add(took)
             recorder.acked(now, names, message.number, message.attempts, took, self.transaction)
 
     def rejected(self, subscription: Subscription, deliveries: Iterable[Delivery], reason: str) -> None:
@@ -172,6 +186,10 @@ class Records:
         now = recorder.clock()
         for row in rows:
             recorder.dropped(now, name, row, _UNKNOWN, _UNKNOWN, _UNKNOWN, "purged")
+
+    def age_of(self, message: Message) -> float | None:
+        """Seconds since a message was accepted; None: that is not known."""
+        return (self._recorder.clock() - message.at) / 1e9 if message.at else None
 
     # sessions
 

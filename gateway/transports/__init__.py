@@ -3,7 +3,7 @@
 from .entrance import Entrance
 from .forwarded import Client, Trusted
 from .hub import Hub, Options
-from .listen import AddressError, Listening, close, open_listeners, unlinking
+from .listen import AddressError, Listening, close, inherit_listeners, open_listeners, unlinking
 from .login import identify
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Trusted",
     "close",
     "identify",
+    "inherit_listeners",
     "open_listeners",
     "unlinking",
 ]

@@ -22,6 +22,8 @@ An address of IPv6 stands for its /64: a single client has so many.
 
 from __future__ import annotations
 
+import functools
+import gc
 import math
 import resource
 from collections.abc import Callable
@@ -43,6 +45,9 @@ _MOST_TURNED_AWAY = 256
 _OTHER_FILES = 256 + _MOST_TURNED_AWAY
 # Connections that are too few for a server, where nobody has said how many there should be.
 _FEW = 4_000
+# Connections after which the collector looks at what is new.  Each is some fifty objects to it, and it looks at all
+# that came since its last look: 0.2 ms with these, 10 ms where connections come and go for as long as it waits.
+_NEW = 8
 # Seconds in which there is one line for each limit.
 _QUIET = 10.0
 
@@ -115,8 +120,14 @@ class Guest:
     def leave(self) -> None:
         """The connection is closed."""
         self._admission.leave(self)
+        self.evict = _gone  # which refers to the connection, and that to us: the collector comes by rarely
 
 
+def _gone(refusal: ProtocolError) -> None:
+    """Nobody is there to be told."""
+
+
+@functools.lru_cache(maxsize=1024)  # to read an address takes as long as all else that is done here
 def place_of(address: str) -> str:
     """What is counted as one address."""
     try:
@@ -212,6 +223,7 @@ class Admission:
         self.turned_away = 0
         self.refusals = dict.fromkeys(LIMITS, 0)
         self._capacity = capacity
+        self._new = 0
         self._by_address: dict[str, int] = {}
         self._by_user: dict[str, int] = {}
         self._handshakes = _Rows()
@@ -231,6 +243,9 @@ class Admission:
             evict: ends it when it must go before it has logged in.
         """
         guest = Guest(self, address, evict)
+        self._new = (self._new + 1) % _NEW
+        if not self._new:
+            gc.collect(0)
         self.connections += 1
         most = self._capacity.max_connections
         if self.connections > most:

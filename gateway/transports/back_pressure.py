@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import trio
 
+from gateway.broker.histogram import Histogram
 from gateway.broker.outbound import Outbound
 from gateway.broker.queue import Queue
 
@@ -47,9 +49,15 @@ def _full(queues: Iterable[Queue]) -> str | None:
 
 
 class BackPressure:
-    """The waits of all publishers."""
+    """The waits of all publishers.
+
+    Attributes:
+        turns: how long turns of clients took, from a chunk of octets until what it caused was handed to the sockets;
+            what is waited for behind that is none of it.
+    """
 
     def __init__(self, hub: Hub) -> None:
+        self.turns = Histogram()
         self._hub = hub
         self._relief = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
@@ -70,6 +78,7 @@ class BackPressure:
         stored: bool = False,
         published: bool = False,
         midway: bool = False,
+        began: float = 0.0,
     ) -> None:
         """End a turn: flush, and hold the connection whose turn it was back as long as it must be.
 
@@ -79,10 +88,13 @@ class BackPressure:
 
         Args:
             midway: it has begun a large frame.
+            began: when the turn did, by `time.perf_counter`; 0: it counts for nothing.
         """
         broker = self._hub.broker
         strained, full = broker.take_strained(), broker.take_full()
         await self._hub.flush()
+        if began:
+            self.turns.add((perf_counter() - began) * 1e6)
         if strained:
             await self._wait_for(strained, connection)
         if full:

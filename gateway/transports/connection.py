@@ -33,10 +33,12 @@ from .expiry import Lease
 from .hub import Hub
 from .incomplete import Incomplete
 from .link import BrokenLink, Buffers, Link
-from .login import log_in, tell_of_login
+from .login import fits_a_line, log_in, tell_of_login
 from .outgoing import Outgoing, write_all
 from .pulse import Pulse
 from .rates import pace_of
+from .tap import Tap
+from .turnstile import in_steps
 
 log = structlog.get_logger("gateway.connection")
 
@@ -44,14 +46,10 @@ log = structlog.get_logger("gateway.connection")
 # with this, 2,500 with reads of 1 MiB).
 _READ = 64 * 1024
 # Deliveries, or seconds, after which a reader lets others have a turn in the middle of its chunk.  So many deliveries
-# are about 2 ms; frames that deliver nothing may take long all the same.
+# are about 2 ms, and less would be many small writes; where nothing is delivered a short turn costs next to nothing.
 _DELIVERIES_PER_TURN = 4096
-_LONGEST_TURN = 0.005
-
-
-def _fits_a_line(text: str) -> bool:
-    """Whether CONNECTED, which knows no escapes, can say that."""
-    return "\n" not in text and "\r" not in text
+_LONGEST_TURN = 0.003
+_LONGEST_IDLE_TURN = 0.0003
 
 
 class Connection:
@@ -63,6 +61,7 @@ class Connection:
     Attributes:
         session: None before CONNECTED is due.
         outgoing: likewise.
+        tap: shows its frames to an operator; None: nobody looks.
         incomplete: what has come of its next frame.
         must_read: it holds unacknowledged messages or open transactions, so that its ACKs and COMMITs must be read even
             when memory is short.
@@ -83,11 +82,13 @@ class Connection:
         "incomplete",
         "outgoing",
         "session",
+        "tap",
     )
 
     def __init__(self, hub: Hub, link: Link, guest: Guest | None = None) -> None:
         self.session: Session | None = None
         self.outgoing: Outgoing | None = None
+        self.tap: Tap | None = None
         self.incomplete = Incomplete(hub.broker)
         self._guest = guest
         self._hub = hub
@@ -123,9 +124,9 @@ class Connection:
                         self._lease.stop()
                 nursery.cancel_scope.cancel()
             if self._ending is not None and self._failure is None:
-                self._end_now(self._ending)
+                await self._end_now(self._ending)
             if self.session is not None:
-                self.session.depart(lost=True)  # who said goodbye has departed already
+                await in_steps(self.session.departing(lost=True))  # who said goodbye has departed already
                 await self._hub.flush()  # to others, who shall not wait for our farewell
                 if self.session.ended and self._hub.committer is not None:
                     with trio.move_on_after(farewell.LONGEST):  # its last receipts may wait for the store
@@ -142,8 +143,10 @@ class Connection:
         try:
             self._forget()
         except Exception:
-            log.exception("closing a session failed", peer=self._link.peer)
+            log.exception("closing a session failed", peer=self._link.peer, session=self.session and self.session.id)
         self._hub.leave(self)
+        if self.tap is not None:
+            self._hub.taps.end(self.tap)
         self.session = self.outgoing = self._pulse = self._lease = None
 
     async def _converse(self) -> None:
@@ -215,7 +218,7 @@ class Connection:
         """The headers of CONNECTED (CON-06 to CON-08)."""
         options = self._hub.options
         headers = {"version": session.version.name, "session": session.id, "server": options.server}
-        if session.user != session.id and _fits_a_line(session.user):
+        if session.user != session.id and fits_a_line(session.user):
             headers["user-name"] = session.user
         if session.version.heartbeats:
             headers["heart-beat"] = f"{options.heartbeat_send},{options.heartbeat_receive}"
@@ -236,25 +239,26 @@ class Connection:
         try:
             while octets is not None:
                 mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
-                published = counters.published
-                for frame in decoder.frames():
+                published, handled = counters.published, session.frames_in
+                for frame in decoder.frames() if self.tap is None else self.tap.listen(decoder.frames()):
                     if incomplete.octets:  # no longer: if it is kept, the broker counts it
                         incomplete.end()
                     session.handle(frame)
                     frame = None  # an error of the decoder's is not this frame's
                     if session.ended:
                         return
+                    delivered = counters.delivered - mark
                     if (
-                        counters.delivered - mark > _DELIVERIES_PER_TURN
+                        delivered > _DELIVERIES_PER_TURN
                         or broker.full
-                        or perf_counter() - began > _LONGEST_TURN
+                        or perf_counter() - began > (_LONGEST_TURN if delivered else _LONGEST_IDLE_TURN)
                     ):
-                        await self._end_turn(kept, stored, published)
-                        await trio.lowlevel.checkpoint()
+                        await self._end_turn(kept, stored, published, began)
+                        await hub.turnstiles.pause()
                         mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
-                        published = counters.published
+                        published, handled = counters.published, session.frames_in
                 incomplete.note(decoder.incomplete)
-                await self._end_turn(kept, stored, published)
+                await self._end_turn(kept, stored, published, began if session.frames_in != handled else 0.0)
                 if pace is not None:
                     came = len(octets) + link.overhead  # pings, or frames of one octet, are work, too
                     if pace.is_over(session.frames_in, came, trio.current_time()):
@@ -271,16 +275,17 @@ class Connection:
                     outgoing.send_control(pong)
                 decoder.feed(octets)
         except ProtocolError as error:
-            self._fail(error, frame)
+            await self._fail(error, frame)
         except Exception:
             log.exception("session broke", session=session.id, command=frame and frame.command)
-            self._fail(farewell.our_fault(), frame)
+            await self._fail(farewell.our_fault(), frame)
 
-    def _end_turn(self, kept: int, stored: int, published: int) -> Awaitable[None]:
+    def _end_turn(self, kept: int, stored: int, published: int, began: float) -> Awaitable[None]:
         """Flush, and wait as long as what this turn caused makes it wait.
 
         Args:
             kept, stored, published: what had been counted when it began.
+            began: when that was; 0: there was no frame, but for heart-beats, so nobody waited for its end.
         """
         hub, broker = self._hub, self._hub.broker
         return hub.settle(
@@ -289,6 +294,7 @@ class Connection:
             stored=hub.stored != stored,
             published=broker.counters.published != published,
             midway=self.incomplete.is_large,
+            began=began,
         )
 
     # errors and the end
@@ -300,13 +306,13 @@ class Connection:
         self._failure = farewell.bare(error)
         self._last_frame = self._link.pack([error_frame(error, frame), b""], 0)
 
-    def _fail(self, error: ProtocolError, frame: Frame | None) -> None:
+    async def _fail(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a session that broke the protocol."""
         assert self.session is not None
         self._failure = farewell.bare(error)
         self._decoder = Decoder(self._hub.options.connect_limits)  # what came of the next frame is of no use
         self.incomplete.end()
-        self.session.fail(error, frame)
+        await in_steps(self.session.failing(error, frame))
         farewell.failed(self.session, error)
 
     def flush(self) -> None:
@@ -326,11 +332,11 @@ class Connection:
         if self._nursery is not None and self._lease is not None:
             self._nursery.start_soon(self._lease.renew, renewal)
 
-    def _end_now(self, error: ProtocolError) -> None:
+    async def _end_now(self, error: ProtocolError) -> None:
         if self.session is None:
             self._refuse(error, None)
         elif not self.session.ended:
-            self._fail(error, None)
+            await self._fail(error, None)
 
     def _forget(self) -> None:
         """Leave the broker: what this client had goes back to where others can get it."""

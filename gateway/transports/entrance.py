@@ -71,7 +71,7 @@ class Entrance:
             await trio.aclose_forcefully(stream)
             return
         peer, address = known
-        pipe = SocketPipe(stream)
+        pipe = SocketPipe(stream, self.hub.turnstiles)
         scope = trio.CancelScope()
         guest = self.hub.admission.enter(address, lambda _: scope.cancel())
         link: Link | None = None

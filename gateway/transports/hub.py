@@ -31,6 +31,8 @@ from .committer import Committer
 from .holds import Holds
 from .housekeeper import Housekeeper
 from .memory import Memory
+from .tap import Taps
+from .turnstile import Turnstiles
 from .wheel import Wheel
 
 if TYPE_CHECKING:
@@ -86,7 +88,9 @@ class Hub:
         open_connections: all, also those in their handshake or farewell.
         holds: the publishers that are held.
         settle: ends a turn, see `BackPressure`.
+        taps: show the frames of sessions to operators.
         admission: how many may be here.
+        turnstiles: in front of who takes long, and of who is not known yet.
         memory: looks whether there is enough of it.
         draining: no new session is opened.
     """
@@ -102,6 +106,7 @@ class Hub:
     ) -> None:
         self.back_pressure = BackPressure(self)
         self.settle = self.back_pressure.settle
+        self.taps = Taps(self)
         self.broker = Broker(
             quotas,
             policies,
@@ -124,6 +129,7 @@ class Hub:
         self.options = options or Options()
         self.admission = Admission(self.options.capacity)
         self.wheel = Wheel()
+        self.turnstiles = Turnstiles()
         self.holds = Holds(self.wheel, self.broker.counters)
         self.memory = Memory(self)
         self.now = 0.0
@@ -201,6 +207,7 @@ class Hub:
         """Turn the wheel, and do what the broker left unfinished, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.wheel.run)
+            nursery.start_soon(self.turnstiles.run)
             if self.committer is not None and self._housekeeper is not None:
                 nursery.start_soon(self.committer.run)
                 nursery.start_soon(self._housekeeper.run)

@@ -18,6 +18,7 @@ import trio
 
 from gateway.broker.identity import Certificate, Upgrade
 
+from .turnstile import Turnstile, Turnstiles
 from .websocket_frames import CloseCode
 
 # What a pipe writes: one joined buffer as a rule, several where joining would copy large bodies.
@@ -26,6 +27,8 @@ Buffers = list[bytes | memoryview]
 # Parts from this size on are not copied into a joined buffer: a large message to many receivers exists once.
 _LARGE = 32 * 1024
 _MOST_BUFFERS = 512  # of one system call; Linux allows 1,024
+# Reads after which a client is no stranger: the upgrade of a WebSocket, and CONNECT.
+_READS_OF_A_STRANGER = 2
 
 
 def joined(parts: list[bytes], size: int) -> Buffers:
@@ -151,24 +154,37 @@ class Link(Protocol):
 
 
 class SocketPipe:
-    """A socket, by its file descriptor: trio waits for it, the system calls are made directly."""
+    """A socket, by its file descriptor: trio waits for it, the system calls are made directly.
 
-    __slots__ = ("_fd", "_stream")
+    Args:
+        turnstiles: that it passes when it is a stranger's, or sends in bulk; None: there are none.
+    """
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    __slots__ = ("_fd", "_line", "_reads", "_stream", "_turnstiles")
+
+    def __init__(self, stream: trio.SocketStream, turnstiles: Turnstiles | None = None) -> None:
         self._stream = stream
         self._fd = stream.socket.fileno()
+        self._turnstiles = turnstiles
+        self._line: Turnstile | None = None if turnstiles is None else turnstiles.strangers
+        self._reads = 0
 
     async def receive(self, size: int) -> bytes:
         """See `Pipe`.  Waits first: when a peer sends in bulk that lets the others have their turn."""
         while True:
             await trio.lowlevel.wait_readable(self._fd)
+            if self._line is not None:
+                await self._line.enter()
             try:
-                return os.read(self._fd, size)
+                octets = os.read(self._fd, size)
             except BlockingIOError:
                 continue
             except OSError:
                 return b""
+            self._reads += 1
+            if self._turnstiles is not None and self._reads >= _READS_OF_A_STRANGER:
+                self._line = self._turnstiles.bulk if len(octets) == size else None
+            return octets
 
     def send_nowait(self, buffers: Buffers) -> int:
         """See `Pipe`."""
@@ -194,6 +210,8 @@ class SocketPipe:
 
     async def send_eof(self) -> None:
         """See `Pipe`."""
+        self._reads = 0  # what still comes is thrown away: that has time
+        self._line = None if self._turnstiles is None else self._turnstiles.strangers
         with contextlib.suppress(OSError):
             self._stream.socket.shutdown(socket.SHUT_WR)
 

@@ -1,7 +1,8 @@
 """Listening: addresses to open sockets.  What becomes of a connection there is in `entrance`.
 
 All addresses are opened before the first connection is taken, so that a start that fails half way leaves nothing
-behind.  A unix socket's file is replaced when nobody listens on it any more, and removed at the end.
+behind.  A unix socket's file is replaced when nobody listens on it any more, and removed at the end; that of a socket
+which came from systemd is not ours.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import trio
@@ -54,9 +55,40 @@ async def open_listeners(host: str, port: int, path: str) -> Listening:
     except OSError as error:
         raise AddressError(f"{shown}: {_reason(error)}") from None
     for listener in listeners:
-        for option, value in _KEEPALIVE.items():
-            listener.socket.setsockopt(*option, value)
+        _find_the_vanished(listener.socket)
     return Listening(listeners, [name_of(each.socket.getsockname()) for each in listeners])
+
+
+def _find_the_vanished(sock: trio.socket.SocketType) -> None:
+    for option, value in _KEEPALIVE.items():
+        sock.setsockopt(*option, value)
+
+
+def inherit_listeners(shown: str, sockets: Iterable[socket.socket]) -> Listening:
+    """Listen on sockets that somebody else has opened; they are ours from now on.
+
+    Args:
+        shown: what the settings call them.
+
+    Raises:
+        AddressError: one of them does not listen.
+    """
+    listening = Listening([], [])
+    for sock in sockets:
+        try:
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        except ValueError:
+            sock.close()
+            raise AddressError(
+                f"{shown}: what systemd passed is no stream socket that listens; its .socket unit needs ListenStream= "
+                "and Accept=no"
+            ) from None
+        is_unix = sock.family == socket.AF_UNIX
+        if not is_unix:
+            _find_the_vanished(listener.socket)
+        listening.listeners.append(listener)
+        listening.addresses.append(shown if is_unix else name_of(sock.getsockname()))
+    return listening
 
 
 def _reason(error: OSError) -> str:

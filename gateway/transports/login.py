@@ -59,6 +59,11 @@ def tell_of_login(event: str, link: Link, session: Session, identity: Identity) 
     )
 
 
+def fits_a_line(text: str) -> bool:
+    """Whether CONNECTED, which knows no escapes, can say that."""
+    return "\n" not in text and "\r" not in text
+
+
 def credentials_of(link: Link, opening: Opening) -> Credentials:
     """All that a client has shown so far."""
     remote = link.remote

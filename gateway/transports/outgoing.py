@@ -28,6 +28,7 @@ class Outgoing:
     """What leaves a connection.
 
     Attributes:
+        pack: makes buffers of frames; who looks at them stands in between.
         rest: octets that left the outbox and did not leave us.
         writing: a writer task is at work.
         last_write: trio's clock when octets were last written, or nearly so.
@@ -42,11 +43,11 @@ class Outgoing:
         "_nursery",
         "_outbound",
         "_overhead",
-        "_pack",
         "_relief",
         "_send_nowait",
         "_stopped",
         "last_write",
+        "pack",
         "rest",
         "writing",
     )
@@ -55,7 +56,7 @@ class Outgoing:
         self._hub = hub
         self._link = link
         # Looked up once: a broadcast does nothing but this.
-        self._pack = link.pack
+        self.pack = link.pack
         self._send_nowait = link.pipe.send_nowait
         self._counters = hub.broker.counters
         self._nursery = nursery  # of the connection: the writer lives in it
@@ -78,7 +79,7 @@ class Outgoing:
         parts = outbound.take()
         if not parts:
             return
-        buffers = self._pack(parts, in_flight)
+        buffers = self.pack(parts, in_flight)
         try:
             sent = self._send_nowait(buffers)
         except BrokenLink:
@@ -176,7 +177,7 @@ class Outgoing:
         control, self._control = self._control, b""
         self.rest = [control] if control else []
         if parts:
-            self.rest += self._link.pack(parts, self._in_flight)
+            self.rest += self.pack(parts, self._in_flight)
         self._overhead = sum(map(len, self.rest)) - self._in_flight
         return bool(self.rest)
 

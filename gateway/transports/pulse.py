@@ -59,8 +59,10 @@ class Pulse:
         self._ping = ping
         # Intervals in seconds, 0 where nothing is due.
         cx, cy = opening.heart_beat
-        self._send_every = heartbeat.send_early(heartbeat.interval(options.heartbeat_send, cy))
+        send_every = heartbeat.interval(options.heartbeat_send, cy)
+        self._send_every = heartbeat.send_early(send_every)
         receive_every = heartbeat.interval(cx, options.heartbeat_receive)
+        session.heart_beat = round(send_every * 1000), round(receive_every * 1000)
         self._receive_within = receive_every * options.heartbeat_margin
         self._ping_every = options.websocket_ping if ping else 0.0
         if self._ping_every and receive_every:

@@ -34,8 +34,11 @@ _PROXY_FIELDS = frozenset(["forwarded", "x-forwarded-for", "x-forwarded-host", "
 # Best first.
 SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
 _END_OF_REQUEST = b"\r\n\r\n"
+# Octets of a read, unless a large frame is under way: as many small ones as are unmasked in half a millisecond.
+_READ_OF_SMALL_FRAMES = 32 * 1024
 _LONGEST_REQUEST = 16 * 1024  # octets of an HTTP upgrade request; nginx and browsers stay below 8 KiB
 _MOST_PARAMETERS = 100  # of its query; one of them is ours
+_READ = 4 * 1024
 # What trio-websocket is given of a request: it takes octets above 127 for an error of its own.
 _ASCII = bytes([octet if octet < 128 else ord("?") for octet in range(256)])
 _BAD_REQUEST = (
@@ -145,9 +148,10 @@ def check_request(
 class _HandshakeStream(trio.abc.Stream):
     """The pipe during the handshake: what comes behind the request is kept for the link."""
 
-    def __init__(self, pipe: Pipe, scope: trio.CancelScope) -> None:
+    def __init__(self, pipe: Pipe, scope: trio.CancelScope, first: bytes) -> None:
         self.behind = b""
         self._pipe = pipe
+        self._first = first
         self._scope = scope
         self.request = b""
         self.answered = False
@@ -156,7 +160,8 @@ class _HandshakeStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         if self._complete:
             await trio.sleep_forever()
-        data = await self._pipe.receive(max_bytes or 4096)
+        data, self._first = self._first, b""
+        data = data or await self._pipe.receive(_READ)
         self.request += data
         end = self.request.find(_END_OF_REQUEST)
         if end >= 0:
@@ -260,8 +265,11 @@ async def accept(
         The link, or why there is none; the HTTP response has been sent in both cases.
     """
     result: WebSocketLink | Refusal = Refusal(400, "the request is no WebSocket upgrade")
+    first = await pipe.receive(_READ)
+    if not first:  # who says nothing is worth neither task nor parser
+        return result
     scope = trio.CancelScope()
-    stream = _HandshakeStream(pipe, scope)
+    stream = _HandshakeStream(pipe, scope, first)
     try:
         with scope:
             async with trio.open_nursery() as nursery:
@@ -332,13 +340,15 @@ class WebSocketLink:
             return None
         data, self._behind = self._behind, b""
         if not data:
+            if deframer.left < size:
+                size = min(size, _READ_OF_SMALL_FRAMES)
             data = await self.pipe.receive(size)
             if not data:
                 return None
         try:
             payload = deframer.feed(data)
         except WebSocketError as error:
-            self._failure = error
+            self._failure = error.with_traceback(None)  # which refers back to us
             return None
         self.overhead = len(data) - len(payload)
         return payload

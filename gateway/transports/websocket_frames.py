@@ -110,18 +110,19 @@ class Deframer:
 
     Attributes:
         pong: the answer to the latest Ping (section 5.5.3 allows to answer only that one).
+        left: octets of the current data frame's payload that are still to come.
         closed: a Close frame came; nothing after it counts.
         close_reply: the Close frame that answers it.
     """
 
-    __slots__ = ("_is_text", "_left", "_mask", "_open", "_pending", "_utf8", "close_reply", "closed", "pong")
+    __slots__ = ("_is_text", "_mask", "_open", "_pending", "_utf8", "close_reply", "closed", "left", "pong")
 
     def __init__(self) -> None:
         self.pong = b""
         self.closed = False
         self.close_reply = b""
         self._pending = b""  # an incomplete header, or control frame
-        self._left = 0  # octets of the current data frame's payload still to come
+        self.left = 0
         self._mask = b""
         self._open = False  # a fragmented message goes on
         self._is_text = False
@@ -139,7 +140,7 @@ class Deframer:
         out: list[bytes] = []
         position, end = 0, len(data)
         while position < end and not self.closed:
-            if self._left:
+            if self.left:
                 position = self._continue_payload(data, position, out)
                 continue
             start = self._read_header(data, position, end, out)
@@ -179,7 +180,7 @@ class Deframer:
         if opcode != _CONTINUATION:
             self._is_text = opcode == _TEXT
         self._open = first < _FIN
-        self._left = size
+        self.left = size
         self._mask = mask
         if not size:
             self._end_of_frame()
@@ -203,10 +204,10 @@ class Deframer:
 
     def _continue_payload(self, data: bytes, position: int, out: list[bytes]) -> int:
         """Unmask what is there of a data frame's payload."""
-        piece = data[position : position + self._left]
+        piece = data[position : position + self.left]
         size = len(piece)
         mask = self._mask
-        self._left -= size
+        self.left -= size
         if mask != b"\0\0\0\0":
             piece = unmask(piece, mask)
             turn = size % 4
@@ -215,7 +216,7 @@ class Deframer:
         out.append(piece)
         if self._is_text and (self._utf8 is not None or not piece.isascii()):
             self._check_text(piece)
-        if not self._left:
+        if not self.left:
             self._end_of_frame()
         return position + size
 

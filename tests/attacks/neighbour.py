@@ -3,7 +3,8 @@
     python -m tests.attacks.neighbour PORT LOGIN PASSCODE
 
 Each line on standard input is answered by a line of JSON about the time since the last one: `count`, and `p50` and
-`p99` in milliseconds.  It ends with its input, status 0; or with 1 when a message did not come, or another came.
+`p99` in milliseconds, with what the gateway says of its own turns (`probe`).  It ends with its input, status 0; or with
+1 when a message did not come, or another came.
 """
 
 from __future__ import annotations
@@ -44,6 +45,13 @@ class Neighbour:
             sys.exit(f"{body!r} came instead of {self._count}")
         return took * 1000
 
+    def turns(self) -> bytes:
+        """What the gateway says of its own turns (`probe`), as JSON."""
+        self._socket.sendall(b"SUBSCRIBE\nid:turns\ndestination:/app/turns\n\n\0")
+        said = self._expect(b"MESSAGE")
+        self._socket.sendall(b"UNSUBSCRIBE\nid:turns\n\n\0")
+        return said
+
     def _expect(self, command: bytes) -> bytes:
         """The next frame, which must be of that command; its body."""
         while b"\0" not in self._left.lstrip(b"\n"):
@@ -69,7 +77,7 @@ def main() -> None:
                 return
             taken.sort()
             at = {"p50": taken[len(taken) // 2], "p99": taken[len(taken) * 99 // 100]} if taken else {}
-            print(json.dumps({"count": len(taken), **at}), flush=True)
+            print(json.dumps({"count": len(taken), **at, **json.loads(neighbour.turns())}), flush=True)
             taken = []
         taken.append(neighbour.once())
 

@@ -104,7 +104,7 @@ class Siege:
 @contextmanager
 def besieged(kind: str, settings: dict[str, object], *, login: str = "", passcode: str = "") -> Iterator[Siege]:
     """A gateway with these settings and its neighbour, for one attack; it must end well afterwards."""
-    settings = {"memory_mark": f"{MARK}MiB", **settings}
+    settings = {"memory_mark": f"{MARK}MiB", "handlers": "tests.attacks.probe:handlers", **settings}
     with start_gateway(**settings) as gateway:
         command = [sys.executable, "-m", "tests.attacks.neighbour", str(gateway.tcp_port), login, passcode]
         process = subprocess.Popen(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import resource
+import weakref
 from collections import Counter
 from collections.abc import Callable
 
@@ -464,3 +466,29 @@ class TestListeners:
                 await peer.aclose()
             await here.gone()
             assert here.gateway.admission.connections == 2
+
+
+class TestCollector:
+    """Connections are no work for the collector that stops the loop."""
+
+    async def test_who_has_left_refers_to_nobody(self) -> None:
+        class Somebody:
+            def end(self, refusal: ProtocolError) -> None:
+                raise AssertionError("it has left")
+
+        somebody = Somebody()
+        guest = Admission(Capacity()).enter("10.0.0.1", somebody.end)
+        gone = weakref.ref(somebody)
+        del somebody
+        assert gone() is not None
+        guest.leave()
+        assert gone() is None
+        guest.evict(NotAllowed("too late"))
+
+    async def test_it_looks_at_few_connections_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        looks: list[int] = []
+        monkeypatch.setattr(gc, "collect", looks.append)
+        door = Door()
+        for _ in range(3 * admission._NEW - 1):
+            door.admission.enter("10.0.0.1", lambda refusal: None).leave()
+        assert looks == [0, 0]

@@ -392,8 +392,8 @@ class TestBooks:
         peer = await house.session(kind)
         await peer.settled()
         await peer.settled()
-        (row,) = house.broker.session_rows()
-        assert (row["frames_in"], row["pending_octets"], row["transport"]) == (2, 0, kind)
+        (session,) = house.broker.sessions.values()
+        assert (session.frames_in, session.outbound.size, session.transport) == (2, 0, kind)
 
     async def test_no_tasks_but_the_readers(self, house: House, kind: str) -> None:
         """Two tasks per client would be twice the memory of a hundred thousand idle ones."""

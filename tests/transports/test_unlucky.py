@@ -272,8 +272,8 @@ class TestNeverReads:
                 nursery.start_soon(flood)
                 with trio.fail_after(20):
                     while here.strangers:
-                        rows = here.gateway.broker.session_rows()
-                        assert all(int(str(row["pending_octets"])) < 300 * KIB for row in rows)
+                        sessions = here.gateway.broker.sessions.values()
+                        assert all(session.outbound.size < 300 * KIB for session in sessions)
                         await here.neighbours_talk()
                 nursery.cancel_scope.cancel()
             await peer.aclose()
@@ -293,8 +293,8 @@ class TestNeverReads:
                     nursery.start_soon(flood)
                     for _ in range(5):
                         await here.neighbours_talk()
-            (row,) = here.gateway.broker.session_rows()[2:]
-            assert int(str(row["pending_octets"])) < 64 * KIB
+            (session,) = list(here.gateway.broker.sessions.values())[2:]
+            assert session.outbound.size < 64 * KIB
             await peer.aclose()
 
     async def test_its_error(self, street: OpenStreet, kind: str) -> None:

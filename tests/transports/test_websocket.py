@@ -257,6 +257,14 @@ class TestAccept:
             received += await link.receive(100) or b""
         assert received == b"earlymore"
 
+    async def test_who_says_nothing_has_one_task(self, nursery: trio.Nursery) -> None:
+        before = trio.lowlevel.current_statistics().tasks_living
+        upgrade = Upgrade(nursery)
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before + 1
+        await upgrade.stream.send_all(request())
+        await upgrade.link()
+
     async def test_no_task_is_left(self, nursery: trio.Nursery) -> None:
         """The library's reader ends with the handshake: an idle WebSocket costs no second task."""
         before = trio.lowlevel.current_statistics().tasks_living
@@ -270,7 +278,7 @@ class TestAccept:
     async def test_the_stream_below_is_a_whole_one(self) -> None:
         """trio-websocket asks less of it than trio's streams promise."""
         _, ours = memory_stream_pair()
-        await _HandshakeStream(StreamPipe(ours), trio.CancelScope()).wait_send_all_might_not_block()
+        await _HandshakeStream(StreamPipe(ours), trio.CancelScope(), b"").wait_send_all_might_not_block()
 
     async def test_the_pipe_stays_open(self, nursery: trio.Nursery) -> None:
         upgrade = Upgrade(nursery)
@@ -449,3 +457,23 @@ class TestLink:
         large = b"x" * 40_000
         buffers = link.pack([b"MESSAGE\n", large], 40_008)
         assert buffers[1] is large
+
+    async def test_small_frames_come_in_smaller_reads(self) -> None:
+        """A large read of them would be unmasked in one go."""
+        sizes: list[int] = []
+
+        class Measured(StreamPipe):
+            async def receive(self, size: int) -> bytes:
+                sizes.append(size)
+                return await super().receive(size)
+
+        theirs, ours = memory_stream_pair()
+        link = WebSocketLink(Measured(ours), "somebody")
+        octets = ws(BINARY, b"x" * 200_000)
+        await theirs.send_all(octets)
+        received = 0
+        while received < 200_000:
+            received += len(await link.receive(65_536) or b"")
+        small = 32 * 1024
+        assert sizes == [small, 65_536, 65_536, small, small]
+        assert len(octets) - small - 2 * 65_536 > small

@@ -1,0 +1,372 @@
+"""The tap: what an operator sees of a session, what is hidden, what is lost, and what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.broker.message_rows import HIDDEN
+from gateway.transports import Options, tap
+from gateway.transports.tap import NoSession, Seen, TooManyViews, View
+
+from .house import House, Valve
+from .peers import frame
+
+Q, T = "/queue/a", "/topic/a"
+SECRET = "eyJhbGciOi.secret.token"
+
+
+def id_of(house: House, place: int = 0) -> str:
+    """The id of the session of that connection."""
+    session = house.connections[place].session
+    assert session is not None
+    return session.id
+
+
+def told(seen: list[Seen]) -> list[tuple[str, str]]:
+    return [(each.direction, each.command) for each in seen]
+
+
+async def taken(view: View) -> list[Seen]:
+    """What is there, when all that was sent has been handled; nothing of it was lost."""
+    await wait_all_tasks_blocked()
+    frames, lost = view.take()
+    assert lost == 0
+    return frames
+
+
+class TestWhatIsSeen:
+    @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+    async def test_frames_of_both_directions_in_order(self, house: House, kind: str, version: str) -> None:
+        peer = await house.session(kind, version)
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.subscribe(Q, ack="client")
+            await peer.publish(Q, b"hello", kind="x")
+            message = await peer.frame("MESSAGE")
+            seen = await taken(view)
+        assert told(seen) == [("in", "SUBSCRIBE"), ("out", "RECEIPT"), ("in", "SEND"), ("out", "MESSAGE")]
+        subscribed, receipt, sent, received = seen
+        assert dict(subscribed.headers) == {"destination": Q, "id": "1", "ack": "client", "receipt": "sub-1"}
+        assert receipt.headers == [("receipt-id", "sub-1")]
+        assert dict(sent.headers) == {"destination": Q, "content-length": "5", "kind": "x"}
+        assert dict(received.headers) == message.headers
+        assert (sent.body, sent.size, received.body, received.size) == (b"hello", 5, b"hello", 5)
+        assert sorted(each.at for each in seen) == [each.at for each in seen]
+
+    async def test_headers_are_unescaped(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        await peer.subscribe(Q)
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.send(b"SEND\ndestination:/queue/a\nodd\\c:a\\nb\n\n\0")
+            await peer.frame("MESSAGE")
+            sent, received = await taken(view)
+        assert ("odd:", "a\nb") in sent.headers
+        assert ("odd:", "a\nb") in received.headers
+
+    async def test_a_frame_that_comes_in_pieces_is_seen_once_it_is_whole(self, house: House, kind: str) -> None:
+        """Also one that had begun when nobody looked."""
+        peer = await house.session(kind)
+        octets = frame("SEND", b"x" * 20_000, destination=Q, content_length=20_000, receipt="r")
+        await peer.send(octets[:9_000])
+        await wait_all_tasks_blocked()
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.send(octets[9_000:15_000])
+            assert await taken(view) == []
+            await peer.send(octets[15_000:] + octets[:100])
+            await peer.frame("RECEIPT")
+            seen = await taken(view)
+        assert told(seen) == [("in", "SEND"), ("out", "RECEIPT")]
+        assert (seen[0].size, seen[0].body) == (20_000, b"x" * tap.MOST_OF_A_BODY)
+
+    async def test_large_bodies_are_cut_on_their_way_out_too(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        await peer.subscribe(Q)
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.publish(Q, b"y" * 100_000)
+            await peer.frame("MESSAGE")
+            _, received = await taken(view)
+        assert (received.size, received.body) == (100_000, b"y" * tap.MOST_OF_A_BODY)
+
+    async def test_messages_of_a_topic(self, house: House, kind: str) -> None:
+        peer, other = await house.session(kind), await house.session("tcp")
+        await peer.subscribe(T)
+        with house.hub.taps.view(id_of(house)) as view:
+            await other.publish(T, b"news")
+            await peer.frame("MESSAGE")
+            (received,) = await taken(view)
+        assert (received.direction, received.command, received.body) == ("out", "MESSAGE", b"news")
+
+    async def test_heart_beats_are_none(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        peer = await house.session(kind, heart_beat="1000,1000")
+        with house.hub.taps.view(id_of(house)) as view:
+            for _ in range(3):
+                await peer.send(b"\n")
+                assert await peer.listen(1.0)
+            assert await taken(view) == []
+
+    async def test_what_the_writer_sends_later(self, house: House) -> None:
+        valve = Valve()
+        peer = house.visit_through("tcp", valve)
+        await peer.connect()
+        await peer.subscribe(Q)
+        valve.room = 0
+        with house.hub.taps.view(id_of(house)) as view:
+            for number in range(3):
+                await peer.publish(Q, b"%d" % number)
+            await wait_all_tasks_blocked()
+            valve.open()
+            assert [(await peer.frame("MESSAGE")).body for _ in range(3)] == [b"0", b"1", b"2"]
+            seen = await taken(view)
+        assert [each.body for each in seen if each.direction == "out"] == [b"0", b"1", b"2"]
+
+    async def test_the_session_notices_nothing(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        outgoing = house.connections[0].outgoing
+        assert outgoing is not None
+        before = outgoing.pack
+        with house.hub.taps.view(id_of(house)):
+            assert outgoing.pack != before
+            await peer.settled()
+        assert outgoing.pack == before
+        assert house.connections[0].tap is None
+        await peer.settled()
+
+    async def test_a_fault_of_ours_is_not_the_clients(
+        self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(text: str, version: object) -> None:
+            raise ValueError("a fault")
+
+        monkeypatch.setattr(tap, "parse_lines", broken)
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view, structlog.testing.capture_logs() as lines:
+            await peer.settled()
+            assert told(await taken(view)) == [("in", "SEND")]
+        assert [line["event"] for line in lines] == ["what is sent cannot be shown"]
+
+
+class TestSecrets:
+    @pytest.mark.parametrize("name", ["passcode", "Authorization", "authorization", "token", "Token"])
+    async def test_headers_that_let_somebody_in_are_hidden(self, house: House, kind: str, name: str) -> None:
+        peer = await house.session(kind)
+        await peer.subscribe(Q)
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.publish(Q, b"", **{name: SECRET})
+            await peer.frame("MESSAGE")
+            seen = await taken(view)
+        assert [dict(each.headers)[name] for each in seen] == [HIDDEN, HIDDEN]
+        assert SECRET not in repr(seen)
+
+    @pytest.mark.parametrize("destination", ["/session/renew", "/Session/Renew", "/topic/session/renew"])
+    async def test_a_renewal_is_shown_without_its_body(self, house: House, kind: str, destination: str) -> None:
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.publish(destination, SECRET.encode(), receipt="r")
+            await peer.receive()
+            seen = await taken(view)
+        assert (seen[0].command, seen[0].body, seen[0].size) == ("SEND", HIDDEN.encode(), len(SECRET))
+        assert SECRET not in repr(seen)
+
+
+class TestLosses:
+    async def test_what_the_ring_has_no_room_for_is_counted(
+        self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tap, "MOST_FRAMES", 3)
+        peer = await house.session(kind)
+        await peer.subscribe(Q)
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.send(frame("SEND", destination=Q) * 5)
+            for _ in range(5):
+                await peer.frame("MESSAGE")
+            await wait_all_tasks_blocked()
+            frames, lost = view.take()
+            assert (told(frames), lost) == ([("in", "SEND")] * 3, 7)
+            await peer.settled()
+            assert told(await taken(view)) == [("in", "SEND"), ("out", "RECEIPT")]
+
+    async def test_heart_beats_are_not_lost(
+        self, house: House, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tap, "MOST_FRAMES", 0)
+        peer = await house.session(kind, heart_beat="0,1000")
+        with house.hub.taps.view(id_of(house)) as view:
+            assert await peer.listen(5.0)
+            assert view.take() == ([], 0)
+            await peer.settled()
+            assert view.take() == ([], 2)
+
+    async def test_octets_are_limited_too(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tap, "MOST_OCTETS", 10_000)
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view:
+            for _ in range(5):
+                await peer.publish(Q, b"x" * 4_000)
+            await wait_all_tasks_blocked()
+            frames, lost = view.take()
+        assert (len(frames), lost) == (3, 2)
+
+    async def test_headers_count(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tap, "MOST_OCTETS", 10_000)
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view:
+            for _ in range(5):
+                await peer.publish(Q, b"", long="x" * 4_000)
+            await wait_all_tasks_blocked()
+            frames, lost = view.take()
+        assert (len(frames), lost) == (3, 2)
+
+    async def test_what_nobody_has_room_for_is_not_even_read(
+        self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tap, "MOST_FRAMES", 0)
+        monkeypatch.setattr(tap, "parse_lines", None)
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view, structlog.testing.capture_logs() as lines:
+            await peer.settled()
+            assert view.take() == ([], 2)
+        assert lines == []
+
+
+class TestViews:
+    async def test_two_look_at_one_session(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tap, "MOST_FRAMES", 2)
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as one:
+            await peer.settled()
+            with house.hub.taps.view(id_of(house)) as other:
+                await peer.settled()
+                assert one.take()[1] == 2
+                assert told(await taken(other)) == [("in", "SEND"), ("out", "RECEIPT")]
+            await peer.settled()
+            assert told(await taken(one)) == [("in", "SEND"), ("out", "RECEIPT")]
+
+    async def test_a_view_waits_for_frames(self, house: House, kind: str, nursery: trio.Nursery) -> None:
+        peer = await house.session(kind)
+        turns: list[int] = []
+
+        async def read(view: View) -> None:
+            while True:
+                await view.wait()
+                turns.append(len(view.take()[0]))
+
+        with house.hub.taps.view(id_of(house)) as view:
+            nursery.start_soon(read, view)
+            await wait_all_tasks_blocked()
+            assert turns == []
+            await peer.settled()
+            await wait_all_tasks_blocked()
+            assert sum(turns) == 2
+            nursery.cancel_scope.cancel()
+
+    async def test_there_may_be_four(self, house: House, kind: str) -> None:
+        await house.session(kind)
+        taps, name = house.hub.taps, id_of(house)
+        with taps.view(name), taps.view(name), taps.view(name):
+            with taps.view(name):
+                with pytest.raises(TooManyViews, match=r"^4 sessions are looked at already, and no more may be: "):
+                    taps.find(name)
+                with pytest.raises(TooManyViews), taps.view(name):
+                    raise AssertionError("there were five")
+            assert taps.find(name) is house.connections[0]
+
+    async def test_one_that_nobody_reads_makes_room(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        peer = await house.session(kind)
+        taps, name = house.hub.taps, id_of(house)
+        with taps.view(name) as stuck, taps.view(name) as one, taps.view(name) as other, taps.view(name) as third:
+            await trio.sleep(tap.LONGEST_ABSENCE + 1)
+            for view in (one, other, third):
+                view.take()
+            with taps.view(name) as late:
+                assert stuck.reason == "nobody has read this for too long"
+                await peer.settled()
+                assert {len(each.take()[0]) for each in (one, other, third, late)} == {2}
+                assert stuck.take() == ([], 0)
+                with pytest.raises(TooManyViews):
+                    taps.find(name)
+        with taps.view(name) as view:
+            await peer.settled()
+            assert len(await taken(view)) == 2
+
+    async def test_the_last_of_a_session_makes_room(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+        peer = await house.session(kind)
+        taps, name = house.hub.taps, id_of(house)
+        with taps.view(name):
+            await trio.sleep(tap.LONGEST_ABSENCE + 1)
+            with taps.view(name) as view:
+                await peer.settled()
+                assert len(await taken(view)) == 2
+
+    async def test_whoever_is_not_there_cannot_be_looked_at(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        name = id_of(house)
+        with pytest.raises(NoSession):
+            house.hub.taps.find("nobody")
+        await peer.send_frame("DISCONNECT")
+        await peer.at_end()
+        await wait_all_tasks_blocked()
+        with pytest.raises(NoSession):
+            house.hub.taps.find(name)
+
+
+class TestEnds:
+    async def ended(self, house: House, view: View) -> list[tuple[str, str]]:
+        """What comes before a view ends because its session does."""
+        while not view.reason:
+            await view.wait()
+            await trio.lowlevel.checkpoint()
+        assert view.reason == "the session has ended"
+        await view.wait()  # at once
+        return told(view.take()[0])
+
+    async def test_with_a_disconnect(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.send_frame("DISCONNECT", receipt="bye")
+            await peer.frame("RECEIPT")
+            await peer.aclose()
+            assert await self.ended(house, view) == [("in", "DISCONNECT"), ("out", "RECEIPT")]
+
+    async def test_with_an_error(self, make_house: Callable[..., House], kind: str) -> None:
+        house = make_house(options=Options(close_linger=0.0))
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.send_frame("ACK", id="unknown")
+            await peer.frame("ERROR")
+            assert await self.ended(house, view) == [("in", "ACK"), ("out", "ERROR")]
+
+    async def test_with_a_frame_that_is_none(self, make_house: Callable[..., House], kind: str) -> None:
+        house = make_house(options=Options(close_linger=0.0))
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.send(frame("SEND", destination=T) + b"SEND\nno colon\n\n\0")
+            await peer.frame("ERROR")
+            assert await self.ended(house, view) == [("in", "SEND"), ("out", "ERROR")]
+
+    async def test_when_the_client_is_gone(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view:
+            await peer.aclose()
+            assert await self.ended(house, view) == []
+        assert house.connections[0].tap is None
+
+    async def test_with_the_gateway(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view:
+            house.hub.draining = True
+            await peer.aclose()
+            await wait_all_tasks_blocked()
+            assert view.reason == "the gateway is shutting down"
+
+    async def test_nothing_of_the_connection_is_kept(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        connection = house.connections[0]
+        with house.hub.taps.view(id_of(house)):
+            await peer.aclose()
+            await wait_all_tasks_blocked()
+        assert (connection.tap, connection.outgoing, connection.session) == (None, None, None)
+        assert house.hub.taps._views == {}

@@ -1,0 +1,128 @@
+"""How long turns take: what counts as one, and what of it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.broker import Quotas
+from gateway.transports import back_pressure, connection
+
+from .house import House, Valve
+from .peers import frame
+
+
+class Clock:
+    """What reader and back-pressure look at; frames take as long as the test says.
+
+    Attributes:
+        now: seconds.
+    """
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(connection, "perf_counter", found)
+    monkeypatch.setattr(back_pressure, "perf_counter", found)
+    return found
+
+
+def turns_of(house: House) -> int:
+    return sum(house.hub.back_pressure.turns.counts)
+
+
+async def test_a_chunk_is_a_turn_however_many_frames_it_has(house: House, kind: str, clock: Clock) -> None:
+    peer = await house.session(kind)
+    before = turns_of(house)
+    await peer.send(frame("SEND", destination="/topic/a") * 10)
+    await wait_all_tasks_blocked()
+    assert turns_of(house) == before + 1
+    assert house.counters.published == 10
+
+
+async def test_the_login_and_heart_beats_are_none(house: House, kind: str) -> None:
+    peer = await house.session(kind, heart_beat="1000,0")
+    for _ in range(3):
+        await peer.send(b"\n")
+        await wait_all_tasks_blocked()
+    assert turns_of(house) == 0
+
+
+async def test_half_a_frame_is_none(house: House, kind: str) -> None:
+    peer = await house.session(kind)
+    octets = frame("SEND", b"x" * 100, destination="/topic/a", content_length=100)
+    await peer.send(octets[:50])
+    await wait_all_tasks_blocked()
+    assert turns_of(house) == 0
+    await peer.send(octets[50:])
+    await wait_all_tasks_blocked()
+    assert turns_of(house) == 1
+
+
+async def test_the_frames_are_measured_with_what_they_cause(
+    house: House, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, reader = await house.session(kind), await house.session(kind)
+    await reader.subscribe("/queue/a")
+    flush = house.hub.flush
+
+    async def slow_flush() -> None:
+        clock.now += 0.002
+        await flush()
+
+    monkeypatch.setattr(house.hub, "flush", slow_flush)
+    before = house.hub.back_pressure.turns.total
+    await peer.publish("/queue/a")
+    await reader.frame("MESSAGE")
+    await wait_all_tasks_blocked()
+    assert house.hub.back_pressure.turns.total - before == pytest.approx(2_000)
+
+
+async def test_what_is_waited_for_behind_it_is_not(
+    make_house: Callable[..., House], kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A publisher that is held for a reader that does not read."""
+    for module in (connection, back_pressure):
+        monkeypatch.setattr(module, "perf_counter", lambda: 100.0 + autojump_clock.current_time())
+    house = make_house(quotas=Quotas(max_outbound=100_000))
+    valve = Valve()
+    reader, peer = house.visit_through("tcp", valve), await house.session(kind)
+    await reader.connect()
+    await reader.subscribe("/topic/a")
+    valve.room = 0
+    before = turns_of(house)
+    began = autojump_clock.current_time()
+    await peer.publish("/topic/a", b"x" * 90_000)
+    await wait_all_tasks_blocked()
+    assert house.counters.held_publishers == 1
+    assert turns_of(house) == before + 1
+    await peer.settled()
+    assert autojump_clock.current_time() - began >= house.options.slow_consumer_timeout
+    assert turns_of(house) == before + 2
+    assert house.hub.back_pressure.turns.total == 0
+
+
+async def test_a_long_chunk_has_several(house: House, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = await house.session(kind)
+    session = house.connections[0].session
+    assert session is not None
+    handle = type(session).handle
+
+    def slow(self: object, each: object) -> None:
+        clock.now += 0.8 * connection._LONGEST_IDLE_TURN
+        handle(self, each)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(session), "handle", slow)
+    await peer.send(frame("SEND", destination="/topic/a") * 5)
+    await wait_all_tasks_blocked()
+    assert turns_of(house) == 3
+    assert house.hub.back_pressure.turns.total == pytest.approx(4e6 * connection._LONGEST_IDLE_TURN)
