@@ -60,11 +60,16 @@ attacks: .venv/dev
 conformance: .venv/dev
 	$(BIN)/python -m pytest -q tests/conformance --conformance-table $(ARGS)
 
-# make docs         docs/settings.md, docs/headers.md and docs/journal.md out of the code
-docs: .venv/runtime
+# make docs         pages that are made out of the code, and the site in site/; a dead link fails
+docs: .venv/docs
 	$(BIN)/python -m gateway.settings_reference > docs/settings.md
 	$(BIN)/python -m gateway.dictionary_reference > docs/headers.md
 	$(BIN)/python -m gateway.journal.reference > docs/journal.md
+	$(BIN)/python -m gateway.admin.reference > docs/api.md
+	$(BIN)/python -m gateway.observe.reference > docs/metrics.md
+	$(BIN)/python -m tests.observe.event_scan
+	$(BIN)/python -m gateway.commands_reference > docs/commands.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # make static       the demo page's STOMP client into static/vendor
 static:
@@ -76,7 +81,7 @@ wheel: .venv/runtime static
 
 # make clean        remove all that these commands made
 clean:
-	rm -rf .venv node_modules static/vendor build dist htmlcov results screenshots
+	rm -rf .venv node_modules static/vendor build dist htmlcov results screenshots site
 	rm -rf .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -98,6 +103,10 @@ clean:
 	$(BIN)/python -m pip install --quiet --group fuzz
 	@touch $@
 
+.venv/docs: pyproject.toml .venv/pipeline
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
 .venv/dev: pyproject.toml .venv/runtime
-	$(BIN)/python -m pip install --quiet --editable '.[pipeline,java]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[pipeline,java,otel]' --group dev
 	@touch $@

@@ -67,6 +67,7 @@ class Runner:
 
     Attributes:
         session: in the broker; there is a new one after it has ended.
+        failures: requests that a function failed at, or refused, or took too long for.
         must_read: to `settle` it is a connection that holds messages of others, so its waits are bounded.
 
     Args:
@@ -88,6 +89,7 @@ class Runner:
         self._stopping = False
         self._at_work = 0
         self._finished = trio.Event()
+        self.failures = 0
         self.session = self._open()
         broker.application = handlers
 
@@ -209,6 +211,8 @@ class Runner:
             self._broker.take_strained()  # by others, and they wait for it
             if failure is None:
                 request.carry_out()
+            else:
+                self.failures += 1
         finally:
             request.close()
         self.session.handle(_settlement(frame.headers["ack"], failure))

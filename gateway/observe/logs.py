@@ -1,28 +1,33 @@
 """Logs: structlog to standard error, one event a line.
 
-Every module logs by `structlog.get_logger()`; this one says only how lines look.  A connection binds its
-session id with `structlog.contextvars`, which follow the task, so that every line of a session carries the
-id.
+Every module logs by `structlog.get_logger("gateway...")`; this one says only how lines look.  Whoever logs something of
+a session names it, by the field `session`.  It is not bound to the task: one client's task does the work of others, and
+what it says of them would carry the wrong id.  docs/logs.md has every event and field, and a test compares.
 
 Nothing is logged per message: a line costs some 10 us, a message some 3.  Lines are written at once and by
 the thread that logs.  Known weakness: whoever reads our standard error and stops reading stops the gateway
 with it, as with every program that logs to a pipe.
 
-Libraries log through the standard library.  Those listed in FOREIGN get the same form; hypercorn's command prints its
-few lines itself, in its own form, before our settings are even read.
+Libraries log through the standard library.  Those listed in FOREIGN get the same form.  hypercorn's command sets its
+logger up when it first has something to say, be that before us or behind us; so its lines are caught where they come in
+(`_Diverted`).  What it says before our settings are read has its own form.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-SECRETS = frozenset({"passcode", "password", "authorization", "admin_token", "token"})
+SECRETS = frozenset({"passcode", "password", "authorization", "admin_token", "metrics_token", "token"})
 """Keys whose values are never written.  No caller passes them; this is the second lock on that door."""
+
+HYPERCORN = "hypercorn.error"
+"""hypercorn's logger under its own command."""
 
 FOREIGN = ("trio-websocket", "gateway.http")
 """Loggers of the standard library that get our form; the second is hypercorn's under `gateway serve`."""
@@ -42,16 +47,47 @@ def configure(log_format: str = "auto", log_level: str = "info", *, stream: Text
     structlog.configure(
         processors=[*_shared(), *_rendering(human, stream)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=partial(_Named, stream),
         # Loggers are made at import, before this call: a cached one would keep writing in the old form.
         cache_logger_on_first_use=False,
     )
     _adopt_foreign(human, stream, level)
 
 
+class _Named(structlog.WriteLogger):
+    """Writes to a stream, and knows which module's logger it is.
+
+    Args:
+        name: as `get_logger` was told; empty: it was told nothing.
+    """
+
+    def __init__(self, stream: TextIO, name: str = "") -> None:
+        super().__init__(stream)
+        self.name = name
+
+
+class _Diverted(logging.Filter):
+    """Gives what comes to a logger to a handler of ours, and to no other.
+
+    A filter stays where it is when somebody replaces the handlers of the logger.
+    """
+
+    def __init__(self, handler: logging.Handler, level: int) -> None:
+        super().__init__()
+        self._handler = handler
+        self._least = level
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Write it here; and nowhere else."""
+        if record.levelno >= self._least:
+            self._handler.handle(record)
+        return False
+
+
 def _shared() -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
+        add_logger,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         hide_secrets,
@@ -75,6 +111,9 @@ def _adopt_foreign(human: bool, stream: TextIO, level: int) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(human, stream)],
         )
     )
+    hypercorn = logging.getLogger(HYPERCORN)
+    hypercorn.filters = [each for each in hypercorn.filters if not isinstance(each, _Diverted)]
+    hypercorn.addFilter(_Diverted(handler, level))
     for name in FOREIGN:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
@@ -83,9 +122,18 @@ def _adopt_foreign(human: bool, stream: TextIO, level: int) -> None:
         logger.propagate = False
 
 
+def add_logger(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Say which logger it is, by the field `logger`."""
+    record = event.get("_record")
+    name = record.name if record is not None else getattr(logger, "name", "")
+    if name:
+        event["logger"] = name
+    return event
+
+
 def lead_with_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Time, level and event first, for whoever reads JSON lines by eye."""
-    return {key: event[key] for key in ("timestamp", "level", "event") if key in event} | dict(event)
+    """Time, level, logger and event first, for whoever reads JSON lines by eye."""
+    return {key: event[key] for key in ("timestamp", "level", "logger", "event") if key in event} | dict(event)
 
 
 def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -3,16 +3,17 @@
 The hot path never meets this module: it adds to integers (`gateway/broker/counters.py`), and a scrape reads them.
 The cost of a scrape does not grow with the number of destinations; sessions are counted, one addition each.
 
-The only labels are the transport, and the limit or reason by which somebody is refused or held (`overload`): a few
-words of ours.  Nothing that a client chooses (destination, login, user agent) becomes a label, or clients could make as
-many time series as they like.
+The only labels are a few words of ours: the transport, the limit or reason by which somebody is refused or held, what
+lies on a disk.  Nothing that a client chooses (login, user agent) becomes a label, or clients could make as many time
+series as they like; but for the names of destinations, where the operator asks for some, and a hundred at most
+(`survey`).
 """
 
 from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -27,6 +28,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 import gateway
+
+from .condition import Disks
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
@@ -49,8 +52,13 @@ COUNTERS = (
     ("acknowledged", "gateway_messages_acknowledged", "Messages settled by ACK."),
     ("rejected", "gateway_messages_rejected", "Messages settled by NACK."),
     ("dead_lettered", "gateway_messages_dead_lettered", "Messages that went to a dead-letter queue."),
+    ("moved", "gateway_messages_moved", "Messages that an operator moved to another destination, or back."),
     ("expired", "gateway_messages_expired", "Messages whose time was over before somebody consumed them."),
-    ("dropped", "gateway_messages_dropped", "Messages thrown away: by a limit, by on_nack, or with their queue."),
+    (
+        "dropped",
+        "gateway_messages_dropped",
+        "Messages thrown away: by a limit, on_nack, an operator, or with their queue.",
+    ),
     ("conflated", "gateway_messages_conflated", "Messages that a newer one of their key replaced."),
     ("duplicates", "gateway_messages_duplicate", "Messages not routed because their dedup-id was known."),
     ("errors", "gateway_errors", "ERROR frames sent; each ended a session."),
@@ -75,6 +83,8 @@ class Metrics:
         committer: writes to the store; None: there is none, and no metrics of one.
         journal: of what happens; None likewise.
         overload: of limits that are reached; None likewise.
+        others: what else there is to show.
+        disks: those that are asked before a scrape; None: none.
     """
 
     def __init__(
@@ -84,16 +94,26 @@ class Metrics:
         committer: Committer | None = None,
         journal: Journal | None = None,
         overload: Collector | None = None,
+        others: Iterable[Collector] = (),
+        disks: Disks | None = None,
     ) -> None:
+        self._disks = disks
         self._registry = CollectorRegistry()
         self._registry.register(BrokerCollector(broker, held))
         if broker.storage is not None and committer is not None:
             self._registry.register(StoreCollector(broker.storage, committer))
         if journal is not None:
             self._registry.register(JournalCollector(journal))
-        if overload is not None:
-            self._registry.register(overload)
+        for each in (overload, disks, *others):
+            if each is not None:
+                self._registry.register(each)
         ProcessCollector(registry=self._registry)  # memory, CPU seconds, open descriptors
+
+    async def scrape(self, accept: str) -> tuple[bytes, str]:
+        """Ask the disks, then `render`."""
+        if self._disks is not None:
+            await self._disks.look()
+        return self.render(accept)
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the form that an Accept header asks for."""

@@ -25,8 +25,9 @@ class Terminal(io.StringIO):
 def _restored() -> Iterator[None]:
     """Logging is the whole process's: put it back."""
     before = structlog.get_config()
-    handlers = {name: logging.getLogger(name).handlers for name in logs.FOREIGN}
+    handlers = {name: logging.getLogger(name).handlers for name in (*logs.FOREIGN, logs.HYPERCORN)}
     yield
+    logging.getLogger(logs.HYPERCORN).filters.clear()
     structlog.contextvars.clear_contextvars()
     structlog.configure(**before)
     for name, old in handlers.items():
@@ -151,3 +152,46 @@ class TestLibraries:
         logs.configure("json", level, stream=stream)
         logging.getLogger("trio-websocket").info("accepted")
         assert len(lines(stream)) == count
+
+    def test_hypercorn_under_its_own_command_whoever_comes_first(self) -> None:
+        """It replaces the handlers of its logger when it first has something to say."""
+        stream, own = io.StringIO(), io.StringIO()
+        for _ in range(2):
+            logs.configure("json", stream=stream)
+        logger = logging.getLogger(logs.HYPERCORN)
+        logger.handlers = [logging.StreamHandler(own)]
+        logger.setLevel(logging.INFO)
+        logger.info("Running on %s", "http://x")
+        (line,) = lines(stream)
+        assert (line["level"], line["logger"], line["event"]) == ("info", "hypercorn.error", "Running on http://x")
+        assert own.getvalue() == ""
+
+    def test_hypercorn_is_not_louder_than_we_are(self) -> None:
+        stream = io.StringIO()
+        logs.configure("json", "warning", stream=stream)
+        logger = logging.getLogger(logs.HYPERCORN)
+        logger.setLevel(logging.INFO)
+        logger.info("Running")
+        logger.error("Broken")
+        assert [line["event"] for line in lines(stream)] == ["Broken"]
+
+
+class TestLoggers:
+    @pytest.mark.parametrize("log_format", ["json", "human"])
+    def test_each_line_names_its_logger(self, log_format: str) -> None:
+        stream = io.StringIO()
+        logs.configure(log_format, stream=stream)
+        structlog.get_logger("gateway.audit").info("admin", action="drain")
+        assert "gateway.audit" in stream.getvalue()
+
+    def test_between_level_and_event(self) -> None:
+        stream = io.StringIO()
+        logs.configure("json", stream=stream)
+        structlog.get_logger("gateway.audit").info("admin", action="drain")
+        assert list(lines(stream)[0]) == ["timestamp", "level", "logger", "event", "action"]
+
+    def test_of_a_library(self) -> None:
+        stream = io.StringIO()
+        logs.configure("json", stream=stream)
+        logging.getLogger("trio-websocket").warning("closed")
+        assert lines(stream)[0]["logger"] == "trio-websocket"

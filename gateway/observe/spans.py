@@ -1,0 +1,264 @@
+"""Spans on their way to a collector: what the loop wrote down waits here, and a thread of its own sends it.
+
+    loop     `tell`: a mark goes into a queue, or is counted as dropped where that is full
+    thread   once a second, or when there are many: marks -> OpenTelemetry's spans -> OTLP over HTTP
+
+A collector that is slow or gone costs the gateway nothing but these spans: the queue is bounded, and the log has one
+line when that begins, and one when it ends.
+
+This module needs the packages of the extra `otel`; nobody imports it where nothing is traced.  They read the variables
+`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` and the
+like themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Self
+
+import structlog
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace.span import TraceState
+
+import gateway
+
+from .tracing import Mark
+
+log = structlog.get_logger("gateway.tracing")
+
+QUEUE = 8_192
+"""Spans that wait at most: each some 500 octets, and more than a second of 2,000 traced messages has."""
+
+MOST_PER_SECOND = 1_000
+"""Messages that are traced: with three spans for each the thread takes a sixth of a core, and strangers cannot make it
+take more."""
+
+_SECOND = 1_000_000_000
+
+# Encoding a span takes some 50 us, in which the loop may have to wait for the interpreter: so few at a time.
+_BATCH = 64
+# Seconds after which a thread gives the interpreter to one that asks.  Encoding is nothing but computing: a turn of the
+# loop that falls into it would wait for Python's 5 ms, or until the batch is done.
+_SWITCH = 0.0005
+# Seconds between two looks, and until a collector that took nothing is asked again.
+_PAUSE = 1.0
+# Seconds for one attempt to send.
+_TIMEOUT = 5.0
+
+_TYPES = {"send": "send", "ack": "settle", "nack": "settle"}
+"""`messaging.operation.type` of the semantic conventions; they have none for what else a broker does."""
+
+_KINDS = {"send": SpanKind.PRODUCER}
+"""Consumers are its children.  All else goes on within the gateway: as calls they would be false arrows on a map."""
+
+_SCOPE = InstrumentationScope("gateway", gateway.__version__)
+
+
+class Spans:
+    """The queue and its thread.
+
+    Attributes:
+        sent: spans that a collector took.
+        dropped: spans that went nowhere: the queue was full, or the collector did not take them.
+        left_out: messages that were to be traced and were not, for there were too many.
+        failure: why the last batch was not taken; empty: it was.
+
+    Args:
+        exporter: sends spans.
+        service: the name of the gateway among others.
+        run: what its message-ids start with.
+        clock: nanoseconds, of the marks.
+    """
+
+    def __init__(
+        self,
+        exporter: SpanExporter,
+        service: str,
+        run: Callable[[], str],
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.sent = 0
+        self.dropped = 0
+        self.left_out = 0
+        self.failure = ""
+        self._exporter = exporter
+        self._resource = _resource(service)
+        self._run = run
+        self._clock = clock
+        self._random = Random()
+        self._second = 0
+        self._in_second = 0
+        self._waiting: deque[Mark] = deque()
+        self._wake = threading.Event()
+        self._ends = False
+        self._switch = sys.getswitchinterval()
+        self._thread = threading.Thread(target=self._work, name="spans", daemon=True)
+
+    def may(self, now: int) -> bool:
+        """Whether one more message may be traced in this second.
+
+        Args:
+            now: on the clock.
+        """
+        second = now // _SECOND
+        if second != self._second:
+            self._second, self._in_second = second, 0
+        self._in_second += 1
+        if self._in_second > MOST_PER_SECOND:
+            self.left_out += 1
+            return False
+        return True
+
+    def tell(self, mark: Mark) -> None:
+        """Take what happened."""
+        waiting = self._waiting
+        if len(waiting) >= QUEUE:
+            self.dropped += 1
+            return
+        waiting.append(mark)
+        if len(waiting) == _BATCH:
+            self._wake.set()
+
+    def start(self) -> None:
+        """Start sending."""
+        sys.setswitchinterval(_SWITCH)
+        self._thread.start()
+
+    def close(self, seconds: float) -> None:
+        """Send what waits, for so many seconds at most."""
+        self._ends = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        if self._waiting:
+            log.warning("spans are lost", waiting=len(self._waiting), reason=self.failure or "the collector is slow")
+        self._exporter.shutdown()
+        sys.setswitchinterval(self._switch)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait to be sent."""
+        return len(self._waiting)
+
+    # in the thread
+
+    def _work(self) -> None:
+        while True:
+            self._wake.clear()
+            ends = self._ends
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+                self._send(batch)
+            if ends:
+                return
+            self._wake.wait(_PAUSE)
+
+    def _send(self, batch: Sequence[Mark]) -> None:
+        offset = time.time_ns() - self._clock()
+        try:
+            with _Words() as words:
+                result = self._exporter.export([self._span(mark, offset) for mark in batch])
+            failure = "" if result is SpanExportResult.SUCCESS else words.last or "the collector did not take them"
+        except Exception:  # the gateway goes on, whatever an exporter does
+            failure = "a fault, of which the log has the traceback"
+            if not self.failure:
+                log.exception("spans cannot be made")
+        self._say(failure)
+        if failure:
+            self.dropped += len(batch)
+        else:
+            self.sent += len(batch)
+        self.failure = failure
+
+    def _say(self, failure: str) -> None:
+        if failure and not self.failure:
+            log.warning("spans cannot be sent for now", reason=failure)
+        elif self.failure and not failure:
+            log.info("spans are sent again", dropped=self.dropped)
+
+    def _span(self, mark: Mark, offset: int) -> ReadableSpan:
+        trace, flags = int(mark.context[3:35], 16), TraceFlags(int(mark.context[53:55], 16))
+        state = TraceState.from_header([mark.state]) if mark.state else None
+        own = int(mark.context[36:52], 16)
+        if mark.operation == "send":
+            span, parent = own, int(mark.parent, 16) if mark.parent else None
+        else:
+            span, parent = self._random.getrandbits(64) or 1, own
+        destination = mark.destination
+        is_temporary = destination.endswith("(temporary)")
+        attributes: dict[str, str | int | bool] = {
+            "messaging.system": "stomp",
+            "messaging.operation.name": mark.operation,
+            "messaging.destination.name": destination,
+            "messaging.message.id": f"{self._run()}-{mark.number}",
+            "messaging.message.body.size": mark.size,
+            **mark.facts,
+        }
+        if (kind := _TYPES.get(mark.operation)) is not None:
+            attributes["messaging.operation.type"] = kind
+        if mark.client:
+            attributes["messaging.client.id"] = mark.client
+        if is_temporary:
+            attributes["messaging.destination.temporary"] = True
+        return ReadableSpan(
+            name=f"{mark.operation} {'(temporary)' if is_temporary else destination}",
+            context=SpanContext(trace, span, is_remote=False, trace_flags=flags, trace_state=state),
+            parent=None if parent is None else SpanContext(trace, parent, is_remote=True, trace_flags=flags),
+            resource=self._resource,
+            attributes=attributes,
+            kind=_KINDS.get(mark.operation, SpanKind.INTERNAL),
+            start_time=mark.start + offset,
+            end_time=mark.end + offset,
+            instrumentation_scope=_SCOPE,
+        )
+
+
+def over_http(endpoint: str) -> SpanExporter:
+    """Sends spans to a collector.
+
+    Args:
+        endpoint: its whole address.
+    """
+    return OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT)
+
+
+def _resource(service: str) -> Resource:
+    own = {"service.version": gateway.__version__}
+    if not os.environ.get("OTEL_SERVICE_NAME"):
+        own["service.name"] = service
+    return Resource.create(own)
+
+
+class _Words(logging.Handler):
+    """What the exporter says to its log while it is at work: the reason of a failure, which it tells nobody else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = ""
+        self._logger = logging.getLogger("opentelemetry")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the last line."""
+        self.last = record.getMessage()
+
+    def __enter__(self) -> Self:
+        self._propagates = self._logger.propagate
+        self._logger.propagate = False
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = self._propagates

@@ -1,0 +1,168 @@
+"""A look at the destinations one by one: what only they know, and what nobody adds up as messages come and go.
+
+    round     every destination once; its sums are shown until the next round is complete
+    scrape    goes on with the round, over so many destinations and no more
+
+So a scrape takes a bounded time (10 ms for 10,000 destinations with messages), and up to that many the sums are of the
+scrape itself.  Known weakness: with a million queues a round takes a hundred scrapes, and the sums are as old.
+
+Single destinations are shown where the setting `metrics_destinations` names them: their names become a label, so there
+is a limit for them.  Who is shown stays until the destination goes, or a time series would come and go with the order
+in which they are looked at.  A name without wildcards is looked up; for patterns the names are read in rounds, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from gateway.broker.destinations import QUEUE
+from gateway.broker.policy import DEAD_LETTERS
+from gateway.broker.queue import Queue
+from gateway.broker.words import Pattern, has_wildcard
+
+if TYPE_CHECKING:
+    from gateway.broker.broker import Broker
+    from gateway.broker.topic import Topic
+
+PER_SCRAPE = 10_000
+"""Destinations that one scrape adds up: 1 us each, where messages wait."""
+
+NAMES_PER_SCRAPE = 2_000
+"""Names that one scrape compares with patterns: 3 ms for each pattern."""
+
+MOST_SHOWN = 100
+"""Destinations that are shown one by one; each is four time series."""
+
+LONGEST_NAME = 256
+"""Characters of a name that becomes a label.  A client may send one of 64 KiB."""
+
+
+@dataclass
+class Sums:
+    """What a round adds up.
+
+    Attributes:
+        unconsumed: messages that wait where nobody consumes, dead letters apart.
+        lonely: the queues that they are in.
+        dead_letters: messages in queues of dead letters.
+        full: queues that hold publishers back.
+    """
+
+    unconsumed: int = 0
+    lonely: int = 0
+    dead_letters: int = 0
+    full: int = 0
+
+
+class Survey(Collector):
+    """Looks at them when it is asked.
+
+    Args:
+        dead_letters: names of queues of dead letters that do not tell by their names.
+        shown: names and patterns of destinations that are shown one by one.
+    """
+
+    def __init__(self, broker: Broker, dead_letters: Collection[str] = (), shown: Sequence[str] = ()) -> None:
+        self._broker = broker
+        self._dead_letters = frozenset(dead_letters)
+        self._round: list[Queue | Topic] = []
+        self._place = 0  # in the round
+        self._sums = self._last = Sums()
+        self._single = [text for text in shown if not has_wildcard(text)]
+        self._patterns = [Pattern(text) for text in shown if has_wildcard(text)]
+        self._names: Iterator[str] = iter(())
+        self._shown: dict[str, None] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        """The sums, and the destinations that are shown."""
+        self._look()
+        last = self._last
+        yield GaugeMetricFamily(
+            "gateway_messages_unconsumed",
+            "Messages that wait in queues without a consumer, but for dead letters.",
+            last.unconsumed,
+        )
+        yield GaugeMetricFamily(
+            "gateway_queues_unconsumed", "Queues without a consumer in which messages wait.", last.lonely
+        )
+        yield GaugeMetricFamily(
+            "gateway_dead_letters_waiting", "Messages that wait in queues of dead letters.", last.dead_letters
+        )
+        yield GaugeMetricFamily("gateway_queues_full", "Queues that hold their publishers back.", last.full)
+        if self._single or self._patterns:
+            self._find()
+            yield from self._each()
+
+    def is_dead_letters(self, name: str) -> bool:
+        """Whether a queue is one of dead letters."""
+        return name.startswith(QUEUE + DEAD_LETTERS) or name in self._dead_letters
+
+    def _look(self) -> None:
+        if not self._place:
+            self._round = list(self._broker.destinations.values())
+            self._sums = Sums()
+        end = self._place + PER_SCRAPE
+        for target in self._round[self._place : end]:
+            if isinstance(target, Queue) and (target.waiting or target.full):
+                self._add(target)
+        self._place = end
+        if end >= len(self._round):
+            self._last, self._round, self._place = self._sums, [], 0
+
+    def _add(self, queue: Queue) -> None:
+        sums = self._sums
+        sums.full += queue.full
+        if self.is_dead_letters(queue.name):
+            sums.dead_letters += queue.waiting
+        elif queue.waiting and not queue.subscriptions:
+            sums.unconsumed += queue.waiting
+            sums.lonely += 1
+
+    def _find(self) -> None:
+        """Go on with the names, as long as there is room for more of them."""
+        known = self._broker.destinations
+        self._shown = {name: None for name in self._shown if name in known}
+        for name in self._single:
+            if name in known:
+                self._show(name)
+        if not self._patterns or len(self._shown) >= MOST_SHOWN:
+            return
+        names = list(islice(self._names, NAMES_PER_SCRAPE))
+        if not names:
+            self._names = iter(list(known))
+            names = list(islice(self._names, NAMES_PER_SCRAPE))
+        for name in names:
+            if name in known and any(pattern.matches(name) for pattern in self._patterns):
+                self._show(name)
+
+    def _show(self, name: str) -> None:
+        if len(self._shown) < MOST_SHOWN and len(name) <= LONGEST_NAME:
+            self._shown[name] = None
+
+    def _each(self) -> Iterator[Metric]:
+        label = ["destination"]
+        waiting = GaugeMetricFamily(
+            "gateway_destination_messages_waiting", "Messages that no consumer has.", labels=label
+        )
+        octets = GaugeMetricFamily("gateway_destination_waiting_bytes", "What they cost in memory.", labels=label)
+        unacknowledged = GaugeMetricFamily(
+            "gateway_destination_messages_unacknowledged",
+            "Messages that consumers have and have not acknowledged.",
+            labels=label,
+        )
+        consumers = GaugeMetricFamily("gateway_destination_subscriptions", "Subscriptions.", labels=label)
+        for name in self._shown:
+            target = self._broker.destinations[name]
+            waits, cost = (target.waiting, target.octets) if isinstance(target, Queue) else (0, 0)
+            waiting.add_metric([name], waits)
+            octets.add_metric([name], cost)
+            unacknowledged.add_metric([name], sum([len(each.ledger or ()) for each in target.subscriptions]))
+            consumers.add_metric([name], len(target.subscriptions))
+        yield from (waiting, octets, unacknowledged, consumers)

@@ -1,0 +1,253 @@
+"""Traces: a message's way through the gateway as spans, for OpenTelemetry.
+
+    SEND       `send`      when it was accepted; its parent is what the client's `traceparent` names
+    MESSAGE    `deliver`   from then until it was put into an outbox: how long it waited
+    ACK, NACK  `ack`, ...  from then until it was settled: how long the consumer took
+    otherwise  `expire`, `drop`, `dead-letter`
+
+`Traced` stands around what the broker tells its recorder (`gateway.broker.records`): the journal learns the same as
+ever, and the broker knows nothing of traces.  Where nothing is traced, nothing of this is there.
+
+What a message carries.  The MESSAGE's `traceparent` is that of the `send` span, so that a consumer's span is its child;
+`tracestate` goes through as it came.  That makes a head of its own, encoded for this message alone, so it is done for
+traced messages only: the others keep what their sender wrote.  A message that waits keeps it too, in the store and as a
+dead letter: its spans belong together for as long as it lives.
+
+Who is traced.  As the client's `traceparent` says by its flag; without one, a part of the messages (`trace_ratio`).
+There is a limit for a second, since strangers may set flags, too; beyond it messages go through untouched.  What a mark
+keeps of a client's text is bounded, for many marks may wait.
+
+A topic's message is one `deliver` span, with the number of its receivers: a span for each would be more work than the
+message.  The loop only writes down what happened; `spans` makes spans of it, in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.broker.destinations import REPLY_QUEUE, REPLY_TOPIC
+from gateway.broker.message import Delivery, Message
+from gateway.broker.records import Records
+from gateway.codec import Head
+
+if TYPE_CHECKING:
+    from gateway.broker.broker import Broker
+    from gateway.broker.ports import Recorder
+    from gateway.broker.subscription import Subscription
+
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
+
+# Version, trace, span, flags.  Neither id is zero (W3C Trace Context, 3.2.2).
+_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_LENGTH = 55
+_SAMPLED = 1
+
+_LONGEST_STATE = 512
+"""Characters of a `tracestate` that is told; W3C asks for so many (3.3.1.5).  It goes through whole."""
+
+_LONGEST_NAME = 256
+"""Characters of a destination."""
+
+_SECRET = (REPLY_QUEUE, REPLY_TOPIC)
+"""Destinations that whoever knows their names may send to."""
+
+
+class Mark(NamedTuple):
+    """Something that happened to a traced message, as the loop writes it down.
+
+    Attributes:
+        operation: `send`, `deliver`, `ack`, ...
+        context: the `traceparent` of the span that is the parent; of a `send` its own.
+        parent: of a `send`, the span id that the client named; empty: none.
+        state: the `tracestate` that came with it.
+        start, end: nanoseconds of the recorder's clock.
+        destination: canonical.
+        client: the session's id; empty: none.
+        number: of the message.
+        size: octets of the body.
+        facts: what else there is to say, by attribute.
+    """
+
+    operation: str
+    context: str
+    parent: str
+    state: str
+    start: int
+    end: int
+    destination: str
+    client: str
+    number: int
+    size: int
+    facts: dict[str, str | int]
+
+
+class Traced(Records):
+    """The broker's side of the recorder, and of the traces.
+
+    Args:
+        ratio: part of the messages that are traced, of those that come without a `traceparent`.
+        tell: takes what happened; it must not wait.
+        may: asked for each message that is to be traced, with the recorder's time: whether there may be one more.
+        random: makes ids, and chooses.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        recorder: Recorder,
+        ratio: float,
+        tell: Callable[[Mark], None],
+        may: Callable[[int], bool] = lambda _: True,
+        random: Random | None = None,
+    ) -> None:
+        super().__init__(broker, recorder)
+        self._ratio = ratio
+        self._tell = tell
+        self._may = may
+        self._random = random or Random()
+
+    def accepted(self, message: Message, destination: str, sender: str) -> None:
+        """The broker took a message; a traced one goes on with a head of its own."""
+        super().accepted(message, destination, sender)
+        headers = message.head.headers
+        given = headers.get(TRACEPARENT, "")
+        is_valid = is_traceparent(given)
+        is_chosen = _is_sampled(given) if is_valid else self._random.random() < self._ratio
+        if not is_chosen or not self._may(message.at):
+            return
+        trace = given[3:35] if is_valid else _hexadecimal(self._random, 32)
+        context = f"00-{trace}-{_hexadecimal(self._random, 16)}-{given[53:55] if is_valid else '01'}"
+        message.head = _with(message.head, context, keeps_state=is_valid)
+        state = headers.get(TRACESTATE, "") if is_valid else ""
+        if len(state) > _LONGEST_STATE:
+            state = ""
+        parent = given[36:52] if is_valid else ""
+        self._mark("send", message, context, parent, state, message.at, destination, sender)
+
+    def delivered(self, subscription: Subscription, message: Message, delivery: Delivery | None = None) -> None:
+        """A message went to a subscription."""
+        super().delivered(subscription, message, delivery)
+        if context := context_of(message):
+            facts: dict[str, str | int] = {"gateway.attempt": message.attempts or 1}
+            self._of(subscription, "deliver", message, context, message.at, facts)
+
+    def fanned_out(self, subscriptions: Collection[Subscription], message: Message) -> None:
+        """A topic gave a message to all of these."""
+        super().fanned_out(subscriptions, message)
+        if (context := context_of(message)) and subscriptions:
+            name = self._destination(_target(next(iter(subscriptions))), message)
+            facts: dict[str, str | int] = {"gateway.receivers": len(subscriptions)}
+            self._mark("deliver", message, context, "", "", message.at, name, "", facts)
+
+    def acknowledged(self, subscription: Subscription, deliveries: Iterable[Delivery]) -> None:
+        """Deliveries were settled by ACK."""
+        super().acknowledged(subscription, deliveries)
+        for delivery in deliveries:
+            if context := context_of(delivery.message):
+                self._of(subscription, "ack", delivery.message, context, delivery.at)
+
+    def rejected(self, subscription: Subscription, deliveries: Iterable[Delivery], reason: str) -> None:
+        """Deliveries were settled by NACK."""
+        super().rejected(subscription, deliveries, reason)
+        for delivery in deliveries:
+            if context := context_of(delivery.message):
+                self._of(subscription, "nack", delivery.message, context, delivery.at)
+
+    def expired(self, name: str, message: Message) -> None:
+        """The time of a message was over."""
+        super().expired(name, message)
+        self._ended("expire", name, message)
+
+    def dead_lettered(self, name: str, message: Message, why: str, headers: dict[str, str]) -> None:
+        """A message became a dead letter."""
+        super().dead_lettered(name, message, why, headers)
+        self._ended("dead-letter", name, message, why)
+
+    def dropped(self, name: str, message: Message, why: str) -> None:
+        """A message was thrown away."""
+        super().dropped(name, message, why)
+        self._ended("drop", name, message, why)
+
+    def _of(
+        self,
+        subscription: Subscription,
+        operation: str,
+        message: Message,
+        context: str,
+        since: int,
+        facts: dict[str, str | int] | None = None,
+    ) -> None:
+        """What happened to a message between the gateway and a subscription, beginning at a time or just now."""
+        name = self._destination(_target(subscription), message)
+        self._mark(operation, message, context, "", "", since, name, subscription.session.id, facts)
+
+    def _ended(self, operation: str, name: str, message: Message, why: str = "") -> None:
+        if context := context_of(message):
+            facts: dict[str, str | int] = {"gateway.reason": why} if why else {}
+            self._mark(operation, message, context, "", "", 0, self._destination(name, message), "", facts)
+
+    def _mark(
+        self,
+        operation: str,
+        message: Message,
+        context: str,
+        parent: str,
+        state: str,
+        since: int,
+        name: str,
+        client: str,
+        facts: dict[str, str | int] | None = None,
+    ) -> None:
+        now = self._recorder.clock()
+        size = len(message.body)
+        number = message.number
+        self._tell(
+            Mark(operation, context, parent, state, since or now, now, shown(name), client, number, size, facts or {})
+        )
+
+
+def context_of(message: Message) -> str:
+    """The `traceparent` of a message that is traced; empty: it is not."""
+    text = message.head.headers.get(TRACEPARENT, "")
+    return text if text and is_traceparent(text) and _is_sampled(text) else ""
+
+
+def is_traceparent(text: str) -> bool:
+    """Whether it can be understood: version 00, or the start of a later one."""
+    if not _PARENT.match(text):
+        return False
+    return len(text) == _LENGTH or (text[:2] != "00" and text[_LENGTH] == "-")
+
+
+def shown(destination: str) -> str:
+    """A destination as others may read it."""
+    start = next((start for start in _SECRET if destination.startswith(start)), None)
+    return destination[:_LONGEST_NAME] if start is None else f"{start}(temporary)"
+
+
+def _target(subscription: Subscription) -> str:
+    """The name of what a subscription consumes."""
+    target = subscription.topic or subscription.queue
+    assert target is not None  # it has joined
+    return target.name
+
+
+def _is_sampled(traceparent: str) -> bool:
+    return bool(int(traceparent[53:55], 16) & _SAMPLED)
+
+
+def _hexadecimal(random: Random, digits: int) -> str:
+    """So many digits, not all of them zero."""
+    return f"{random.getrandbits(4 * digits) or 1:0{digits}x}"
+
+
+def _with(head: Head, context: str, *, keeps_state: bool) -> Head:
+    headers = {**head.headers, TRACEPARENT: context}
+    if not keeps_state:
+        headers.pop(TRACESTATE, None)  # it belongs to the traceparent that could not be read
+    made = Head.of(head.command, headers)
+    made.derived = head.derived
+    return made

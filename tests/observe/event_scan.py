@@ -1,0 +1,128 @@
+"""Every line that the gateway can log, read out of its source: logger, event, level, fields.
+
+    python -m tests.observe.event_scan       writes the tables of docs/logs.md anew
+
+An event that is put together shows what varies in braces.  One that is a variable is found where the module has it as a
+constant; else it is a sentence of somebody's (`listeners.warnings`), and is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent / "gateway"
+PAGE = ROOT.parent / "docs" / "logs.md"
+
+LEVELS = ("debug", "info", "warning", "error", "exception")
+
+# In processes of their own, with words of their own.
+_OTHERS = ("archive", "pipeline", "client")
+
+# Told by a function that is told what to tell.
+_TOLD = {"tell_of_login": ("connected", "renewed")}
+
+
+@dataclass
+class Event:
+    """One event, from all places that log it.
+
+    Attributes:
+        levels: that it has; `?`: it depends.
+        fields: in the order in which they are first named; `...`: and others.
+    """
+
+    logger: str
+    text: str
+    levels: dict[str, None] = field(default_factory=dict)
+    fields: dict[str, None] = field(default_factory=dict)
+
+    def row(self) -> str:
+        """It as a line of the page."""
+        names = ", ".join([f"`{name}`" if name != "..." else name for name in self.fields])
+        levels = ", ".join(["error" if level == "exception" else level for level in self.levels])
+        return f"| `{self.text}` | {levels} | {names} |"
+
+
+def events() -> dict[tuple[str, str], Event]:
+    """Logger and text -> event, by logger and then in the order of their texts."""
+    found: dict[tuple[str, str], Event] = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        if path.relative_to(ROOT).parts[0] in _OTHERS:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants = dict(_constants(tree))
+        logger = _logger(tree)
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and (level := _level(call)) is not None:
+                for text in _texts(call, constants):
+                    event = found.setdefault((logger, text), Event(logger, text))
+                    event.levels[level] = None
+                    event.fields |= dict.fromkeys([each.arg or "..." for each in call.keywords])
+    return dict(sorted(found.items()))
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield ast.unparse(node.targets[0]), node.value.value
+
+
+def _logger(tree: ast.Module) -> str:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "structlog.get_logger":
+            return ast.literal_eval(node.args[0]) if node.args else ""
+    return ""
+
+
+def _level(call: ast.Call) -> str | None:
+    name = ast.unparse(call.func)
+    if name == "say":
+        return "?"
+    start, _, level = name.rpartition(".")
+    return level if start == "log" and level in LEVELS else None
+
+
+def _texts(call: ast.Call, constants: dict[str, str]) -> Iterator[str]:
+    text = call.args[0]
+    if isinstance(text, ast.Constant):
+        yield text.value
+    elif isinstance(text, ast.JoinedStr):
+        yield "".join([each.value if isinstance(each, ast.Constant) else _braces(each) for each in text.values])
+    elif ast.unparse(text) in constants:
+        yield constants[ast.unparse(text)]
+    elif ast.unparse(text) == "event":
+        yield from _TOLD["tell_of_login"]
+
+
+def _braces(part: ast.expr) -> str:
+    assert isinstance(part, ast.FormattedValue)
+    return "{" + ast.unparse(part.value).rpartition(".")[2].lstrip("_") + "}"
+
+
+def words() -> str:
+    """The page up to its tables, which people write."""
+    page = PAGE.read_text()
+    return page[: page.index("\n\n### ")]
+
+
+def tables() -> Iterator[str]:
+    """The page's tables, line by line."""
+    logger = None
+    for event in events().values():
+        if event.logger != logger:
+            yield from (
+                "",
+                f"### {event.logger or 'Without a logger'}",
+                "",
+                "| Event | Level | Fields |",
+                "| --- | --- | --- |",
+            )
+            logger = event.logger
+        yield event.row()
+
+
+if __name__ == "__main__":
+    PAGE.write_text("\n".join([words(), *tables(), ""]))

@@ -1,0 +1,84 @@
+"""A gateway with everything that has metrics, and what a scraper gets of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.admin.scrape import metrics_of
+from gateway.auth.anonymous import Anonymous
+from gateway.observe.metrics import Metrics
+from gateway.runtime import Gateway, open_gateway
+from gateway.settings import Settings
+from tests.transports import papers
+
+FREE = "127.0.0.1:0"
+
+FUNCTIONS = """\
+from gateway.handlers import Handlers
+
+app = Handlers()
+
+
+@app.send("/app/work")
+async def work(request):
+    pass
+
+
+@app.send("/app/fail")
+async def fail(request):
+    raise ZeroDivisionError
+"""
+
+
+@asynccontextmanager
+async def everything(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, shown: Sequence[str] = ("/queue/orders",)
+) -> AsyncIterator[tuple[Gateway, Metrics]]:
+    """It runs in that folder.
+
+    Args:
+        shown: the setting metrics_destinations.
+    """
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (folder / "functions_of_everything.py").write_text(FUNCTIONS)
+    papers.write(folder)
+    settings = Settings(
+        tcp=[FREE],
+        websocket=[FREE],
+        tcp_tls=[FREE],
+        tls_certificate=folder / "server.pem",
+        tls_key=folder / "server.key",
+        close_linger=0.2,
+        store=f"sqlite:{folder}/store.db",
+        journal=folder / "journal",
+        handlers="functions_of_everything:app",
+        trace_endpoint="http://127.0.0.1:9/v1/traces",
+        trace_ratio=0.0,
+        metrics_destinations=list(shown),
+    )
+    async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+        yield gateway, metrics_of(gateway, settings)
+
+
+async def scraped(metrics: Metrics) -> dict[str, Metric]:
+    """Name -> family."""
+    content, _ = await metrics.scrape("")
+    return {family.name: family for family in text_string_to_metric_families(content.decode())}
+
+
+def labels_by_name(families: dict[str, Metric]) -> dict[str, set[str]]:
+    """The name of each sample, and the labels that such samples have."""
+    found: dict[str, set[str]] = {}
+    for family in families.values():
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return found

@@ -1,0 +1,207 @@
+"""The alerts: each one fires when it should and is silent when it should not, and has somewhere to read on."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.observe.everything import everything, labels_by_name, scraped
+
+ROOT = Path(__file__).parent.parent.parent
+RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
+
+JOB = 'job="stomp-gateway",instance="a"'
+
+
+@dataclass(frozen=True)
+class Case:
+    """Time series, one value a minute in promtool's notation, and when it is over.
+
+    Attributes:
+        fires: with these it fires.
+        silent: with these it does not.
+        minute: when both is so.
+        more: labels of the alert beside instance and severity.
+    """
+
+    fires: dict[str, str]
+    silent: dict[str, str]
+    minute: int = 60
+    more: str = ""
+
+
+def _flag(name: str, fires: int = 1) -> Case:
+    """It fires while a metric is 0, or 1."""
+    return Case({name: f"{fires}x90"}, {name: f"{1 - fires}x90"})
+
+
+def _grows(name: str, fires: float, silent: float, more: str = "") -> Case:
+    """It fires when a counter grows so much in a minute."""
+    return Case({name: f"0+{fires}x90"}, {name: f"5+{silent}x90"}, more=more)
+
+
+DAY = 86_400
+
+CASES = {
+    "Down": _flag("up", 0),
+    "NotReady": _flag("gateway_ready", 0),
+    "Restarts": Case(
+        {"process_start_time_seconds": "1x40 100x5 200x5 300x30"}, {"process_start_time_seconds": "1x40 100x50"}, 60
+    ),
+    "Complains": _flag("gateway_complaints"),
+    "CertificateEnds": Case(
+        {"gateway_certificate_expiry_timestamp_seconds": f"{13 * DAY}x90"},
+        {"gateway_certificate_expiry_timestamp_seconds": f"{15 * DAY}x90"},
+        70,
+    ),
+    "MemoryHigh": Case(
+        {"gateway_memory_resident_bytes": "85x90", "gateway_memory_mark_bytes": "100x90"},
+        {"gateway_memory_resident_bytes": "85x90", "gateway_memory_mark_bytes": "0x90"},
+    ),
+    "MemoryFull": _flag("gateway_memory_full"),
+    "MessagesFillMemory": Case(
+        {"gateway_stored_bytes": "75x90", "gateway_memory_limit_bytes": "100x90"},
+        {"gateway_stored_bytes": "65x90", "gateway_memory_limit_bytes": "100x90"},
+    ),
+    "PublishersHeld": Case({"gateway_publishers_held": "2x90"}, {"gateway_publishers_held": "2 0 0 2 0 0x85"}),
+    "SlowConsumers": _grows("gateway_slow_consumers_total", 1, 0.1),
+    "DeadLetters": _grows("gateway_messages_dead_lettered_total", 1, 0),
+    "Unconsumed": Case({"gateway_messages_unconsumed": "0+10x90"}, {"gateway_messages_unconsumed": "5000-10x90"}),
+    "MessagesDropped": _grows("gateway_messages_dropped_total", 1, 0),
+    "HandlersFail": _grows("gateway_handler_failures_total", 1, 0.1),
+    "LoginsFail": _grows("gateway_logins_failed_total", 20, 5),
+    "HeartbeatTimeouts": _grows("gateway_heartbeat_timeouts_total", 2, 1),
+    "ConnectionsRefused": _grows(
+        'gateway_connections_over_limit_total{limit="max_connections"}', 1, 0, 'limit="max_connections"'
+    ),
+    "FilesShort": Case(
+        {"process_open_fds": "90x90", "process_max_fds": "100x90"},
+        {"process_open_fds": "70x90", "process_max_fds": "100x90"},
+    ),
+    "TurnsSlow": Case(
+        {
+            'gateway_turn_seconds_bucket{le="0.2"}': "0+1x90",
+            'gateway_turn_seconds_bucket{le="0.5"}': "0+2x90",
+            'gateway_turn_seconds_bucket{le="+Inf"}': "0+2x90",
+        },
+        {
+            'gateway_turn_seconds_bucket{le="0.1"}': "0+1999x90",
+            'gateway_turn_seconds_bucket{le="0.5"}': "0+2000x90",
+            'gateway_turn_seconds_bucket{le="+Inf"}': "0+2000x90",
+        },
+    ),
+    "ProcessorFull": _grows("process_cpu_seconds_total", 57, 30),
+    "StoreFailing": _flag("gateway_store_failed"),
+    "StoreDamaged": _flag("gateway_store_damaged_messages_total"),
+    "StoreSlow": Case(
+        {"gateway_store_commit_seconds_sum": "0+3x90", "gateway_store_commit_seconds_count": "0+10x90"},
+        {"gateway_store_commit_seconds_sum": "0+2x90", "gateway_store_commit_seconds_count": "0+10x90"},
+    ),
+    "DiskShort": Case(
+        {'gateway_disk_free_bytes{place="store"}': "5x90", 'gateway_disk_size_bytes{place="store"}': "100x90"},
+        {'gateway_disk_free_bytes{place="store"}': "15x90", 'gateway_disk_size_bytes{place="store"}': "100x90"},
+        more='place="store"',
+    ),
+    "JournalFailing": _flag("gateway_journal_failed"),
+    "JournalDropping": _grows("gateway_journal_rows_dropped_total", 1, 0),
+    "SpansDropped": _grows("gateway_spans_dropped_total", 1, 0),
+}
+
+
+def rules() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        found += group["rules"]
+    return found
+
+
+def promtool(*arguments: object) -> str:
+    """What it says; it must find nothing."""
+    done = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def series(values: dict[str, str]) -> list[dict[str, str]]:
+    found = []
+    for name, notation in values.items():
+        start, _, labels = name.partition("{")
+        own = f",{labels}" if labels else "}"
+        found.append({"series": f"{start}{{{JOB}{own}", "values": notation})
+    return found
+
+
+def checks() -> Iterator[dict[str, Any]]:
+    for rule in rules():
+        name = rule["alert"]
+        case = CASES[name.removeprefix("StompGateway")]
+        more = dict(re.findall(r'(\w+)="([^"]*)"', case.more))
+        labels = {"severity": rule["labels"]["severity"], "job": "stomp-gateway", "instance": "a", **more}
+        for values, expected in ((case.fires, [{"exp_labels": labels}]), (case.silent, [])):
+            yield {
+                "interval": "1m",
+                "input_series": series(values),
+                "alert_rule_test": [{"eval_time": f"{case.minute}m", "alertname": name, "exp_alerts": expected}],
+            }
+
+
+def test_every_alert_has_a_case() -> None:
+    assert {rule["alert"] for rule in rules()} == {f"StompGateway{name}" for name in CASES}
+
+
+def test_the_files_are_right() -> None:
+    promtool("check", "rules", RULES)
+    promtool("check", "config", RULES.parent / "prometheus.yml")
+
+
+def test_each_fires_and_is_silent(tmp_path: Path) -> None:
+    stripped = yaml.safe_load(RULES.read_text())
+    for group in stripped["groups"]:
+        for rule in group["rules"]:
+            del rule["annotations"]  # promtool would compare them word for word; they have a test of their own
+    (tmp_path / "rules.yml").write_text(json.dumps(stripped))
+    written = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": list(checks())}
+    (tmp_path / "tests.yml").write_text(json.dumps(written))
+    promtool("test", "rules", tmp_path / "tests.yml")
+
+
+def test_a_short_time_is_no_alert() -> None:
+    """But for what counts events, each waits for a while."""
+    for rule in rules():
+        counts = "increase(" in rule["expr"] or "changes(" in rule["expr"] or "damaged" in rule["expr"]
+        assert counts != ("for" in rule), rule["alert"]
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_words(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+    notes = rule["annotations"]
+    assert set(notes) == {"summary", "description", "runbook_url"}
+    assert "$labels.instance" in notes["description"]
+    page, _, anchor = notes["runbook_url"].partition("#")
+    assert anchor == rule["alert"].lower()
+    assert f"\n### {rule['alert']}\n" in (ROOT / page).read_text()
+
+
+def test_the_page_has_no_others() -> None:
+    found = re.findall(r"^### (\w+)$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
+    assert found == [rule["alert"] for rule in rules()]
+
+
+async def test_a_gateway_has_what_they_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with everything(tmp_path, monkeypatch) as (_, metrics):
+        known = labels_by_name(await scraped(metrics))
+    for rule in rules():
+        for name in re.findall(r"\b(?:gateway|process)_\w+", rule["expr"]):
+            assert name in known, f"{rule['alert']}: there is no {name}"
+        names = re.findall(r"\b(?:gateway|process)_\w+", rule["expr"])
+        for label in re.findall(r"\$labels\.(\w+)", rule["annotations"]["description"]):
+            assert label == "instance" or all(label in known[name] for name in names), rule["alert"]

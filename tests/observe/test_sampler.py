@@ -1,0 +1,252 @@
+"""The sampler: what a sample has, how many are kept, and that it goes on whatever happens."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock
+
+from gateway.auth.anonymous import Anonymous
+from gateway.broker.records import Records
+from gateway.broker.renewal import Renewal
+from gateway.codec import V12
+from gateway.observe import sampler
+from gateway.observe.sampler import Sample, Sampler
+from gateway.transports import Hub
+from tests.broker.recorder import Notebook
+
+EPOCH = 1_700_000_000.0
+
+
+class Process:
+    """What the system says of it."""
+
+    def __init__(self) -> None:
+        self.seconds = 5.0
+        self.octets = 1_000_000
+        self.fails = False
+
+    def cpu(self) -> float:
+        return self.seconds
+
+    def memory(self) -> int:
+        if self.fails:
+            raise ValueError("the system says nothing")
+        return self.octets
+
+
+class Carrier:
+    """A connection that nobody ends."""
+
+    def end(self, error: Exception) -> None:
+        raise AssertionError(error)
+
+    def flush(self) -> None:
+        raise AssertionError("nothing is written")
+
+    def renew(self, renewal: Renewal) -> None:
+        raise AssertionError(renewal)
+
+
+@pytest.fixture
+async def hub() -> Hub:
+    return Hub(Anonymous())
+
+
+@pytest.fixture
+def process() -> Process:
+    return Process()
+
+
+def sampler_of(hub: Hub, process: Process) -> Sampler:
+    return Sampler(
+        hub.broker,
+        hub.admission,
+        hub.back_pressure.turns,
+        cpu=process.cpu,
+        memory=process.memory,
+        epoch=lambda: EPOCH + trio.current_time(),
+    )
+
+
+@pytest.fixture
+async def running(hub: Hub, process: Process, nursery: trio.Nursery) -> Sampler:
+    """One that has just begun."""
+    found = sampler_of(hub, process)
+    nursery.start_soon(found.run)
+    await trio.sleep(0.5)
+    return found
+
+
+class TestSamples:
+    async def test_one_each_second(self, running: Sampler, autojump_clock: MockClock) -> None:
+        await trio.sleep(3)
+        found = running.since(0)
+        assert [each.at - found[0].at for each in found] == [0, 1, 2]
+        assert found[-1] is running.last
+
+    async def test_what_is_counted_becomes_a_rate(self, hub: Hub, running: Sampler, autojump_clock: MockClock) -> None:
+        counters = hub.broker.counters
+        counters.published, counters.delivered, counters.acknowledged, counters.errors = 7, 30, 20, 1
+        await trio.sleep(2)
+        first, second = running.since(0)
+        assert (first.published, first.delivered, first.acknowledged, first.errors) == (7, 30, 20, 1)
+        assert (second.published, second.delivered, second.acknowledged, second.errors) == (0, 0, 0, 0)
+
+    async def test_what_was_counted_before_it_began_is_none(
+        self, hub: Hub, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        found = sampler_of(hub, process)
+        hub.broker.counters.published = 1_000_000
+        nursery.start_soon(found.run)
+        await trio.sleep(1.5)
+        assert [each.published for each in found.since(0)] == [0]
+
+    async def test_what_is_there_now(
+        self, hub: Hub, process: Process, running: Sampler, autojump_clock: MockClock
+    ) -> None:
+        broker = hub.broker
+        broker.open_session(V12, "ann", peer="p", transport="tcp", connected_at=0.0, carrier=Carrier())
+        hub.admission.enter("10.0.0.1", lambda error: None)
+        hub.admission.enter("10.0.0.2", lambda error: None)
+        broker.waiting, broker.stored_octets, process.octets = 5, 600, 2_000_000
+        await trio.sleep(1)
+        (found,) = running.since(0)
+        assert (found.sessions, found.connections, found.waiting, found.octets) == (1, 2, 5, 600)
+        assert found.memory == 2_000_000
+
+    async def test_cpu_is_a_part_of_a_core(self, process: Process, running: Sampler, autojump_clock: MockClock) -> None:
+        process.seconds += 1.25  # other threads work, too
+        await trio.sleep(2)
+        assert [each.cpu for each in running.since(0)] == [1.25, 0.0]
+
+    async def test_percentiles_are_of_the_turns_of_that_second(
+        self, hub: Hub, running: Sampler, autojump_clock: MockClock
+    ) -> None:
+        hub.back_pressure.turns.add(170, 100)
+        await trio.sleep(2)
+        first, second = running.since(0)
+        assert (first.p50, first.p95, first.p99) == (0.175, 0.198, 0.2)
+        assert (second.p50, second.p95, second.p99) == (None, None, None)
+
+    async def test_the_system_itself_can_be_asked(
+        self, hub: Hub, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        found = Sampler(hub.broker, hub.admission, hub.back_pressure.turns)
+        nursery.start_soon(found.run)
+        await trio.sleep(1.5)
+        assert found.last is not None
+        assert found.last.memory > 1_000_000
+        assert found.last.at == pytest.approx(found.started_at, abs=60)
+
+
+class TestSince:
+    async def test_only_newer_ones(self, running: Sampler, autojump_clock: MockClock) -> None:
+        await trio.sleep(5)
+        every = running.since(0)
+        assert running.since(every[2].at) == every[3:]
+        assert running.since(every[-1].at) == []
+        assert running.since(math.nextafter(every[-1].at, 0)) == every[-1:]
+
+    async def test_a_clock_that_was_set_back(
+        self, hub: Hub, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        """Whoever asks for what is newer than the latest it knows gets what there is since."""
+        epoch = [EPOCH]
+        found = Sampler(
+            hub.broker, hub.admission, hub.back_pressure.turns, epoch=lambda: epoch[0] + trio.current_time()
+        )
+        nursery.start_soon(found.run)
+        await trio.sleep(3.5)
+        known = found.since(0)[-1].at
+        epoch[0] -= 3_600
+        await trio.sleep(2)
+        assert [each.at for each in found.since(known)] == [known - 3_599, known - 3_598]
+        assert found.since(0) == found.since(known)
+
+    async def test_ten_minutes_are_kept(self, running: Sampler, autojump_clock: MockClock) -> None:
+        await trio.sleep(700)
+        found = running.since(0)
+        assert len(found) == sampler.KEPT == 600
+        assert found[-1].at - found[0].at == 599
+
+    def test_they_take_as_much_memory_as_it_says(self) -> None:
+        sample = Sample(*[1234.5] * 5, *[10**9] * 5, *[0.25] * 5)  # type: ignore[arg-type]
+        assert sys.getsizeof(sample) + sum(map(sys.getsizeof, sample)) <= 600
+        assert "600 octets each" in (sampler.__doc__ or "")
+
+
+class TestWindows:
+    async def test_turns_of_the_last_ten_seconds(self, hub: Hub, running: Sampler, autojump_clock: MockClock) -> None:
+        assert running.turns() is None
+        hub.back_pressure.turns.add(170, 100)
+        await trio.sleep(10)
+        found = running.turns()
+        assert found is not None
+        assert found.p50 == 0.175
+        await trio.sleep(1)
+        assert running.turns() is None
+
+    async def test_without_a_recorder_nothing_is_known_of_messages(
+        self, running: Sampler, autojump_clock: MockClock
+    ) -> None:
+        await trio.sleep(2)
+        assert running.waited() is None
+        assert running.took() is None
+
+    async def test_what_a_recorder_computes(
+        self, hub: Hub, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        hub.broker.records = records = Records(hub.broker, Notebook())
+        found = sampler_of(hub, process)
+        nursery.start_soon(found.run)
+        await trio.sleep(0.5)
+        records.waited.add(1_700)
+        records.took.add(60_000)
+        hub.broker.records = None  # the journal is closed first
+        await trio.sleep(1)
+        waited, took = found.waited(), found.took()
+        assert waited is not None
+        assert took is not None
+        assert 1.5 < waited.p50 <= 2.0
+        assert 50.0 < took.p50 <= 70.0
+
+
+class TestTrouble:
+    async def test_a_sample_that_fails_is_left_out(
+        self, process: Process, running: Sampler, autojump_clock: MockClock
+    ) -> None:
+        await trio.sleep(1)
+        process.fails = True
+        with structlog.testing.capture_logs() as lines:
+            await trio.sleep(1)
+        process.fails = False
+        await trio.sleep(1)
+        assert [line["event"] for line in lines] == ["no sample could be taken"]
+        assert len(running.since(0)) == 2
+
+    async def test_a_loop_that_stands_still_lags(self, running: Sampler, autojump_clock: MockClock) -> None:
+        await trio.sleep(1)
+        autojump_clock.jump(0.7)
+        await trio.sleep(0.0)
+        await trio.sleep(1)
+        lags = [each.lag_ms for each in running.since(0)]
+        assert lags[0] == 0
+        assert lags[1] == pytest.approx(200)
+
+    async def test_seconds_that_were_slept_through_are_not_made_up_for(
+        self, hub: Hub, running: Sampler, autojump_clock: MockClock
+    ) -> None:
+        await trio.sleep(1)
+        hub.broker.counters.published += 3_600
+        autojump_clock.jump(3_600.0)
+        await trio.sleep(2.25)
+        found = running.since(0)
+        assert len(found) <= 5
+        assert found[1].lag_ms == pytest.approx(3_599_500)
+        assert found[1].published == pytest.approx(1.0)
+        assert {each.published for each in found[2:]} == {0}

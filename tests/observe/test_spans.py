@@ -1,0 +1,204 @@
+"""Spans on their way: what they say, and what happens when nobody takes them."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import threading
+from collections.abc import Sequence
+
+import pytest
+import structlog.testing
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
+
+from gateway.observe import spans as module
+from gateway.observe.condition import SpanCollector
+from gateway.observe.spans import MOST_PER_SECOND, QUEUE, Spans
+from gateway.observe.tracing import Mark
+
+CONTEXT = f"00-{'a' * 32}-{'b' * 16}-01"
+
+
+class Failing(SpanExporter):
+    """Takes nothing until `mended`; says why to its log, or breaks."""
+
+    def __init__(self, *, breaks: bool = False) -> None:
+        self.mended = False
+        self.breaks = breaks
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if self.mended:
+            return SpanExportResult.SUCCESS
+        if self.breaks:
+            raise ZeroDivisionError("why")
+        logging.getLogger("opentelemetry.exporter.some").error("code %s", 404)
+        return SpanExportResult.FAILURE
+
+
+class Stuck(SpanExporter):
+    """A collector that does not answer until it is `let_go`."""
+
+    def __init__(self) -> None:
+        self.asked, self.let_go = threading.Event(), threading.Event()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.asked.set()
+        self.let_go.wait(20)
+        return SpanExportResult.SUCCESS
+
+
+def mark(operation: str = "send", destination: str = "/queue/a", **facts: str | int) -> Mark:
+    return Mark(operation, CONTEXT, "c" * 16, "v=1", 1_000, 2_000, destination, "s1", 7, 5, facts)
+
+
+def sending(exporter: SpanExporter) -> Spans:
+    return Spans(exporter, "gw", lambda: "run", lambda: 0)
+
+
+def sent(*marks: Mark) -> tuple[ReadableSpan, ...]:
+    exporter = InMemorySpanExporter()
+    spans = sending(exporter)
+    for each in marks:
+        spans.tell(each)
+    spans.start()
+    spans.close(20.0)
+    return exporter.get_finished_spans()
+
+
+class TestSpans:
+    def test_a_send_is_a_child_of_its_sender(self) -> None:
+        (span,) = sent(mark())
+        assert span.name == "send /queue/a"
+        assert span.kind is SpanKind.PRODUCER
+        assert span.context is not None
+        assert f"{span.context.span_id:x}" == "b" * 16
+        assert span.context.trace_state.to_header() == "v=1"
+        assert span.parent is not None
+        assert f"{span.parent.span_id:x}" == "c" * 16
+        assert span.attributes is not None
+        assert span.attributes["messaging.message.id"] == "run-7"
+        assert span.attributes["messaging.client.id"] == "s1"
+        assert span.start_time is not None
+        assert span.end_time is not None
+        assert span.end_time - span.start_time == 1_000
+
+    def test_a_root_has_no_parent(self) -> None:
+        (span,) = sent(mark()._replace(parent="", state=""))
+        assert span.parent is None
+
+    @pytest.mark.parametrize(("operation", "kind"), [("ack", "settle"), ("nack", "settle"), ("deliver", None)])
+    def test_others_are_children_of_the_send(self, operation: str, kind: str | None) -> None:
+        (span,) = sent(mark(operation, **{"gateway.attempt": 2})._replace(parent="", client=""))
+        assert span.kind is SpanKind.INTERNAL
+        assert span.parent is not None
+        assert f"{span.parent.span_id:x}" == "b" * 16
+        assert span.context is not None
+        assert span.context.span_id != span.parent.span_id
+        assert span.attributes is not None
+        assert span.attributes.get("messaging.operation.type") == kind
+        assert span.attributes["gateway.attempt"] == 2
+        assert "messaging.client.id" not in span.attributes
+
+    def test_of_temporary_destinations_there_is_one_name(self) -> None:
+        (span,) = sent(mark(destination="/reply-queue/(temporary)"))
+        assert span.name == "send (temporary)"
+        assert span.attributes is not None
+        assert span.attributes["messaging.destination.temporary"] is True
+
+    def test_who_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("OTEL_SERVICE_NAME", raising=False)
+        assert sent(mark())[0].resource.attributes["service.name"] == "gw"
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
+        assert sent(mark())[0].resource.attributes["service.name"] == "shop"
+
+
+def test_the_loop_need_not_wait_for_a_batch() -> None:
+    before = sys.getswitchinterval()
+    spans = sending(InMemorySpanExporter())
+    spans.start()
+    assert sys.getswitchinterval() < before
+    spans.close(20.0)
+    assert sys.getswitchinterval() == before
+
+
+class TestFailure:
+    def test_the_queue_is_bounded_and_the_loop_never_waits(self) -> None:
+        exporter = Stuck()
+        spans = sending(exporter)
+        spans.start()
+        for _ in range(64):
+            spans.tell(mark())
+        assert exporter.asked.wait(20)
+        for _ in range(QUEUE + 10_000):
+            spans.tell(mark())
+        assert 10_000 - 64 <= spans.dropped <= 10_000
+        with structlog.testing.capture_logs() as lines:
+            spans.close(0.0)
+        assert [(line["event"], line["reason"]) for line in lines] == [("spans are lost", "the collector is slow")]
+        exporter.let_go.set()
+        spans._thread.join(20)
+
+    def test_so_many_messages_a_second(self) -> None:
+        spans = sending(Failing())
+        second = 1_000_000_000
+        assert all(spans.may(5 * second + each) for each in range(MOST_PER_SECOND))
+        assert not spans.may(6 * second - 1)
+        assert spans.may(6 * second)
+        assert spans.left_out == 1
+
+    def test_one_line_when_it_begins_and_one_when_it_ends(self) -> None:
+        exporter = Failing()
+        spans = sending(exporter)
+        with structlog.testing.capture_logs() as lines:
+            for _ in range(2):
+                spans._send([mark()])
+            assert (spans.failure, spans.dropped, spans.sent) == ("code 404", 2, 0)
+            exporter.mended = True
+            for _ in range(2):
+                spans._send([mark()])
+        assert (spans.failure, spans.dropped, spans.sent) == ("", 2, 2)
+        assert [line["event"] for line in lines] == ["spans cannot be sent for now", "spans are sent again"]
+        assert lines[0]["reason"] == "code 404"
+        assert lines[1]["dropped"] == 2
+
+    def test_what_the_exporter_says_goes_nowhere_else(self) -> None:
+        stream = io.StringIO()
+        handler = logging.StreamHandler(stream)
+        logging.getLogger().addHandler(handler)
+        try:
+            sending(Failing())._send([mark()])
+        finally:
+            logging.getLogger().removeHandler(handler)
+        assert stream.getvalue() == ""
+        assert logging.getLogger("opentelemetry").propagate
+
+    def test_an_exporter_that_breaks_ends_nothing(self) -> None:
+        spans = sending(Failing(breaks=True))
+        with structlog.testing.capture_logs() as lines:
+            for _ in range(2):
+                spans._send([mark()])
+        assert [line["event"] for line in lines] == ["spans cannot be made", "spans cannot be sent for now"]
+        assert spans.dropped == 2
+
+    def test_in_the_metrics(self) -> None:
+        spans = sending(Failing())
+        spans._send([mark()])
+        spans.tell(mark())
+        found = {sample.name: sample.value for family in SpanCollector(spans).collect() for sample in family.samples}
+        assert found == {
+            "gateway_spans_sent_total": 0,
+            "gateway_spans_dropped_total": 1,
+            "gateway_messages_untraced_total": 0,
+            "gateway_spans_waiting": 1,
+            "gateway_spans_failed": 1,
+        }
+
+    def test_an_attempt_does_not_take_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: dict[str, object] = {}
+        monkeypatch.setattr(module, "OTLPSpanExporter", lambda **values: asked.update(values))
+        module.over_http("http://127.0.0.1:4318/v1/traces")
+        assert asked == {"endpoint": "http://127.0.0.1:4318/v1/traces", "timeout": 5.0}
