@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
+
+from gateway import service
+
+# "systemd:8000" is a port of a host that is called so.
+_INHERITED = re.compile(r"systemd:([A-Za-z_][\w.@-]*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A place to listen on: `host:port`, `[v6]:port` or `unix:/path`."""
+    """A place to listen on: `host:port`, `[v6]:port`, `unix:/path`, or `systemd:NAME` for sockets that are open."""
 
     host: str
     port: int
     path: str = ""
+    name: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Address:
         """Read one address.
 
         Raises:
-            ValueError: the text is none of the three forms; the message says which they are.
+            ValueError: the text is none of these forms; the message says which they are.
         """
+        if inherited := _INHERITED.fullmatch(text):
+            return cls("", 0, name=inherited[1])
         if text.startswith("unix:"):
             if len(text) == 5:
                 raise ValueError("'unix:' needs a path behind it, like unix:/run/gateway/stomp.sock")
@@ -30,12 +39,14 @@ class Address:
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         if not is_port or set(host) & set("[]/@ ") or (":" in host and not _is_ipv6(host)):
-            raise ValueError(f"{text!r} is not an address; write host:port, [::1]:port or unix:/path")
+            raise ValueError(f"{text!r} is not an address; write host:port, [::1]:port, unix:/path or systemd:NAME")
         return cls(host or "127.0.0.1", int(port))
 
     @property
     def is_loopback(self) -> bool:
         """True when only this machine can reach it (loopback, or a unix socket)."""
+        if self.name:
+            return service.inherited().are_local(self.name)
         if self.path or self.host == "localhost":
             return True
         try:
@@ -44,8 +55,8 @@ class Address:
             return False
 
     def __str__(self) -> str:
-        if self.path:
-            return f"unix:{self.path}"
+        if self.path or self.name:
+            return f"unix:{self.path}" if self.path else f"systemd:{self.name}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

@@ -1,4 +1,4 @@
-"""The command line.  `serve`, `check-config`, `passwd` and `store` are here; `acl`, `archive` and `pipeline` elsewhere.
+"""The command line.  `serve`, `check-config`, `passwd` and `store` are here; the others elsewhere.
 
 Each command imports what it needs and no more: `gateway passwd` loads no event loop.  An error is one sentence on
 standard error and status 1, never a traceback; statuses of `serve` stand in `gateway/serve.py`.  What `gateway store`
@@ -30,6 +30,7 @@ class _Commands(click.Group):
     elsewhere: ClassVar = {
         "acl": ("gateway.acl", "acl"),
         "archive": ("gateway.archive.command", "archive"),
+        "doctor": ("gateway.doctor.command", "doctor"),
         "pipeline": ("gateway.pipeline.command", "pipeline"),
         "send": ("gateway.commands.send", "send"),
         "subscribe": ("gateway.commands.subscribe", "subscribe"),
@@ -104,8 +105,11 @@ def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
 
 def _hypercorn_options(settings: Settings) -> str:
     """Options of hypercorn's command, quoted for a shell."""
-    from gateway.settings import Address
+    from gateway.settings import LISTENERS, Address
 
+    every = [address for name in LISTENERS for address in map(Address.parse, getattr(settings, name))]
+    if any(address.name for address in every):
+        return "--config python:gateway.handover.options"  # which has `http`, too
     # Written out in full: hypercorn takes `:8000` for every address of the machine.
     return shlex.join([word for text in settings.http for word in ("--bind", str(Address.parse(text)))])
 
@@ -175,6 +179,7 @@ def _check_ports(settings: Settings) -> None:
     """Open every port at the same time, and close them again: two settings may name the same."""
     import trio
 
+    from gateway.address import Address
     from gateway.listeners import KINDS, open_all
     from gateway.mistakes import StartError
     from gateway.transports import unlinking
@@ -182,7 +187,9 @@ def _check_ports(settings: Settings) -> None:
     async def open_and_close() -> None:
         async with AsyncExitStack() as stack:
             for setting in (*KINDS, "http"):
-                listening = await open_all(setting, getattr(settings, setting))
+                # What systemd opens is there only where systemd has started this.
+                texts = [text for text in getattr(settings, setting) if not Address.parse(text).name]
+                listening = await open_all(setting, texts)
                 stack.enter_context(unlinking(listening.addresses))
                 for listener in listening.listeners:
                     await stack.enter_async_context(listener)

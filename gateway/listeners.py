@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gateway import secrecy
+from gateway import secrecy, service
 from gateway.address import Address
 from gateway.mistakes import StartError, unusable, wrong
 from gateway.settings import Settings
-from gateway.transports import AddressError, Entrance, Hub, Listening, Trusted, close, open_listeners
+from gateway.transports import AddressError, Entrance, Hub, Listening, Trusted, close, inherit_listeners, open_listeners
 
 if TYPE_CHECKING:
     from gateway.transports.certificates import Certificates
@@ -105,7 +105,10 @@ async def open_all(setting: str, texts: list[str]) -> Listening:
     for text in texts:
         address = Address.parse(text)
         try:
-            listening = await open_listeners(address.host, address.port, address.path)
+            if address.name:
+                listening = _inherit(address.name)
+            else:
+                listening = await open_listeners(address.host, address.port, address.path)
         except AddressError as error:
             await close(all_of_them)
             variable = f"GATEWAY_{setting.upper()}"
@@ -113,3 +116,22 @@ async def open_all(setting: str, texts: list[str]) -> Listening:
         all_of_them.listeners.extend(listening.listeners)
         all_of_them.addresses.extend(listening.addresses)
     return all_of_them
+
+
+def _inherit(name: str) -> Listening:
+    sockets = service.inherited()
+    taken = sockets.take(name)
+    if not taken:
+        raise AddressError(f"systemd:{name}: {_why_none(name, sockets.names)}")
+    return inherit_listeners(f"systemd:{name}", taken)
+
+
+def _why_none(name: str, names: list[str]) -> str:
+    if name in names:
+        return "another setting has that socket already"
+    if names:
+        return f"of systemd came {', '.join(names)}; FileDescriptorName= of the .socket unit must be {name}"
+    return (
+        "systemd passed no sockets; enable its .socket units, and where hypercorn is started, give it --config "
+        "python:gateway.handover.options"
+    )

@@ -147,5 +147,6 @@ def sentence(error: ValidationError, sources: Sources) -> str:
         return f"settings do not fit together: {reason}; {values}"
     name = str(first["loc"][0])
     # Our own sentences show the value where that helps; pydantic's never do.
-    shown = "" if name == "admin_token" or first["type"] == "value_error" else f", not {first['input']!r}"
+    is_hidden = name in ("admin_token", "metrics_token") or first["type"] == "value_error"
+    shown = "" if is_hidden else f", not {first['input']!r}"
     return f"{sources.place(name)} is wrong: {reason}{shown}"

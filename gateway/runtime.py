@@ -45,11 +45,13 @@ from gateway.recording import close_journal, open_journal
 from gateway.settings import Settings, unusable, wrong
 from gateway.stores import SQLiteStore, StoreDamaged, open_store
 from gateway.stores.preflight import unkept
+from gateway.tracing import close_tracing, open_tracing
 from gateway.transports import Entrance, Hub, Listening, Trusted, close, identify
 from gateway.transports.admission import within_files
 from gateway.transports.memory import watch_process, within_mark
 
 if TYPE_CHECKING:
+    from gateway.observe.spans import Spans
     from gateway.transports.certificates import Certificates
 
 log = structlog.get_logger("gateway")
@@ -91,12 +93,16 @@ class Gateway:
         holds: the publishers that are held.
         admission: how many connections there are, and whom there was no room for.
         memory: whether there is enough of it.
+        turns: how long turns of clients take.
+        taps: show the frames of sessions to operators.
         committer: writes to the store; None: there is none.
         journal: of what happens; None: nothing is recorded.
         addresses: kind of listener -> where it listens, with real ports.
         reloadables: what `reload` reads again.
         trusted: proxies that may say who a client is.
         certificates: of the TLS listeners; None: there are none.
+        functions: the operator's own; None: there are none.
+        tracing: sends spans to a collector; None: nothing is traced.
     """
 
     def __init__(
@@ -111,17 +117,21 @@ class Gateway:
         self.holds = hub.holds
         self.admission = hub.admission
         self.memory = hub.memory
+        self.turns = hub.back_pressure.turns
+        self.taps = hub.taps
         self.committer = hub.committer
         self.journal = journal
         self.addresses = addresses
         self.reloadables: list[Reloadable] = []
         self.trusted = Trusted(settings.trusted_proxies)
         self.certificates: Certificates | None = None
+        self.tracing: Spans | None = None
         self._settings = settings
         self._hub = hub
-        self._functions = functions
+        self.functions = functions
         self._listening = trio.CancelScope()
         self._drained_by = 0.0
+        self._drain_asked = trio.Event()
 
     async def identify(self, credentials: Credentials) -> Identity:
         """Who somebody is that has no session.
@@ -148,6 +158,7 @@ class Gateway:
         found = {
             "journal": self.journal.failure if self.journal is not None else "",
             "certificate": self.certificates.warning() if self.certificates is not None else "",
+            "tracing": self.tracing.failure if self.tracing is not None else "",
         }
         return {name: sentence for name, sentence in found.items() if sentence}
 
@@ -163,8 +174,17 @@ class Gateway:
             connection.end(error)
         with trio.move_on_at(self._drained_by):
             await self._hub.wait_empty()
-            if self._functions is not None:
-                await self._functions.finish()
+            if self.functions is not None:
+                await self.functions.finish()
+
+    def begin_drain(self) -> None:
+        """Drain on an operator's word, and return at once; whoever has the block open goes on."""
+        log.info("draining", signal="an operator's word")
+        self._drain_asked.set()
+
+    async def _drain_when_asked(self) -> None:
+        await self._drain_asked.wait()
+        await self.drain()
 
     async def store_all(self) -> bool:
         """Write what is not in the store yet; False: it took too long."""
@@ -219,11 +239,13 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     rules.on_change = partial(rights.recheck, hub.broker)
     opened: dict[str, Listening] = {}
     journal: Journal | None = None
+    tracing: Spans | None = None
     written = False
     try:
         if store is not None:
             Message.run = store.token.encode()
         journal = await _open_the_journal(settings, hub, policies)  # what a recovery throws away is recorded, too
+        tracing = open_tracing(settings, hub.broker, journal)
         if store is not None:
             damaged = recover_from(store, hub.broker)  # nobody waits: no listener is open
             assert hub.committer is not None  # it came with the store
@@ -241,10 +263,12 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
                     nursery.start_soon(functions.run)
                 gateway = Gateway(settings, hub, addresses, functions, journal)
                 gateway.certificates = certificates
+                gateway.tracing = tracing
                 changing = (certificates, authenticator, rules)
                 gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
                 doors = [(entrance_of(kind, hub, settings, certificates), opened[kind]) for kind in opened]
                 nursery.start_soon(gateway._listen, doors, nursery)
+                nursery.start_soon(gateway._drain_when_asked)
                 log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
                 for warning in warnings(settings, certificates):
                     log.warning(warning)
@@ -256,6 +280,9 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
                         written = await gateway.store_all()
                     nursery.cancel_scope.cancel()
     finally:
+        if tracing is not None:
+            with trio.CancelScope(shield=True):
+                await close_tracing(tracing, hub.broker)
         if journal is not None:
             with trio.CancelScope(shield=True):
                 await close_journal(journal, hub.broker)
@@ -276,7 +303,7 @@ def _last_words(broker: Broker) -> Iterator[None]:
         router = broker.router
         every = [*broker.destinations.values(), *broker.directory.hidden.values()]
         queues = [target for target in every if isinstance(target, Queue)]
-        mortal = [(queue.waiting, queue.waiting + queue.delayed - queue.stored) for queue in queues]
+        mortal = [(queue.waiting, queue.waiting + len(queue.resting) - queue.stored) for queue in queues]
         mortal = [(waiting, gone) for waiting, gone in mortal if gone]
         lost = {
             "waiting": sum([min(waiting, gone) for waiting, gone in mortal]),

@@ -9,12 +9,15 @@ answered meanwhile: `/readyz` says 503 to load balancers from the first moment o
     70  failed while running (the log says why)
 
 SIGHUP reads again what lies in files (`Gateway.reload`); the application catches it.
+
+A service manager hears when clients are served, and when the drain begins (`gateway/service.py`).
 """
 
 from __future__ import annotations
 
 import logging
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 
@@ -23,6 +26,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve as serve_http
 
+from gateway import service
 from gateway.app import App
 from gateway.bridge import CRASHED
 from gateway.listeners import open_all
@@ -33,6 +37,10 @@ from gateway.transports import unlinking
 
 SHUTDOWN_MARGIN = 5.0
 """Seconds on top of `drain_timeout` after which hypercorn gives up waiting for the application."""
+
+LONGEST_STUCK = 20_000
+"""Milliseconds in which a reader of HTTP takes nothing, until the system cuts its connection.  hypercorn's writes
+cannot be called off, so one that is stuck would keep the process from ending."""
 
 log = structlog.get_logger("gateway")
 
@@ -66,6 +74,8 @@ async def _serve(app: App, settings: Settings) -> None:
     listening = await open_all("http", settings.http)
     with unlinking(listening.addresses), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         # hypercorn closes what it is given: it gets descriptors of its own.
+        for listener in listening.listeners:
+            _give_up_the_stuck(listener.socket)
         descriptors = [each.socket.dup().detach() for each in listening.listeners]
         for listener in listening.listeners:
             await listener.aclose()
@@ -73,6 +83,12 @@ async def _serve(app: App, settings: Settings) -> None:
         trigger = partial(_drained, app, signals)
         config = _config(settings, descriptors)
         await serve_http(app, config, shutdown_trigger=trigger, mode="asgi")  # type: ignore[arg-type]
+
+
+def _give_up_the_stuck(sock: trio.socket.SocketType) -> None:
+    """Accepted sockets inherit it."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LONGEST_STUCK)
 
 
 def _config(settings: Settings, descriptors: Iterable[int]) -> Config:
@@ -89,5 +105,6 @@ async def _drained(app: App, signals: AsyncIterator[int]) -> None:
     """Wait for a signal, and drain."""
     number = await anext(signals)
     log.info("draining", signal=signal.Signals(number).name)
+    service.stopping()
     if app.gateway is not None:
         await app.gateway.drain()

@@ -24,6 +24,7 @@ from gateway.mistakes import wrong as wrong
 from gateway.settings_file import SettingsError as SettingsError
 from gateway.settings_file import config_file as config_file
 from gateway.settings_kinds import Addresses, Attribute, Bodies, Octets, Origins, Place, Store, Token, UrlPath
+from gateway.settings_observe import Observe
 from gateway.settings_security import KIB, MIB, Security
 
 _STOMP = ("tcp", "websocket", "tcp_tls", "websocket_tls")
@@ -41,15 +42,16 @@ _PLACES = (
 )
 
 
-class Settings(Security):
+class Settings(Observe, Security):
     """All settings with unit, default and reason."""
 
     model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="forbid", frozen=True)
 
     tcp: Addresses = Field(
         ["127.0.0.1:61613"],
-        description="Addresses of the STOMP over TCP listener: host:port, [v6]:port or unix:/path, comma-separated. "
-        "Loopback by default, so that nothing is exposed by accident; 61613 is the port the field uses.",
+        description="Addresses of the STOMP over TCP listener: host:port, [v6]:port, unix:/path, or systemd:NAME (a "
+        "socket of systemd that has this FileDescriptorName), comma-separated. Loopback by default, so that nothing is "
+        "exposed by accident; 61613 is the port the field uses.",
     )
     websocket: Addresses = Field(
         ["127.0.0.1:15674"],
@@ -369,6 +371,11 @@ class Settings(Security):
             raise mistakes.Misfit(
                 "cookie_keys needs a list of origins, or any page could use the cookie of whoever looks at it",
                 allowed_origins=self.allowed_origins,
+            )
+        if self.admin_groups and self.anonymous:
+            raise mistakes.Misfit(
+                "admin_groups needs an authenticator that knows groups, like users_file, or nobody can log in",
+                admin_groups=self.admin_groups,
             )
         return self
 

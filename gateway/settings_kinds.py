@@ -52,6 +52,13 @@ def _are_networks(value: list[str]) -> list[str]:
     return value
 
 
+def _are_names(value: list[str]) -> list[str]:
+    for text in value:
+        if not text or text != text.strip():
+            raise ValueError(f"{text!r} is no name: it is empty, or has spaces around it")
+    return value
+
+
 def _is_url_path(value: str) -> str:
     if not value.startswith("/"):
         raise ValueError("a path starts with /")
@@ -95,6 +102,7 @@ Octets = Annotated[int, BeforeValidator(lambda value: octets.parse(value) if isi
 Addresses = Annotated[list[str], NoDecode, _Listed, AfterValidator(_are_addresses)]
 Origins = Annotated[list[str], NoDecode, _Listed, AfterValidator(_are_origins)]
 Networks = Annotated[list[str], NoDecode, _Listed, AfterValidator(_are_networks)]
+Names = Annotated[list[str], NoDecode, _Listed, AfterValidator(_are_names)]
 UrlPath = Annotated[str, AfterValidator(_is_url_path)]
 Bodies = Annotated[str, BeforeValidator(_say_bodies)]
 

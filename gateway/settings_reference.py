@@ -19,10 +19,13 @@ from pydantic.fields import FieldInfo
 
 from gateway.mistakes import variable
 from gateway.settings import LISTENERS, Address, Settings
+from gateway.settings_observe import Observe
 from gateway.settings_security import KIB, MIB, Security
 
-SECRETS = frozenset({"admin_token"})
+SECRETS = frozenset({"admin_token", "metrics_token"})
 """Settings whose values are not shown."""
+
+HIDDEN = "(hidden)"
 
 TABLES = ("policy", "rule")
 """The settings that are no lines but tables, and no variables."""
@@ -56,7 +59,8 @@ def page() -> str:
 
 def _fields() -> list[tuple[str, FieldInfo]]:
     """Every setting as a reader looks for it: addresses first, and the tables behind all that has a line."""
-    return sorted(Settings.model_fields.items(), key=lambda item: (item[0] in TABLES, item[0] in Security.model_fields))
+    later = Security.model_fields.keys() | Observe.model_fields.keys()
+    return sorted(Settings.model_fields.items(), key=lambda item: (item[0] in TABLES, item[0] in later))
 
 
 def listed() -> Iterator[str]:
@@ -69,14 +73,10 @@ def listed() -> Iterator[str]:
 def in_force(settings: Settings) -> Iterator[str]:
     """Every setting as a line of `gateway.toml`, with its source, and policies and rules as tables; secrets hidden."""
     for name, _ in _fields():
-        value = getattr(settings, name)
-        if isinstance(value, Path):
-            value = value.absolute()  # wherever the lines are written to
-        if name == "store" and value != "memory":
-            value = f"sqlite:{Path(value.removeprefix('sqlite:')).absolute()}"
+        value = _shown(name, settings)
         if name in TABLES and value:
             continue
-        text = '"(hidden)"' if name in SECRETS and value else _toml(value)
+        text = _toml(value)
         line = f"{name} = {text}"
         # TOML has no null: a setting without a value is a comment.
         yield f"{'# ' if value is None else ''}{line:48} # {_source(name, settings)}"
@@ -87,6 +87,20 @@ def in_force(settings: Settings) -> Iterator[str]:
         yield from _table("rule", rule.values, settings)
 
 
+def rows(settings: Settings) -> Iterator[dict[str, object]]:
+    """Every setting that has a line: name, value, source, default and description; secrets hidden."""
+    for name, field in _fields():
+        if name in TABLES:
+            continue
+        yield {
+            "name": name,
+            "value": _plain(_shown(name, settings)),
+            "source": _source(name, settings),
+            "default": _plain(field.default),
+            "description": field.description,
+        }
+
+
 def summary(settings: Settings) -> Iterator[str]:
     """Who can come in, from where, and what rules there are, as comments of `gateway.toml`."""
     ways = [name for name in ("users_file", "jwt_keys", "cookie_keys", "authenticator") if getattr(settings, name)]
@@ -94,8 +108,9 @@ def summary(settings: Settings) -> Iterator[str]:
         ways.append("tls_client_ca")
     yield f"# Who comes in: {', '.join(ways) or 'everybody, under any name, for no authenticator is set'}."
     yield f"# Rules: {len(settings.rule) or 'none, so whoever is in may do everything'}."
-    texts = [(name, text) for name in LISTENERS for text in getattr(settings, name)]
-    reached = [f"{name} {text}" for name, text in texts if not Address.parse(text).is_loopback]
+    texts = [(name, text, Address.parse(text)) for name in LISTENERS for text in getattr(settings, name)]
+    reached = [f"{name} {text}" for name, text, address in texts if not (address.name or address.is_loopback)]
+    reached += [f"{name} {text} if its .socket unit says so" for name, text, address in texts if address.name]
     yield f"# Other machines can reach: {', '.join(reached) or 'nothing'}."
 
 
@@ -138,6 +153,23 @@ def _allowed(field: FieldInfo) -> str:
         return f"`{bounds['pattern']}`".replace("|", "\\|")
     least = f"{bounds['ge']}" if "ge" in bounds else f"more than {bounds['gt']}" if "gt" in bounds else ""
     return f"{least} to {bounds['le']}" if least else ""
+
+
+def _shown(name: str, settings: Settings) -> Any:
+    """A value as others may see it: nothing secret, and paths as they are wherever it is read."""
+    value = getattr(settings, name)
+    if isinstance(value, Path):
+        return value.absolute()
+    if name == "store" and value != "memory":
+        return f"sqlite:{Path(value.removeprefix('sqlite:')).absolute()}"
+    return HIDDEN if name in SECRETS and value else value
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it."""
+    if isinstance(value, Path):
+        return str(value)
+    return value.value if isinstance(value, Enum) else value
 
 
 def _toml(value: object) -> str:

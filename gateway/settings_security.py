@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
 from gateway import rules
-from gateway.settings_kinds import Addresses, Attribute, Networks, Octets, Place
+from gateway.settings_kinds import Addresses, Attribute, Names, Networks, Octets, Place, Token
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -126,6 +126,18 @@ class Security(BaseSettings):
     )
     login_delay: float = Field(
         1.0, ge=0, le=10, description="Seconds after which a failed login is answered, so that guessing is slow."
+    )
+
+    admin_groups: Names = Field(
+        [],
+        description="Groups, comma-separated, whose users may use the admin API and the console, as who shows the "
+        "`admin_token` may: they log in there with login and passcode. Needs an authenticator that tells groups.",
+    )
+    metrics_token: Token = Field(
+        "",
+        repr=False,
+        description="Bearer token that is good for `/metrics` and nothing else, for scrapers. Empty: they need what "
+        "the admin API needs.",
     )
 
     max_connections: int = Field(

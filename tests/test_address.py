@@ -1,4 +1,4 @@
-"""Addresses: the three forms, and what is none of them."""
+"""Addresses: their forms, and what is none of them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ class TestAddress:
             ("[::1]:0", Address("::1", 0)),
             ("::1:61613", Address("::1", 61613)),
             ("unix:/run/gateway/stomp.sock", Address("", 0, "/run/gateway/stomp.sock")),
+            ("systemd:tcp", Address("", 0, name="tcp")),
+            ("systemd:8000", Address("systemd", 8000)),
         ],
     )
-    def test_three_forms(self, text: str, expected: Address) -> None:
+    def test_forms(self, text: str, expected: Address) -> None:
         assert Address.parse(text) == expected
 
     @pytest.mark.parametrize(
         "text",
         [
             *("", "foo", "foo:", "foo:bar", "foo:-1", "foo:65536", "foo:٣", "foo:" + "9" * 5000),
-            *("[::1:1", "a:b:1", "a/b:1", "http://x:80", "u@h:1"),
+            *("[::1:1", "a:b:1", "a/b:1", "http://x:80", "u@h:1", "systemd:", "systemd:a b"),
         ],
     )
     def test_nonsense(self, text: str) -> None:
@@ -37,7 +39,7 @@ class TestAddress:
         with pytest.raises(ValueError, match="needs a path"):
             Address.parse("unix:")
 
-    @pytest.mark.parametrize("text", ["127.0.0.1:61613", "[::1]:61613", "unix:/x", "example.org:80"])
+    @pytest.mark.parametrize("text", ["127.0.0.1:61613", "[::1]:61613", "unix:/x", "systemd:tcp", "example.org:80"])
     def test_text_is_what_was_parsed(self, text: str) -> None:
         assert str(Address.parse(text)) == text
 
@@ -49,6 +51,7 @@ class TestAddress:
             ("[::1]:1", True),
             ("localhost:1", True),
             ("unix:/x", True),
+            ("systemd:nobody", True),
             ("0.0.0.0:1", False),
             ("[::]:1", False),
             ("192.0.2.1:1", False),

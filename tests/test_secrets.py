@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ WRONG = "planted-wrong-passcode"
 KEY = "planted-key-of-the-issuer-of-tokens"
 COOKIE_KEY = "planted-key-of-the-cookies"
 ADMIN = "planted-admin-token"
+METRICS = "planted-metrics-token"
 TICKET = "planted-ticket-that-never-was"
 OLD = "ticket-planted-and-never-given-out"
 
@@ -43,7 +45,7 @@ FORGED = COOKIE[:-3] + "abc"
 BASIC = base64.b64encode(f"ada:{PASSCODE}".encode()).decode()
 # The beginning of a token is one, too, from where it differs from others'.
 START = GOOD[: GOOD.index(".") + 20]
-SECRETS = (START, PASSCODE, WRONG, KEY, COOKIE_KEY, ADMIN, TICKET, GOOD, OTHER, EXPIRED, COOKIE, FORGED, BASIC)
+SECRETS = (START, PASSCODE, WRONG, KEY, COOKIE_KEY, ADMIN, METRICS, TICKET, GOOD, OTHER, EXPIRED, COOKIE, FORGED, BASIC)
 
 
 @pytest.fixture
@@ -56,6 +58,8 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
         jwt_keys=tmp_path / "keys",
         cookie_keys=tmp_path / "cookie-keys",
         admin_token=ADMIN,
+        metrics_token=METRICS,
+        admin_groups="ops",
         journal=tmp_path / "journal",
         store=f"sqlite:{tmp_path / 'store.db'}",
         log_level="debug",
@@ -129,13 +133,36 @@ async def renew(gateway: GatewayProcess) -> str:
     return f"{error.headers} {error.body.decode()}"
 
 
-def ask(gateway: GatewayProcess, path: str, method: str = "GET", **headers: str) -> str:
+def ask(gateway: GatewayProcess, path: str, method: str = "GET", body: str | None = None, **headers: str) -> str:
     """The answer of the HTTP port, whole."""
     connection = http.client.HTTPConnection(HOST, gateway.http_port, timeout=10)
-    connection.request(method, path, headers=headers)
+    connection.request(method, path, body, headers)
     answer = connection.getresponse()
     told = f"{answer.status}\n{answer.headers}\n{answer.read().decode()}"
     connection.close()
+    return told
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+def log_in(gateway: GatewayProcess) -> str:
+    """Show the console what belongs there, and what does not; without the cookie, which is told rightly."""
+    told = ""
+    for shown in (
+        {"token": ADMIN},
+        {"token": METRICS},
+        {"token": WRONG},
+        {"login": "ada", "passcode": PASSCODE},
+        {"login": "ada", "passcode": WRONG},
+        {"login": PASSCODE, "passcode": "ada"},
+        {"login": "ada", "passcode": EXPIRED},
+        {"login": WRONG, "token": ADMIN},
+    ):
+        told += ask(gateway, "/api/v1/login", "POST", json.dumps(shown), **JSON)
+    # A field that is none is named to whoever wrote it, and to nobody else.
+    assert ADMIN in ask(gateway, "/api/v1/login", "POST", json.dumps({ADMIN: WRONG}), **JSON)
+    assert ADMIN in ask(gateway, f"/api/v1/me?{ADMIN}={WRONG}")
     return told
 
 
@@ -144,8 +171,21 @@ def test_nothing_secret_is_told(gateway: GatewayProcess, tmp_path: Path) -> None
     assert told.count("CONNECTED") == 9, "what is right was let in, and nothing else"
     assert told.count("login refused") >= 10, "what is wrong was not"
     bearer = {"Authorization": f"Bearer {ADMIN}"}
-    for path in ("/metrics", "/api/v1/sessions", "/api/v1/destinations", "/readyz", "/healthz", "/config.json"):
+    for path in (
+        "/metrics",
+        "/api/v1/sessions",
+        "/api/v1/subscriptions",
+        "/api/v1/destinations",
+        "/api/v1/settings",
+        "/api/v1/overview",
+        "/api/v1/messages?destination=/queue/a",
+        "/api/v1/me",
+        "/readyz",
+        "/healthz",
+        "/config.json",
+    ):
         told += ask(gateway, path, **bearer) + ask(gateway, path, Authorization=f"Bearer {WRONG}")
+    told += log_in(gateway)
     answer = ask(gateway, "/api/v1/tickets", "POST", Authorization=f"Bearer {GOOD}")  # a secret, rightly
     (live,) = re.findall(r"ticket-[\w-]{20,}", answer)
     told += trio.run(partial(connect_by, gateway, "tcp", login=live))

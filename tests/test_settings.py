@@ -79,7 +79,7 @@ def refused(**arguments: object) -> str:
 
 
 WRONG = [
-    ("TCP", "foo", "tcp (GATEWAY_TCP) is wrong: 'foo' is not an address; write host:port, [::1]:port or unix:/path"),
+    ("TCP", "foo", "tcp (GATEWAY_TCP) is wrong: 'foo' is not an address; write host:port, [::1]:port, unix:/path or"),
     ("HTTP", "127.0.0.1:99999", "http (GATEWAY_HTTP) is wrong: '127.0.0.1:99999' is not an address"),
     ("WEBSOCKET", "unix:", "websocket (GATEWAY_WEBSOCKET) is wrong: 'unix:' needs a path"),
     ("WEBSOCKET_PATH", "ws", "websocket_path (GATEWAY_WEBSOCKET_PATH) is wrong: a path starts with /"),
@@ -181,15 +181,36 @@ class TestRefusals:
             "; max_connect_header_line is 8192 (default), max_header_line is 300 (GATEWAY_MAX_HEADER_LINE)"
         )
 
-    def test_a_wrong_token_is_not_repeated(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "open sesame")
-        with pytest.raises(SettingsError, match=r"admin_token .* printable ASCII") as refusal:
+    @pytest.mark.parametrize("name", ["admin_token", "metrics_token"])
+    def test_a_wrong_token_is_not_repeated(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        monkeypatch.setenv(f"GATEWAY_{name.upper()}", "open sesame")
+        with pytest.raises(SettingsError, match=rf"{name} .* printable ASCII") as refusal:
             load()
         assert "sesame" not in str(refusal.value)
 
-    def test_the_token_is_in_no_repr(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "sesame")
+    @pytest.mark.parametrize("name", ["admin_token", "metrics_token"])
+    def test_a_token_that_is_no_text_is_not_repeated(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / "gateway.toml").write_text(f"{name} = 4711\n")
+        with pytest.raises(SettingsError, match=name) as refusal:
+            load()
+        assert "4711" not in str(refusal.value)
+
+    @pytest.mark.parametrize("name", ["admin_token", "metrics_token"])
+    def test_the_token_is_in_no_repr(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        monkeypatch.setenv(f"GATEWAY_{name.upper()}", "sesame")
         assert "sesame" not in repr(load())
+
+    def test_groups_of_operators_need_somebody_who_tells_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_ADMIN_GROUPS", "ops, root")
+        with pytest.raises(SettingsError, match="admin_groups needs an authenticator that knows groups"):
+            load()
+        monkeypatch.setenv("GATEWAY_USERS_FILE", "users.txt")
+        assert load().admin_groups == ["ops", "root"]
+
+    def test_a_group_without_a_name(self, tmp_path: Path) -> None:
+        (tmp_path / "gateway.toml").write_text('admin_groups = ["ops", " "]\n')
+        with pytest.raises(SettingsError, match="' ' is no name"):
+            load()
 
     @pytest.mark.parametrize(
         "authenticator",

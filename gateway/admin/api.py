@@ -1,15 +1,13 @@
-"""Routes: health, readiness, metrics, the admin API.
+"""What the gateway says of itself: health, readiness, metrics, settings, the jobs' snapshots; and the drain.
 
-    GET    /healthz                        200 while the process lives
-    GET    /readyz                         200, or 503 and the reason
-    GET    /config.json                    what the demo page must know to connect
-    GET    /metrics                        Prometheus or OpenMetrics text        (guarded, see access.py)
-    GET    /api/v1/sessions                ?limit=&offset=                       (guarded)
-    DELETE /api/v1/sessions/{id}           ends a session: 204, or 404           (guarded)
-    GET    /api/v1/destinations            ?limit=&offset=                       (guarded)
-    GET    /api/v1/pipeline                what the jobs say: names and dates    (guarded)
-    GET    /api/v1/pipeline/{job}          the last snapshot of one              (guarded)
-    POST   /api/v1/tickets                 for whoever logs in, see tickets.py
+    GET  /healthz                200 while the process lives
+    GET  /readyz                 200, or 503 and the reason
+    GET  /config.json            what a page must know to connect
+    GET  /metrics                Prometheus or OpenMetrics text        (guarded; `metrics_token` will do)
+    GET  /api/v1/settings        what is in force, secrets hidden      (guarded, as all below)
+    POST /api/v1/drain           ends all sessions; HTTP goes on
+    GET  /api/v1/pipeline        what the jobs say: names and dates
+    GET  /api/v1/pipeline/{job}  the last snapshot of one
 
 Answers are JSON; an error is `{"error": "one sentence"}`.  Endpoints are `async` though few of them wait: Starlette
 would run others in worker threads, and the broker is for its own thread only.  Files are read in such a thread.
@@ -17,33 +15,25 @@ would run others in worker threads, and the broker is for its own thread only.  
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import trio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
-from gateway.admin import access, snapshots
-from gateway.observe.metrics import Metrics
-from gateway.observe.overload import OverloadCollector
+from gateway import settings_reference
+from gateway.admin import access, models, snapshots
+from gateway.admin.audit import entry_of
+from gateway.admin.endpoint import Endpoint
+from gateway.admin.errors import Refused
+from gateway.admin.scrape import metrics_of
 from gateway.settings import Address
 
 if TYPE_CHECKING:
     from gateway.runtime import Gateway
     from gateway.settings import Settings
-
-DEFAULT_LIMIT = 100
-MAX_LIMIT = 1_000
-"""Rows of one answer: some 300 octets each, built while routing waits."""
-
-Endpoint = Callable[[Request], Awaitable[Response]]
-Rows = Callable[[int, int], list[dict[str, object]]]
-
-
-class BadQuery(Exception):
-    """A query parameter is wrong; `str()` is one sentence that names it."""
 
 
 class Api:
@@ -52,29 +42,97 @@ class Api:
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
-        overload = OverloadCollector(gateway.broker, gateway.holds, gateway.admission, gateway.memory)
-        self._metrics = Metrics(gateway.broker, gateway.holds, gateway.committer, gateway.journal, overload)
+        self._metrics = metrics_of(gateway, settings)
 
-    def routes(self) -> list[Route]:
-        """Every route of this module."""
+    def endpoints(self) -> list[Endpoint]:
+        """Its part of the table."""
+        return [*self._for_everybody(), *self._of_the_gateway(), *self._of_jobs()]
+
+    def _for_everybody(self) -> list[Endpoint]:
         return [
-            Route("/healthz", self.health),
-            Route("/readyz", self.ready),
-            Route("/config.json", self.config),
-            Route("/metrics", self._guarded(self.metrics)),
-            Route("/api/v1/sessions", self._guarded(self.sessions)),
-            Route("/api/v1/sessions/{id}", self._guarded(self.end_session), methods=["DELETE"]),
-            Route("/api/v1/destinations", self._guarded(self.destinations)),
-            Route("/api/v1/pipeline", self._guarded(self.jobs)),
-            Route("/api/v1/pipeline/{job}", self._guarded(self.job)),
+            Endpoint(
+                "GET",
+                "/healthz",
+                self.health,
+                "The process lives and its loop turns.",
+                "gateway",
+                models.Alive,
+                guarded=False,
+            ),
+            Endpoint(
+                "GET",
+                "/readyz",
+                self.ready,
+                "Clients may be sent here, or the reason why not.",
+                "gateway",
+                models.Ready,
+                errors=(503,),
+                guarded=False,
+            ),
+            Endpoint(
+                "GET",
+                "/config.json",
+                self.config,
+                "Where a page finds the WebSocket.",
+                "gateway",
+                models.Config,
+                guarded=False,
+            ),
         ]
 
-    def _guarded(self, endpoint: Endpoint) -> Endpoint:
-        async def guard(request: Request) -> Response:
-            access.check(request, self._settings.admin_token)
-            return await endpoint(request)
+    def _of_the_gateway(self) -> list[Endpoint]:
+        return [
+            Endpoint(
+                "GET",
+                "/metrics",
+                self.metrics,
+                "All metrics, for Prometheus and its relatives.",
+                "gateway",
+                None,
+                media_type="text/plain",
+                scrapers=True,
+            ),
+            Endpoint(
+                "GET",
+                "/api/v1/settings",
+                self.settings,
+                "All settings, policies and rules in force, and where each value comes from; secrets are hidden.",
+                "gateway",
+                models.SettingsAnswer,
+            ),
+            Endpoint(
+                "POST",
+                "/api/v1/drain",
+                self.drain,
+                "Close the STOMP listeners and end all sessions, as at a shutdown; HTTP goes on, and /readyz says 503.",
+                "gateway",
+                models.Draining,
+                status=202,
+                action="drain",
+            ),
+        ]
 
-        return guard
+    def _of_jobs(self) -> list[Endpoint]:
+        return [
+            Endpoint(
+                "GET",
+                "/api/v1/pipeline",
+                self.jobs,
+                "The jobs of `gateway pipeline run` that left a snapshot.",
+                "pipeline",
+                models.Jobs,
+            ),
+            Endpoint(
+                "GET",
+                "/api/v1/pipeline/{job}",
+                self.job,
+                "The last snapshot of a job, as the job left it.",
+                "pipeline",
+                None,
+                errors=(404,),
+                example={"job": "metrics"},
+            ),
+        ]
 
     async def health(self, request: Request) -> Response:
         """The process lives and its loop turns."""
@@ -102,37 +160,31 @@ class Api:
 
     def _port(self, kind: str) -> int | None:
         found = (Address.parse(text) for text in self._gateway.addresses.get(kind, ()))
-        return next((address.port for address in found if not address.path), None)
+        return next((address.port for address in found if address.port), None)
 
     async def metrics(self, request: Request) -> Response:
         """All metrics, in the form that the scraper accepts."""
-        content, media_type = self._metrics.render(request.headers.get("accept", ""))
+        content, media_type = await self._metrics.scrape(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": media_type})
 
-    async def sessions(self, request: Request) -> Response:
-        """Connected clients."""
-        return _page(request, "sessions", self._session_rows, len(self._gateway.broker.sessions))
+    async def settings(self, request: Request) -> Response:
+        """What is in force."""
+        return JSONResponse(
+            {
+                "settings": list(settings_reference.rows(self._settings)),
+                "policies": [
+                    {"match": list(each.match), "values": _plain(each.values)} for each in self._settings.policy
+                ],
+                "rules": [_plain(each.values) for each in self._settings.rule],
+            }
+        )
 
-    def _session_rows(self, offset: int, limit: int) -> list[dict[str, object]]:
-        """The broker's rows, and for what each session is held as a publisher; None: it is not."""
-        holds = self._gateway.holds.by_session()
-        rows = self._gateway.broker.session_rows(offset, limit)
-        for row in rows:
-            hold = holds.get(str(row["id"]))
-            row["held"] = None if hold is None else hold.row()
-        return rows
-
-    async def destinations(self, request: Request) -> Response:
-        """Queues and topics that hold something or have subscribers."""
-        broker = self._gateway.broker
-        return _page(request, "destinations", broker.destination_rows, broker.directory.count())
-
-    async def end_session(self, request: Request) -> Response:
-        """End one session: its client is told by an ERROR frame."""
-        ended = self._gateway.broker.end_session(request.path_params["id"], "An operator ended this session")
-        if not ended:
-            return error(404, "there is no such session")
-        return Response(status_code=204)
+    async def drain(self, request: Request) -> Response:
+        """End all sessions; the answer does not wait for them."""
+        sessions = len(self._gateway.broker.sessions)
+        entry_of(request).facts(sessions=sessions)
+        self._gateway.begin_drain()
+        return JSONResponse({"draining": True, "sessions": sessions}, 202)
 
     async def jobs(self, request: Request) -> Response:
         """The jobs of `gateway pipeline run` that left a snapshot, and when each did, in seconds since the epoch."""
@@ -144,26 +196,11 @@ class Api:
         name = request.path_params["job"]
         content = await trio.to_thread.run_sync(snapshots.read, self._settings.tables, name)
         if content is None:
-            return error(404, "there is no such snapshot" if self._settings.tables else "the setting tables names none")
+            raise Refused(
+                404, "there is no such snapshot" if self._settings.tables else "the setting tables names none"
+            )
         return Response(content, media_type="application/json")
 
 
-def error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An error as the API tells it."""
-    return JSONResponse({"error": sentence}, status, headers)
-
-
-def _page(request: Request, name: str, rows: Rows, total: int) -> Response:
-    limit = _number(request, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT)
-    offset = _number(request, "offset", 0, 0, 10**12)
-    return JSONResponse({name: rows(offset, limit), "total": total, "limit": limit, "offset": offset})
-
-
-def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    # `isascii`: int() would take other scripts' digits too; the length keeps it from parsing a megabyte.
-    if not (text.isascii() and text.isdigit() and len(text) <= 12 and least <= int(text) <= most):
-        raise BadQuery(f"{name} must be a number from {least} to {most}")
-    return int(text)
+def _plain(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}

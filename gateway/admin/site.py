@@ -1,4 +1,4 @@
-"""The Starlette application: the API's routes, the static files, and what holds for every answer.
+"""The Starlette application: the table of endpoints, the static files, and what holds for every answer.
 
 Static files lie in `static/` of a checkout and in `gateway/static` of an installed wheel.  They are sent with
 `no-cache`, so that a page is asked for again after an upgrade and answered by 304 when it is still the same.
@@ -15,20 +15,31 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
 import gateway
-from gateway.admin.access import Refused
-from gateway.admin.api import Api, BadQuery, error
+from gateway.admin.access import Guard
+from gateway.admin.api import Api
+from gateway.admin.endpoint import Endpoint
+from gateway.admin.errors import Refused, error
+from gateway.admin.lists import Lists
+from gateway.admin.login import Login
+from gateway.admin.openapi import Reference
+from gateway.admin.overview import Overview
+from gateway.admin.publish import Publisher
+from gateway.admin.queues import Queues
+from gateway.admin.serving import routes_of
+from gateway.admin.tap import TapRoom
 from gateway.admin.tickets import TicketOffice
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from gateway.auth.tickets import Tickets
+    from gateway.observe.sampler import Sampler
     from gateway.runtime import Gateway
     from gateway.settings import Settings
 
@@ -43,7 +54,12 @@ HEADERS = {
 
 
 def build(
-    open_gateway: Gateway, settings: Settings, *, tickets: Tickets | None = None, static: Path | None = None
+    open_gateway: Gateway,
+    settings: Settings,
+    *,
+    tickets: Tickets | None = None,
+    static: Path | None = None,
+    sampler: Sampler | None = None,
 ) -> ASGIApp:
     """The HTTP application over an open gateway.
 
@@ -52,15 +68,40 @@ def build(
         settings: its settings.
         tickets: of its authenticator; None: nobody has to log in.
         static: folder of static files instead of the one that was installed.
+        sampler: whose samples the overview tells; None: there are none.
     """
-    office = TicketOffice(open_gateway, settings, tickets)
-    routes: list[BaseRoute] = [*Api(open_gateway, settings).routes(), *office.routes()]
+    guard = Guard(open_gateway, settings)
+    table = endpoints(open_gateway, settings, guard, tickets=tickets, sampler=sampler)
+    routes: list[BaseRoute] = [*routes_of(table, guard)]
     folder = static or static_folder()
     if folder is not None:
         routes.append(Mount("/", StaticFiles(directory=folder, html=True)))
-    handlers = {Refused: _refused, BadQuery: _bad_query, HTTPException: _http_error, Exception: _broken}
+    handlers = {Refused: _refused, HTTPException: _http_error, ClientDisconnect: _gone, Exception: _broken}
     # Around Starlette, not among its middleware: the answer to a fault of ours leaves that behind.
     return _Headers(Starlette(routes=routes, exception_handlers=handlers))
+
+
+def endpoints(
+    open_gateway: Gateway,
+    settings: Settings,
+    guard: Guard,
+    *,
+    tickets: Tickets | None = None,
+    sampler: Sampler | None = None,
+) -> list[Endpoint]:
+    """The table of all endpoints; see `build`."""
+    table = [
+        *Api(open_gateway, settings).endpoints(),
+        *Overview(open_gateway, settings, sampler).endpoints(),
+        *Lists(open_gateway).endpoints(),
+        *TapRoom(open_gateway).endpoints(),
+        *Queues(open_gateway).endpoints(),
+        *Publisher(open_gateway, settings).endpoints(),
+        *Login(open_gateway, settings, guard).endpoints(),
+        *TicketOffice(open_gateway, settings, tickets).endpoints(),
+    ]
+    table += Reference(table).endpoints()
+    return table
 
 
 def static_folder() -> Path | None:
@@ -88,12 +129,12 @@ class _Headers:
 
 async def _refused(request: Request, reason: Exception) -> Response:
     assert isinstance(reason, Refused)
-    headers = {"www-authenticate": 'Bearer realm="gateway"'} if reason.status == 401 else None
-    return error(reason.status, str(reason), headers)
+    return error(reason.status, str(reason), reason.headers)
 
 
-async def _bad_query(request: Request, reason: Exception) -> Response:
-    return error(400, str(reason))
+async def _gone(request: Request, reason: Exception) -> Response:
+    """The client has gone while its body came; nobody reads this."""
+    return error(400, "the body has no end")
 
 
 async def _http_error(request: Request, reason: Exception) -> Response:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 import trio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
+from gateway.admin import models
+from gateway.admin.endpoint import Endpoint
 from gateway.auth.failures import TooManyFailures
 from gateway.auth.tickets import Tickets, TooManyTickets
 from gateway.broker.errors import LoginRefused
@@ -62,9 +63,32 @@ class TicketOffice:
         self._settings = settings
         self._tickets = tickets
 
-    def routes(self) -> list[Route]:
-        """Its one route."""
-        return [Route(PATH, self.answer, methods=["POST", "OPTIONS"])]
+    def endpoints(self) -> list[Endpoint]:
+        """Its part of the table.  It is for everybody who can log in at the broker, and guards itself."""
+        return [
+            Endpoint(
+                "POST",
+                PATH,
+                self.answer,
+                "A ticket for whoever shows what he would log in with at the broker: good once, for a WebSocket.",
+                "login",
+                models.Ticket,
+                errors=(401, 403, 404, 429, 503),
+                guarded=False,
+                example={"-u": '"alice:$PASSCODE"'},
+            ),
+            Endpoint(
+                "OPTIONS",
+                PATH,
+                self.answer,
+                "What a browser asks before a page of another origin may ask for a ticket.",
+                "login",
+                None,
+                status=204,
+                errors=(400, 403),
+                guarded=False,
+            ),
+        ]
 
     async def answer(self, request: Request) -> Response:
         """A ticket, or why there is none."""

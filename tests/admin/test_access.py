@@ -2,78 +2,101 @@
 
 from __future__ import annotations
 
-import pytest
-from starlette.requests import Request
+from types import SimpleNamespace
+from typing import Any, cast
 
-from gateway.admin import access
+import pytest
+import trio
+from starlette.requests import Request
+from trio.testing import MockClock
+
+from gateway.admin.access import Guard, Visitor
+from gateway.admin.errors import Refused
+from gateway.admin.visits import COOKIE
+from gateway.broker import Broker
+from gateway.runtime import Gateway
+from gateway.settings import load
+from gateway.transports.forwarded import Trusted
 from tests.app.asgi import LOCAL, scope_of
 
 TOKEN = "sesame"
 
 
-def refused(
+def guard_of(**values: object) -> Guard:
+    settings = load(**{"login_delay": 0.0, **values})
+    opened = SimpleNamespace(trusted=Trusted(settings.trusted_proxies), broker=Broker())
+    return Guard(cast("Gateway", opened), settings)
+
+
+def asking(
+    headers: dict[str, str], method: str = "GET", client: tuple[str, int] | None = LOCAL, path: str = "/metrics"
+) -> Request:
+    return Request(scope_of(method, path, headers, client))
+
+
+async def refused(
     headers: dict[str, str], *, token: str = "", method: str = "GET", client: tuple[str, int] | None = LOCAL
 ) -> int | None:
     """The status of the refusal, or None when the request passes."""
     try:
-        access.check(Request(scope_of(method, "/metrics", headers, client)), token)
-    except access.Refused as reason:
+        await guard_of(admin_token=token).admit(asking(headers, method, client))
+    except Refused as reason:
         return reason.status
     return None
 
 
 class TestWithoutToken:
     @pytest.mark.parametrize("peer", ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"])
-    def test_loopback_passes(self, peer: str) -> None:
-        assert refused({"host": "localhost"}, client=(peer, 1)) is None
+    async def test_loopback_passes(self, peer: str) -> None:
+        assert await refused({"host": "localhost"}, client=(peer, 1)) is None
 
     @pytest.mark.parametrize("peer", ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "fe80::1", "", "nonsense"])
-    def test_other_peers_do_not(self, peer: str) -> None:
-        assert refused({"host": "localhost"}, client=(peer, 1)) == 403
+    async def test_other_peers_do_not(self, peer: str) -> None:
+        assert await refused({"host": "localhost"}, client=(peer, 1)) == 403
 
-    def test_a_unix_socket_is_loopback(self) -> None:
-        assert refused({"host": "localhost"}, client=None) is None
+    async def test_a_unix_socket_is_loopback(self) -> None:
+        assert await refused({"host": "localhost"}, client=None) is None
 
     @pytest.mark.parametrize(
         "header", ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "Via"]
     )
-    def test_behind_a_proxy_loopback_does_not_count(self, header: str) -> None:
-        assert refused({"host": "localhost", header: "127.0.0.1"}) == 403
-        assert refused({"host": "localhost", header: "127.0.0.1"}, client=None) == 403
+    async def test_behind_a_proxy_loopback_does_not_count(self, header: str) -> None:
+        assert await refused({"host": "localhost", header: "127.0.0.1"}) == 403
+        assert await refused({"host": "localhost", header: "127.0.0.1"}, client=None) == 403
 
     @pytest.mark.parametrize(
         "host", ["localhost", "LOCALHOST:8000", "127.0.0.1:8000", "[::1]:8000", "[::1]", "gateway.localhost:1", ""]
     )
-    def test_host_names_this_machine(self, host: str) -> None:
-        assert refused({"host": host}) is None
+    async def test_host_names_this_machine(self, host: str) -> None:
+        assert await refused({"host": host}) is None
 
-    def test_no_host_at_all(self) -> None:
-        assert refused({}) is None
+    async def test_no_host_at_all(self) -> None:
+        assert await refused({}) is None
 
     @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "[::2]"])
-    def test_a_rebound_name_does_not(self, host: str) -> None:
-        assert refused({"host": host}) == 403
+    async def test_a_rebound_name_does_not(self, host: str) -> None:
+        assert await refused({"host": host}) == 403
 
-    def test_a_token_is_of_no_use_where_none_is_set(self) -> None:
-        assert refused({"host": "localhost", "authorization": "Bearer "}, client=("192.0.2.1", 1)) == 403
+    async def test_a_token_is_of_no_use_where_none_is_set(self) -> None:
+        assert await refused({"host": "localhost", "authorization": "Bearer "}, client=("192.0.2.1", 1)) == 403
 
 
 class TestWithToken:
     @pytest.mark.parametrize("shown", ["Bearer sesame", "bearer sesame", "BEARER  sesame "])
     @pytest.mark.parametrize("client", [LOCAL, ("192.0.2.1", 1), None])
-    def test_who_shows_it_passes(self, shown: str, client: tuple[str, int] | None) -> None:
+    async def test_who_shows_it_passes(self, shown: str, client: tuple[str, int] | None) -> None:
         headers = {"host": "gateway.example", "x-forwarded-for": "192.0.2.7", "authorization": shown}
-        assert refused(headers, token=TOKEN, client=client) is None
+        assert await refused(headers, token=TOKEN, client=client) is None
 
     @pytest.mark.parametrize(
         "shown",
         ["", "Bearer", "Bearer ", "Bearer sesam", "Bearer sesame!", "Bearer s\xe9same", "Basic sesame", "sesame"],
     )
-    def test_who_does_not_is_refused(self, shown: str) -> None:
-        assert refused({"host": "localhost", "authorization": shown}, token=TOKEN) == 401
+    async def test_who_does_not_is_refused(self, shown: str) -> None:
+        assert await refused({"host": "localhost", "authorization": shown}, token=TOKEN) == 401
 
-    def test_loopback_alone_is_not_enough(self) -> None:
-        assert refused({"host": "localhost"}, token=TOKEN) == 401
+    async def test_loopback_alone_is_not_enough(self) -> None:
+        assert await refused({"host": "localhost"}, token=TOKEN) == 401
 
 
 class TestOtherSites:
@@ -86,8 +109,8 @@ class TestOtherSites:
             {"origin": "http://localhost:8000"},
         ],
     )
-    def test_our_own_page_and_programs_may_change_something(self, headers: dict[str, str]) -> None:
-        assert refused({"host": "localhost:8000"} | headers, method="DELETE") is None
+    async def test_our_own_page_and_programs_may_change_something(self, headers: dict[str, str]) -> None:
+        assert await refused({"host": "localhost:8000"} | headers, method="DELETE") is None
 
     @pytest.mark.parametrize(
         "headers",
@@ -99,10 +122,190 @@ class TestOtherSites:
             {"origin": "null"},
         ],
     )
-    def test_other_sites_may_not(self, headers: dict[str, str]) -> None:
-        assert refused({"host": "localhost:8000"} | headers, method="DELETE") == 403
+    async def test_other_sites_may_not(self, headers: dict[str, str]) -> None:
+        assert await refused({"host": "localhost:8000"} | headers, method="DELETE") == 403
         with_token = {"host": "localhost:8000", "authorization": f"Bearer {TOKEN}"} | headers
-        assert refused(with_token, method="DELETE", token=TOKEN) == 403
+        assert await refused(with_token, method="DELETE", token=TOKEN) == 403
 
-    def test_reading_is_for_the_browser_to_forbid(self) -> None:
-        assert refused({"host": "localhost:8000", "sec-fetch-site": "cross-site"}) is None
+    async def test_reading_is_for_the_browser_to_forbid(self) -> None:
+        assert await refused({"host": "localhost:8000", "sec-fetch-site": "cross-site"}) is None
+
+
+class TestWrongTokens:
+    """They are answered late, counted, and after too many the address is refused unheard."""
+
+    async def attempt(self, guard: Guard, token: str, peer: str = "192.0.2.1", **more: Any) -> Visitor | Refused:
+        try:
+            return await guard.admit(asking({"authorization": f"Bearer {token}"}, client=(peer, 1)), **more)
+        except Refused as reason:
+            return reason
+
+    async def test_late(self, autojump_clock: MockClock) -> None:
+        guard = guard_of(admin_token=TOKEN, login_delay=1.0)
+        started = trio.current_time()
+        await self.attempt(guard, "wrong")
+        assert trio.current_time() - started == 1.0
+        await self.attempt(guard, TOKEN)
+        assert trio.current_time() - started == 1.0
+
+    async def test_too_many(self, autojump_clock: MockClock) -> None:
+        guard = guard_of(admin_token=TOKEN, login_attempts=2)
+        for _ in range(2):
+            reason = await self.attempt(guard, "wrong")
+            assert isinstance(reason, Refused)
+            assert (reason.status, str(reason)) == (401, "the token is wrong")
+        reason = await self.attempt(guard, TOKEN)
+        assert isinstance(reason, Refused)
+        assert (reason.status, reason.headers) == (429, {"retry-after": "60"})
+        assert isinstance(await self.attempt(guard, TOKEN, "192.0.2.2"), Visitor), "another address is heard"
+        await trio.sleep(61)
+        assert isinstance(await self.attempt(guard, TOKEN), Visitor)
+
+    async def test_a_thousand_at_once_are_told_no_more(self, autojump_clock: MockClock) -> None:
+        guard = guard_of(admin_token=TOKEN, login_attempts=3, login_delay=1.0)
+        found: list[int] = []
+
+        async def guess(token: str) -> None:
+            reason = await self.attempt(guard, token)
+            assert isinstance(reason, Refused)
+            found.append(reason.status)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1_000):
+                nursery.start_soon(guess, f"guess-{number}")
+        assert (found.count(401), found.count(429)) == (3, 997)
+
+    async def test_they_are_counted_by_client_behind_a_proxy(self) -> None:
+        guard = guard_of(admin_token=TOKEN, login_attempts=1, trusted_proxies=["10.0.0.1"])
+
+        async def attempt(token: str, client: str) -> int:
+            headers = {"authorization": f"Bearer {token}", "x-forwarded-for": client}
+            try:
+                await guard.admit(asking(headers, client=("10.0.0.1", 1)))
+            except Refused as reason:
+                return reason.status
+            return 200
+
+        assert [await attempt("wrong", "192.0.2.1"), await attempt(TOKEN, "192.0.2.1")] == [401, 429]
+        assert await attempt(TOKEN, "192.0.2.2") == 200
+
+    async def test_a_proxy_that_contradicts_itself(self) -> None:
+        guard = guard_of(admin_token=TOKEN, trusted_proxies=["10.0.0.1"])
+        headers = {"authorization": "Bearer x", "x-forwarded-for": "192.0.2.1", "forwarded": "for=192.0.2.2"}
+        request = asking(headers, client=("10.0.0.1", 1))
+        with pytest.raises(Refused) as refusal:
+            await guard.admit(request)
+        assert refusal.value.status == 400
+        assert guard.peer_of(request) == "10.0.0.1"
+
+    async def test_they_are_failed_logins_of_the_metrics(self) -> None:
+        guard = guard_of(admin_token=TOKEN)
+        await self.attempt(guard, "wrong")
+        assert guard._gateway.broker.counters.logins_failed == 1
+
+
+class TestMetricsToken:
+    async def ask(self, token: str, *, scraper: bool, client: str = "192.0.2.1", **values: object) -> int | str:
+        headers = {"host": "localhost"} | ({"authorization": f"Bearer {token}"} if token else {})
+        try:
+            await guard_of(metrics_token="scrape", **values).admit(asking(headers, client=(client, 1)), scraper=scraper)
+        except Refused as reason:
+            return str(reason)
+        return 200
+
+    async def test_it_is_good_for_metrics_only(self) -> None:
+        assert await self.ask("scrape", scraper=True) == 200
+        assert await self.ask("scrape", scraper=False) != 200
+        assert await self.ask("scrape", scraper=False, admin_token=TOKEN) == "the token is wrong"
+        assert await self.ask(TOKEN, scraper=True, admin_token=TOKEN) == 200
+        assert await self.ask("other", scraper=True, admin_token=TOKEN) == "the token is wrong"
+
+    async def test_what_is_asked_for(self) -> None:
+        assert await self.ask("", scraper=True) == (
+            "this needs the header Authorization: Bearer with the metrics token"
+        )
+        both = await self.ask("", scraper=True, admin_token=TOKEN)
+        assert both == (
+            "this needs the header Authorization: Bearer with the admin token, or with the metrics token, or a login "
+            "at the console (POST /api/v1/login)"
+        )
+
+    async def test_programs_on_this_machine_need_none(self) -> None:
+        assert await self.ask("", scraper=True, client="127.0.0.1") == 200
+
+
+class TestCookie:
+    """With the console's cookie a change needs the word that only its page knows."""
+
+    async def attempt(
+        self, guard: Guard, cookie: str, method: str = "GET", csrf: str | None = None, **headers: str
+    ) -> Visitor | Refused:
+        fields = {"cookie": f"{COOKIE}={cookie}", **headers} | ({} if csrf is None else {"x-csrf-token": csrf})
+        try:
+            return await guard.admit(asking(fields, method, ("192.0.2.1", 1)))
+        except Refused as reason:
+            return reason
+
+    async def test_reading_needs_the_cookie_alone(self) -> None:
+        guard = guard_of(admin_token=TOKEN)
+        visit = guard.visits.begin("alice")
+        assert await self.attempt(guard, guard.visits.cookie_of(visit)) == Visitor("alice", "cookie", visit)
+
+    @pytest.mark.parametrize("csrf", [None, "", "wrong", "w\xf6rt"])
+    @pytest.mark.parametrize("method", ["POST", "DELETE"])
+    async def test_a_change_without_the_word(self, csrf: str | None, method: str) -> None:
+        guard = guard_of(admin_token=TOKEN)
+        visit = guard.visits.begin("alice")
+        reason = await self.attempt(guard, guard.visits.cookie_of(visit), method, csrf)
+        assert isinstance(reason, Refused)
+        assert (reason.status, "X-CSRF-Token" in str(reason)) == (403, True)
+        found = await self.attempt(guard, guard.visits.cookie_of(visit), method, visit.csrf)
+        assert isinstance(found, Visitor)
+
+    async def test_the_word_of_another_visit(self) -> None:
+        guard = guard_of(admin_token=TOKEN)
+        visit, other = guard.visits.begin("alice"), guard.visits.begin("alice")
+        assert isinstance(await self.attempt(guard, guard.visits.cookie_of(visit), "POST", other.csrf), Refused)
+
+    async def test_another_site_with_the_right_word(self) -> None:
+        guard = guard_of(admin_token=TOKEN)
+        visit = guard.visits.begin("alice")
+        cookie = guard.visits.cookie_of(visit)
+        reason = await self.attempt(guard, cookie, "POST", visit.csrf, host="gw", origin="https://evil.example")
+        assert isinstance(reason, Refused)
+        assert reason.status == 403
+
+    @pytest.mark.parametrize("change", ["", "x", "{}x", "x{}", "{}.x", "\xe9"])
+    async def test_what_is_no_cookie_of_ours(self, change: str) -> None:
+        guard, other = guard_of(admin_token=TOKEN), guard_of(admin_token=TOKEN)
+        cookie = guard.visits.cookie_of(guard.visits.begin("alice"))
+        reason = await self.attempt(guard, change.format(cookie))
+        assert isinstance(reason, Refused)
+        assert reason.status == 401
+        assert isinstance(await self.attempt(other, cookie), Refused), "another process has another key"
+
+    async def test_it_ends(self, autojump_clock: MockClock) -> None:
+        guard = guard_of(admin_token=TOKEN)
+        day, short = guard.visits.begin("alice", 10**9), guard.visits.begin("bob", 60)
+        await trio.sleep(61)
+        assert guard.visits.find(guard.visits.cookie_of(short)) is None
+        await trio.sleep(12 * 3600 - 62)
+        assert guard.visits.find(guard.visits.cookie_of(day)) == day
+        await trio.sleep(1)
+        assert guard.visits.find(guard.visits.cookie_of(day)) is None
+
+    async def test_the_oldest_of_too_many_goes(self) -> None:
+        guard = guard_of(admin_token=TOKEN)
+        visits = [guard.visits.begin("alice") for _ in range(1_001)]
+        assert guard.visits.find(guard.visits.cookie_of(visits[0])) is None
+        assert guard.visits.find(guard.visits.cookie_of(visits[1])) == visits[1]
+
+
+class TestGroups:
+    async def test_with_groups_this_machine_is_not_enough(self) -> None:
+        guard = guard_of(admin_groups=["ops"], jwt_keys="keys")
+        with pytest.raises(Refused) as refusal:
+            await guard.admit(asking({"host": "localhost"}))
+        assert refusal.value.status == 401
+        assert str(refusal.value) == "this needs a login at the console (POST /api/v1/login)"
+        assert guard.methods == ["passcode"]

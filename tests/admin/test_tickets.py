@@ -14,6 +14,10 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from gateway import auth
+from gateway.admin import site
+from gateway.admin.access import Guard
+from gateway.admin.errors import Refused
+from gateway.admin.serving import routes_of
 from gateway.admin.tickets import TicketOffice
 from gateway.auth import passwords
 from gateway.auth.guard import Entrance
@@ -40,7 +44,10 @@ class Office:
         self.broker = self.hub.broker
         self.trusted = Trusted(settings.trusted_proxies)
         office = TicketOffice(cast("Gateway", self), settings, self.entrance.tickets)
-        self.app: ASGIApp = Starlette(routes=office.routes())
+        guard = Guard(cast("Gateway", self), settings)
+        self.app: ASGIApp = Starlette(
+            routes=routes_of(office.endpoints(), guard), exception_handlers={Refused: site._refused}
+        )
 
     async def identify(self, credentials: Credentials) -> Identity:
         return await identify(self.hub, credentials)

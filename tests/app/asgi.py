@@ -79,8 +79,9 @@ async def request(
     client: tuple[str, int] | None = LOCAL,
     answer: Answer | None = None,
     scheme: str = "http",
+    body: bytes = b"",
 ) -> Answer:
-    """One request without a body; `host: localhost` unless the headers say otherwise.
+    """One request; `host: localhost` unless the headers say otherwise.
 
     Give an `answer` to be filled when the application raises after it has answered.
     """
@@ -93,7 +94,7 @@ async def request(
         if asked:  # the next message would be http.disconnect
             await for_ever()
         asked = True
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,17 +28,32 @@ SERVE = [str(BIN / "gateway"), "serve"]
 
 
 class Server:
-    """One server process and what it wrote to standard error."""
+    """One server process and what it wrote to standard error.
 
-    def __init__(self, command: list[str], folder: Path, variables: dict[str, str]) -> None:
+    Args:
+        variables: settings of the gateway, by name.
+        descriptors: files that the process inherits.
+        environment: other variables of it.
+    """
+
+    def __init__(
+        self,
+        command: list[str],
+        folder: Path,
+        variables: Mapping[str, str],
+        *,
+        descriptors: Sequence[int] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._log = folder / "server.log"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-        environment |= {f"GATEWAY_{name.upper()}": value for name, value in variables.items()}
+        own = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+        own |= {f"GATEWAY_{name.upper()}": value for name, value in variables.items()} | dict(environment or {})
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=environment,
+                env=own,
+                pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,

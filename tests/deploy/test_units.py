@@ -1,13 +1,16 @@
-"""The units in deploy/, and the section of docs/operations.md that installs it: what they name is there.
+"""The units in deploy/, and the section of docs/operations.md that installs them: what they name is there.
 
-Whether systemd understands the unit is for `systemd-analyze verify` to say, by hand: not every machine has it.  What
-the gateway does when it is started and stopped like that is in tests/app.
+Whether systemd understands them its own `systemd-analyze` says, which needs no running systemd.  What the gateway does
+when it is started and stopped like that is in `test_service`, and in tests/app.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,19 +22,33 @@ from gateway.cli import main
 from gateway.runtime import _LONGEST_WRITE
 from gateway.serve import SHUTDOWN_MARGIN
 from gateway.settings import Settings, load
+from tests.app.process import SERVE, connect, server
+from tests.clients.driver import ROOT, tool
 
-ROOT = Path(__file__).parent.parent
+DEPLOY = ROOT / "deploy"
+UNITS = sorted([*DEPLOY.glob("*.service"), *DEPLOY.glob("*.socket"), *DEPLOY.glob("*.timer")])
 UNIT = ROOT / "deploy" / "stomp-gateway.service"
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 INSTALL = PAGE[PAGE.index("\n## Install for production") : PAGE.index("\n## TLS")]
 """The section alone."""
 
+# PR_SET_NO_NEW_PRIVS, and PR_SET_MDWE (which kernels before 6.3 do not know), as the unit has it.
+BOUND = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+libc.prctl(65, 1, 0, 0, 0)
+os.umask(0o077)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
 
 def unit(path: Path = UNIT) -> dict[str, str]:
-    """The unit's keys, each of which it has once."""
+    """The unit's keys, each of which it has once; but for the filter, which takes what another line gave."""
     lines = [line for line in path.read_text().splitlines() if line and line[0] not in "#["]
-    keys = dict(line.split("=", 1) for line in lines)
-    assert len(keys) == len(lines), "a key stands there twice"
+    pairs = [line.split("=", 1) for line in lines]
+    keys = dict(pair for pair in pairs if pair[0] != "SystemCallFilter")
+    assert len(keys) == len([key for key, _ in pairs if key != "SystemCallFilter"]), "a key stands there twice"
     return keys
 
 
@@ -87,23 +104,55 @@ def test_there_is_time_to_drain() -> None:
     assert int(unit()["TimeoutStopSec"]) > longest
 
 
-class TestNginx:
-    """What `tests/clients` does not see, for nginx on loopback lets itself in everywhere."""
+def test_it_says_when_it_is_ready() -> None:
+    """And that it lives; `test_service` hears it say so."""
+    assert unit()["Type"] == "notify"
+    assert int(unit()["WatchdogSec"]) > 0
+    assert unit()["ExecReload"] == "/bin/kill -HUP $MAINPID"
 
-    TEXT = (ROOT / "deploy" / "nginx.conf").read_text()
 
-    def test_tickets_are_for_everybody(self) -> None:
-        (block,) = re.findall(r"location = /api/v1/tickets \{(.*?)\}", self.TEXT, re.DOTALL)
-        assert block.split() == ["proxy_pass", "http://gateway_http;"]
+class TestSystemd:
+    """What systemd itself says of the units."""
 
-    def test_a_clients_own_word_on_who_it_is_does_not_pass(self) -> None:
-        """A block that sets a header inherits none."""
-        assert self.TEXT.count("proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;") == 2
-        assert self.TEXT.count('proxy_set_header Forwarded "";') == 2
+    @pytest.fixture
+    def placed(self, tmp_path: Path) -> list[str]:
+        """Copies whose command is there: systemd wants to see it."""
+        for path in UNITS:
+            text = path.read_text().replace("/opt/stomp-gateway/bin/gateway", sys.executable)
+            (tmp_path / path.name).write_text(text)
+        return [str(tmp_path / path.name) for path in UNITS]
 
-    def test_it_names_the_setting_that_believes_it(self) -> None:
-        (shown,) = re.findall(r"#   trusted_proxies = (\S+)", self.TEXT)
-        assert Settings.model_validate(tomllib.loads(f"trusted_proxies = {shown}")).trusted_proxies == ["127.0.0.1"]
+    def test_it_understands_them(self, placed: list[str]) -> None:
+        run = subprocess.run([tool("systemd-analyze"), "verify", *placed], capture_output=True, text=True, timeout=60)
+        assert (run.returncode, run.stderr) == (0, "")
+
+    @pytest.mark.parametrize("path", [path for path in UNITS if path.suffix == ".service"], ids=lambda path: path.stem)
+    def test_they_may_do_little(self, path: Path) -> None:
+        """Of ten points; 2 is what systemd calls safe, or nearly so."""
+        command = [tool("systemd-analyze"), "security", "--offline=true", "--threshold=15", str(path)]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stdout
+
+    def test_what_it_may_not_do_it_does_not_need(self, tmp_path: Path) -> None:
+        """A start without new rights, without memory that is written and executed, with files for itself alone."""
+        command = [sys.executable, "-c", BOUND, *SERVE]
+        with server(command, tmp_path, store=f"sqlite:{tmp_path}/store.db") as running:
+            connect(running.tcp_port()).close()
+            assert running.get("/readyz")[0] == 200
+            running.process.terminate()
+            assert running.wait() == 0
+        assert stat.S_IMODE((tmp_path / "store.db").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["tcp", "websocket", "http"])
+def test_sockets(name: str) -> None:
+    """Each stands for the setting that it is called like, and listens where that does by default."""
+    path = DEPLOY / f"stomp-gateway-{name}.socket"
+    keys = unit(path)
+    assert keys["FileDescriptorName"] == name
+    assert keys["Service"] == UNIT.name
+    assert [keys["ListenStream"]] == Settings.model_fields[name].default
+    assert f'{name} = ["systemd:{name}"]' in path.read_text()
 
 
 @pytest.mark.parametrize("name", ["stomp-gateway-archive.service", "stomp-gateway-compact.service"])
@@ -122,7 +171,15 @@ class TestBeside:
 
     def test_it_is_the_same_service(self, name: str) -> None:
         """As for the files: it reads what the gateway writes."""
-        same = ("User", "Environment", "WorkingDirectory", "StateDirectory", "StateDirectoryMode", "ProtectSystem")
+        same = (
+            "User",
+            "Environment",
+            "WorkingDirectory",
+            "StateDirectory",
+            "StateDirectoryMode",
+            "ProtectSystem",
+            "UMask",
+        )
         assert {key: unit(ROOT / "deploy" / name)[key] for key in same} == {key: unit()[key] for key in same}
 
 

@@ -1,0 +1,388 @@
+"""What the API answers, and what it takes, as models: the OpenAPI document is made of them.
+
+A body is read through its model, and a field that it does not have is an error.  An answer is not: its rows are built
+where the things are, for a list of 1,000 costs less so; tests hold every answer against its model.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+MOST_IDS = 10_000
+"""Of one request; a console has 1,000 on a page."""
+
+Seconds = Annotated[float, Field(description="since the epoch")]
+
+
+class Answer(BaseModel):
+    """An object that has these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Error(BaseModel):
+    """Why a request was not carried out."""
+
+    error: str = Field(description="one sentence")
+    methods: list[Literal["token", "passcode"]] | None = Field(
+        None, description="of GET /api/v1/me: how one can log in; elsewhere it is left out"
+    )
+
+
+class Window(Answer):
+    """What every list has beside its entries."""
+
+    total: int = Field(description="entries that pass the filters")
+    limit: int
+    offset: int
+
+
+# sessions, subscriptions, destinations
+
+
+class Held(Answer):
+    """Why a publisher is not read at the moment."""
+
+    reason: str
+    since: Seconds
+    destination: str | None = Field(description="the queue that has no room")
+    receiver: str | None = Field(description="session of the subscriber that does not keep up")
+
+
+class SessionRow(Answer):
+    """A connected client."""
+
+    id: str
+    login: str
+    client_id: str
+    version: Literal["1.0", "1.1", "1.2"]
+    transport: str = Field(description="tcp or websocket; internal: the server's own functions")
+    peer: str
+    connected_at: Seconds
+    subscriptions: int
+    unacknowledged: int = Field(description="messages that it has and did not settle")
+    transactions: int = Field(description="that are open")
+    pending_octets: int = Field(description="that wait to be read by it")
+    frames_in: int
+    delivered: int = Field(description="frames that were handed to its connection")
+    heart_beat: list[int] = Field(description="milliseconds between heart-beats, out and in; 0: none")
+    held: Held | None
+
+
+class SubscriptionRow(Answer):
+    """A subscription."""
+
+    session: str
+    login: str
+    id: str | None = Field(description="as the client named it; null: a 1.0 client without one")
+    destination: str = Field(description="as the client wrote it")
+    target: str = Field(description="the destination's name in the lists")
+    ack: Literal["auto", "client", "client-individual"]
+    selector: str = Field(description="empty: none")
+    prefetch: int | None = Field(description="messages at a time, as it asked; null: it did not")
+    unacknowledged: int
+    delivered: int | None = Field(description="messages of a queue; null: nobody counts them")
+    durable: str | None = Field(description="name of the durable subscription; null: it ends with its session")
+    browser: bool
+
+
+class LogRow(Answer):
+    """What a topic keeps for replay."""
+
+    first: int
+    next: int
+    messages: int
+    octets: int
+
+
+class DestinationRow(Answer):
+    """A destination that is in use."""
+
+    name: str
+    kind: Literal["queue", "topic", "pattern"]
+    subscriptions: int
+    waiting: int = Field(description="messages that nobody has")
+    delayed: int = Field(description="messages that come back later, after a failure")
+    unacknowledged: int
+    octets: int = Field(description="what waiting messages cost in memory")
+    stored: int = Field(description="messages that are in the store")
+    full: bool
+    durable: bool
+    dead_letters: bool = Field(description="it is a dead-letter queue, by its name or by a policy")
+    log: LogRow | None
+
+
+class Sessions(Window):
+    """A page of sessions."""
+
+    sessions: list[SessionRow]
+
+
+class SessionDetail(SessionRow):
+    """A session, and what it subscribes to."""
+
+    subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
+
+
+class Subscriptions(Window):
+    """A page of subscriptions."""
+
+    subscriptions: list[SubscriptionRow]
+
+
+class Destinations(Window):
+    """A page of destinations."""
+
+    destinations: list[DestinationRow]
+
+
+class DestinationDetail(DestinationRow):
+    """A destination, its policy, and who subscribes to it."""
+
+    policy: dict[str, JsonValue] = Field(description="key -> value in force")
+    subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
+    groups: int | None = Field(description="message groups that are known; null: it is no queue")
+
+
+# messages
+
+
+class DeadLetter(Answer):
+    """Why a message is a dead letter."""
+
+    destination: str = Field(description="where it was sent to")
+    source: str = Field(description="the queue, or durable subscription, that it comes from")
+    reason: str
+    failures: int
+    first_at: Seconds = Field(description="of the first failure, since the epoch")
+
+
+class MessageRow(Answer):
+    """A message that waits."""
+
+    id: str
+    position: int | None = Field(description="from 0 on, what comes back later at the end; null where it was named")
+    destination: str = Field(description="as its sender wrote it")
+    size: int = Field(description="octets of the body")
+    priority: int
+    expires: Seconds | None
+    sent: Seconds | None
+    deliveries: int
+    redelivered: bool
+    delayed: bool = Field(description="it comes back later, after a failure")
+    headers: dict[str, str] = Field(description="secret values are hidden")
+    body: str
+    body_encoding: Literal["utf-8", "base64"]
+    truncated: bool = Field(description="the body is longer")
+    dead_letter: DeadLetter | None
+
+
+class Messages(Window):
+    """A page of the messages of a queue."""
+
+    messages: list[MessageRow]
+
+
+class Destination(Answer):
+    """A name."""
+
+    destination: str = Field(min_length=1, description="as a client writes it, or as a list shows it")
+
+
+Ids = Annotated[list[str], Field(min_length=1, max_length=MOST_IDS, description="message-ids")]
+Most = Annotated[int, Field(ge=1, le=10**9, description="messages at most")]
+
+
+class Delete(Destination):
+    """Messages that are to go."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"destination": "/queue/orders", "ids": ["$MESSAGE"]}})
+
+    ids: Ids
+
+
+class Deleted(Answer):
+    """What has gone."""
+
+    deleted: int
+    missing: list[str] = Field(description="ids that do not wait there: a consumer has them, or they have gone")
+
+
+class Purge(Destination):
+    """A queue that is to be emptied."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"destination": "/queue/orders", "selector": "size > 10"}})
+
+    selector: str = Field("", description="only what it takes; empty: all")
+
+
+class Purged(Answer):
+    """What has gone."""
+
+    purged: int
+
+
+class Move(Answer):
+    """Messages that are to go to another queue.  One of `ids` and `selector`, or none: all."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"source": "/queue/orders", "target": "/queue/parked", "limit": 100}}
+    )
+
+    source: str = Field(min_length=1)
+    target: str = Field(min_length=1)
+    ids: Ids | None = None
+    selector: str = ""
+    limit: Most | None = None
+
+
+class Redrive(Destination):
+    """Dead letters that are to go back to where they came from."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"destination": "/queue/dlq.orders"}})
+
+    ids: Ids | None = None
+    limit: Most | None = None
+
+
+class NotMoved(Answer):
+    """A message that stayed where it was."""
+
+    id: str
+    error: str
+
+
+class Moved(Answer):
+    """What went to the target."""
+
+    moved: int
+    refused: list[NotMoved] = Field(description="the first 1,000")
+    stopped: str | None = Field(description="why it ended before all were moved; null: it did not")
+
+
+class Redriven(Answer):
+    """What went back."""
+
+    redriven: int
+    refused: list[NotMoved] = Field(description="the first 1,000")
+    stopped: str | None = Field(description="why it ended before all went back; null: it did not")
+
+
+class Publish(Destination):
+    """A message."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"destination": "/queue/orders", "body": "an order", "headers": {"persistent": "true"}}
+        }
+    )
+
+    body: str
+    headers: dict[str, str] = Field({}, description="as in a SEND; those that ask something of the broker count")
+    body_encoding: Literal["utf-8", "base64"] = "utf-8"
+
+
+class Published(Answer):
+    """It has been done, and stored if it is to be."""
+
+    published: Literal[True]
+
+
+# the gateway
+
+
+class SettingRow(Answer):
+    """A setting."""
+
+    name: str
+    value: JsonValue = Field(description="in force; secrets are hidden")
+    source: str = Field(description="default, file, or the name of the variable")
+    default: JsonValue
+    description: str
+
+
+class PolicyRow(Answer):
+    """A `[[policy]]` table."""
+
+    match: list[str]
+    values: dict[str, JsonValue]
+
+
+class SettingsAnswer(Answer):
+    """All settings, policies and rules."""
+
+    settings: list[SettingRow]
+    policies: list[PolicyRow]
+    rules: list[dict[str, JsonValue]]
+
+
+class Draining(Answer):
+    """The drain has begun."""
+
+    draining: Literal[True]
+    sessions: int = Field(description="that are being told")
+
+
+class Jobs(Answer):
+    """The jobs of `gateway pipeline run` that left a snapshot."""
+
+    jobs: dict[str, float] = Field(description="name -> when, in seconds since the epoch")
+
+
+class Alive(Answer):
+    """The process lives."""
+
+    status: Literal["alive"]
+
+
+class Ready(BaseModel):
+    """Clients may be sent here; what does not work as it should stands beside, by name."""
+
+    status: Literal["ready"]
+    journal: str | None = None
+    certificate: str | None = None
+
+
+class Config(Answer):
+    """Where a page finds the WebSocket."""
+
+    websocket_path: str
+    websocket_port: int | None = Field(description="null: the page's own")
+    websocket_tls: bool = False
+
+
+# logging in
+
+
+class LogIn(Answer):
+    """Who wants to use the console: a token, or login and passcode."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"token": "$ADMIN_TOKEN"}})
+
+    token: str | None = None
+    login: str | None = None
+    passcode: str | None = None
+
+
+class LoggedIn(Answer):
+    """The cookie comes beside."""
+
+    user: str
+    csrf: str = Field(description="for the header X-CSRF-Token of every change")
+
+
+class Me(Answer):
+    """Who asks."""
+
+    user: str
+    via: Literal["token", "cookie", "local"]
+    csrf: str | None
+
+
+class Ticket(Answer):
+    """Good once."""
+
+    ticket: str
+    expires_in: float = Field(description="seconds")

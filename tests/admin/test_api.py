@@ -1,0 +1,62 @@
+"""What the gateway says of itself: settings, and the drain; health, metrics and jobs are in test_site."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from .running import Running, running
+
+BEARER = {"authorization": "Bearer planted-token"}
+
+
+@pytest.fixture
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+    monkeypatch.chdir(tmp_path)
+    async with running(admin_token="planted-token") as found:
+        yield found
+
+
+class TestOfTheGateway:
+    async def test_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "gateway.toml").write_text(
+            'server_name = "gw"\nadmin_token = "planted-token"\nmetrics_token = "planted-metrics"\ntables = "t"\n'
+            '[[policy]]\nmatch = "/queue/a.*"\nmax_messages = 5\nwhen_full = "drop-oldest"\n'
+            '[[rule]]\ndestination = "**"\nusers = ["alice"]\nallow = ["send"]\n'
+        )
+        async with running() as here:
+            here.headers = BEARER
+            answer = await here.get("settings")
+        settings = {each["name"]: each for each in answer["settings"]}
+        assert (settings["server_name"]["value"], settings["server_name"]["source"]) == ("gw", "file")
+        assert settings["server_name"]["default"] == "stomp-gateway"
+        assert settings["admin_token"]["value"] == settings["metrics_token"]["value"] == "(hidden)"
+        assert settings["tables"]["value"] == str(tmp_path / "t")
+        assert (settings["journal_sync"]["value"], settings["journal_sync"]["source"]) == ("none", "default")
+        assert answer["policies"] == [
+            {"match": ["/queue/a.*"], "values": {"max_messages": 5, "when_full": "drop-oldest"}}
+        ]
+        (rule,) = answer["rules"]
+        assert (rule["destination"], rule["users"], rule["allow"]) == ("**", ["alice"], ["send"])
+        assert "planted" not in repr(answer)
+
+    async def test_drain_leaves_http_up(self, here: Running) -> None:
+        here.headers = BEARER
+        peer = await here.peer()
+        assert await here.post("drain", status=202) == {"draining": True, "sessions": 1}
+        error = await peer.frame("ERROR")
+        assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
+        await peer.aclose()
+        answer = await here.ask("GET", "/readyz")
+        assert (answer.status, answer.error) == (503, "the gateway is shutting down")
+        with pytest.raises(OSError):
+            await here.peer()
+        assert await here.post("drain", status=202) == {"draining": True, "sessions": 0}
+
+    async def test_openapi_of_itself(self, here: Running) -> None:
+        here.headers = BEARER
+        assert await here.get("openapi.json") == here.document
+        assert (await here.get("openapi.json"))["openapi"] == "3.1.0"

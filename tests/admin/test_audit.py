@@ -1,0 +1,82 @@
+"""The audit log: a line for every change and every refusal, and nothing secret in any."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from .running import STRANGER, Running, running
+
+BEARER = {"authorization": "Bearer planted-token"}
+
+
+@pytest.fixture
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+    monkeypatch.chdir(tmp_path)
+    async with running(admin_token="planted-token") as found:
+        yield found
+
+
+def lines(logs: Any) -> list[Any]:
+    return [each for each in logs if each["event"] == "admin"]
+
+
+class TestAudit:
+    async def test_a_change(self, here: Running) -> None:
+        with capture_logs() as logs:
+            body = {"destination": "/queue/a", "body": "planted-body"}
+            answer = await here.ask("POST", "publish", body, headers=BEARER, client=STRANGER)
+        assert answer.status == 200
+        assert lines(logs) == [
+            {
+                "event": "admin",
+                "log_level": "info",
+                "action": "publish",
+                "target": "/queue/a",
+                "user": "admin",
+                "via": "token",
+                "peer": "192.0.2.1",
+                "outcome": "done",
+                "octets": 12,
+            }
+        ]
+        assert "planted" not in repr(logs)
+
+    async def test_a_refusal_says_why(self, here: Running) -> None:
+        with capture_logs() as logs:
+            await here.ask("DELETE", "sessions/nobody", headers=BEARER, reason="because")
+        (line,) = lines(logs)
+        assert (line["outcome"], line["target"], line["reason"]) == ("refused", "nobody", "there is no such session")
+        assert line["told"] == "because"
+
+    async def test_a_wrong_token_is_not_written(self, here: Running) -> None:
+        with capture_logs() as logs:
+            await here.ask("POST", "drain", headers={"authorization": "Bearer planted-wrong"})
+        (line,) = lines(logs)
+        assert (line["outcome"], line["reason"]) == ("refused", "the token is wrong")
+        assert "planted" not in repr(logs)
+
+    async def test_a_fault_of_ours(self, here: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*arguments: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(here.gateway.broker, "end_session", fail)
+        with capture_logs() as logs, pytest.raises(ZeroDivisionError):
+            await here.ask("DELETE", "sessions/x", headers=BEARER)
+        (line,) = lines(logs)
+        assert (line["action"], line["outcome"]) == ("end session", "failed")
+
+    async def test_reading_is_not(self, here: Running) -> None:
+        with capture_logs() as logs:
+            await here.ask("GET", "sessions", headers=BEARER)
+            await here.ask("GET", "sessions")
+        assert lines(logs) == []
+
+    async def test_long_names_are_cut(self, here: Running) -> None:
+        with capture_logs() as logs:
+            await here.ask("DELETE", f"sessions/{'x' * 5000}", headers=BEARER)
+        assert len(lines(logs)[0]["target"]) == 200

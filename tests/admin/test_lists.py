@@ -1,0 +1,315 @@
+"""The lists: their rows, pages, order and filters, and the end of a session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from gateway.admin.paging import SLICE
+from gateway.broker import rows
+from gateway.broker.administration import Administration
+from gateway.broker.session import Session
+from gateway.codec import V12, Frame, Head
+from tests.transports.peers import Peer
+
+from .running import Running, running
+from .test_paging import Watch
+
+
+@pytest.fixture
+async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+    monkeypatch.chdir(tmp_path)
+    async with running() as site:
+        yield site
+
+
+async def clients(site: Running, *logins: str) -> list[Peer]:
+    return [await site.peer(login=login) for login in logins]
+
+
+async def close(*peers: Peer) -> None:
+    for peer in peers:
+        await peer.aclose()
+
+
+class TestSessions:
+    async def test_rows(self, site: Running) -> None:
+        alice, bob = await site.peer(login="alice", client_id="desk"), await site.peer("websocket", login="bob")
+        await alice.subscribe("/queue/a")
+        answer = await site.get("sessions")
+        assert (answer["total"], answer["limit"], answer["offset"]) == (2, 100, 0)
+        first, second = answer["sessions"]
+        assert (first["login"], first["client_id"], first["transport"], first["subscriptions"]) == (
+            "alice",
+            "desk",
+            "tcp",
+            1,
+        )
+        assert (second["login"], second["transport"], second["held"]) == ("bob", "websocket", None)
+        await close(alice, bob)
+
+    async def test_one_with_its_subscriptions(self, site: Running) -> None:
+        (alice,) = await clients(site, "alice")
+        await alice.subscribe("/queue/a", id="1")
+        (row,) = (await site.get("sessions"))["sessions"]
+        found = await site.get(f"sessions/{row['id']}")
+        (subscription,) = found.pop("subscription_list")
+        assert found["id"] == row["id"]
+        assert (subscription["destination"], subscription["id"], subscription["login"]) == ("/queue/a", "1", "alice")
+        await close(alice)
+
+    async def test_nobody(self, site: Running) -> None:
+        answer = await site.ask("GET", "sessions/nobody")
+        assert (answer.status, answer.error) == (404, "there is no such session")
+
+    @pytest.mark.parametrize(
+        ("query", "logins"),
+        [
+            ({}, ["bob", "Alice", "carol"]),
+            ({"sort": "login"}, ["Alice", "bob", "carol"]),
+            ({"sort": "-login"}, ["carol", "bob", "Alice"]),
+            ({"sort": "-connected_at", "limit": 1}, ["carol"]),
+            ({"limit": 1, "offset": 1}, ["Alice"]),
+            ({"offset": 9}, []),
+            ({"q": "AL"}, ["Alice"]),
+            ({"q": "o", "sort": "-login"}, ["carol", "bob"]),
+            ({"login": "bob"}, ["bob"]),
+            ({"login": "bob", "transport": "websocket"}, []),
+            ({"transport": "tcp", "limit": 2}, ["bob", "Alice"]),
+        ],
+    )
+    async def test_pages(self, site: Running, query: dict[str, object], logins: list[str]) -> None:
+        peers = await clients(site, "bob", "Alice", "carol")
+        answer = await site.get("sessions", **query)
+        assert [row["login"] for row in answer["sessions"]] == logins
+        narrow = {"q", "login", "transport"} & query.keys()
+        assert answer["total"] == (3 if not narrow or query.get("transport") == "tcp" else len(logins))
+        await close(*peers)
+
+    @pytest.mark.parametrize(
+        ("query", "sentence"),
+        [
+            ({"limit": "0"}, "limit must be a number from 1 to 1000"),
+            ({"limit": "1001"}, "limit must be a number from 1 to 1000"),
+            ({"limit": ""}, "limit must be a number from 1 to 1000"),
+            ({"limit": "ten"}, "limit must be a number from 1 to 1000"),
+            ({"offset": "-1"}, "offset must be a number from 0 to 1000000000000"),
+            ({"offset": "\u0663"}, "offset must be a number from 0 to 1000000000000"),
+            ({"offset": "9" * 5000}, "offset must be a number from 0 to 1000000000000"),
+            ({"sort": "held"}, "sort must be one of id, -id, login"),
+            ({"sorted": "id"}, "this has no parameter 'sorted'; it has limit, offset, sort, q, transport, login"),
+        ],
+    )
+    async def test_nonsense(self, site: Running, query: dict[str, str], sentence: str) -> None:
+        answer = await site.ask("GET", "sessions", **query)  # type: ignore[arg-type]
+        assert answer.status == 400
+        assert answer.error.startswith(sentence)
+
+    async def test_a_parameter_twice(self, site: Running) -> None:
+        answer = await site.ask("GET", "/api/v1/sessions?limit=1&limit=2")
+        assert (answer.status, answer.error) == (400, "limit is given more than once")
+
+
+class TestEndSession:
+    async def test_its_client_is_told_why(self, site: Running) -> None:
+        (alice,) = await clients(site, "alice")
+        (row,) = (await site.get("sessions"))["sessions"]
+        answer = await site.ask("DELETE", f"sessions/{row['id']}", reason="maintenance at noon")
+        assert (answer.status, answer.body) == (204, b"")
+        error = await alice.frame("ERROR")
+        assert (error["message"], b"maintenance at noon" in error.body) == ("session ended", True)
+        await close(alice)
+
+    async def test_without_a_reason(self, site: Running) -> None:
+        (alice,) = await clients(site, "alice")
+        (row,) = (await site.get("sessions"))["sessions"]
+        await site.ask("DELETE", f"sessions/{row['id']}")
+        assert b"operator" in (await alice.frame("ERROR")).body
+        await close(alice)
+
+    @pytest.mark.parametrize("reason", ["two\nlines", "x" * 201, "nul\0"])
+    async def test_a_reason_that_is_no_line(self, site: Running, reason: str) -> None:
+        (alice,) = await clients(site, "alice")
+        (row,) = (await site.get("sessions"))["sessions"]
+        answer = await site.ask("DELETE", f"sessions/{row['id']}", reason=reason)
+        assert (answer.status, answer.error) == (400, "reason must be one line of at most 200 characters")
+        assert (await site.get("sessions"))["total"] == 1
+        await close(alice)
+
+    async def test_nobody(self, site: Running) -> None:
+        answer = await site.ask("DELETE", "sessions/nobody")
+        assert (answer.status, answer.error) == (404, "there is no such session")
+
+
+class TestSubscriptions:
+    async def test_rows_and_filters(self, site: Running) -> None:
+        alice, bob = await clients(site, "alice", "bob")
+        await alice.subscribe("orders", id="1", ack="client")
+        await alice.subscribe("/topic/a.*", id="2")
+        await bob.subscribe("/queue/orders", id="1", selector="size > 1")
+        answer = await site.get("subscriptions", sort="-login")
+        assert [(row["login"], row["destination"], row["target"]) for row in answer["subscriptions"]] == [
+            ("bob", "/queue/orders", "/queue/orders"),
+            ("alice", "orders", "/queue/orders"),
+            ("alice", "/topic/a.*", "/topic/a.*"),
+        ]
+        assert (answer["subscriptions"][0]["selector"], answer["subscriptions"][1]["ack"]) == ("size > 1", "client")
+        session = answer["subscriptions"][0]["session"]
+        for query, total in (
+            ({"destination": "/queue/orders"}, 2),
+            ({"destination": "orders"}, 1),
+            ({"session": session}, 1),
+            ({"login": "alice", "q": "TOPIC"}, 1),
+        ):
+            assert (await site.get("subscriptions", **query))["total"] == total
+        await close(alice, bob)
+
+
+class TestDestinations:
+    async def test_rows_and_filters(self, site: Running) -> None:
+        (alice,) = await clients(site, "alice")
+        await alice.subscribe("/queue/a", id="1")
+        await alice.subscribe("/topic/b.*", id="2")
+        await alice.subscribe("/topic/c", id="3")
+        await alice.publish("/queue/d", b"waits", receipt="r")
+        await alice.publish("/queue/dlq.d", b"dead", receipt="r")
+        await alice.frame("RECEIPT")
+        await alice.frame("RECEIPT")
+
+        async def names(**query: object) -> list[str]:
+            return [row["name"] for row in (await site.get("destinations", **query))["destinations"]]
+
+        assert await names() == ["/queue/a", "/topic/c", "/queue/d", "/queue/dlq.d", "/topic/b.*"]
+        assert await names(kind="pattern") == ["/topic/b.*"]
+        assert await names(kind="queue", sort="-name") == ["/queue/dlq.d", "/queue/d", "/queue/a"]
+        assert await names(state="waiting", sort="name") == ["/queue/d", "/queue/dlq.d"]
+        assert await names(state="dead-letters") == ["/queue/dlq.d"]
+        assert await names(state="no-consumer", q="/D") == ["/queue/d", "/queue/dlq.d"]
+        assert await names(state="full") == []
+        answer = await site.ask("GET", "destinations", state="broken")
+        assert answer.error == "state must be one of waiting, full, no-consumer, dead-letters"
+        await close(alice)
+
+    async def test_one_with_its_policy(self, site: Running) -> None:
+        (alice,) = await clients(site, "alice")
+        await alice.subscribe("/queue/a", id="1")
+        found = await site.get("destination", name="/queue/a")
+        assert (found["kind"], found["subscriptions"], found["groups"]) == ("queue", 1, 0)
+        assert (found["policy"]["max_attempts"], found["policy"]["when_full"]) == (10, "block")
+        assert [each["login"] for each in found["subscription_list"]] == ["alice"]
+        await alice.subscribe("/topic/*", id="2")
+        assert (await site.get("destination", name="/topic/*"))["kind"] == "pattern"
+        await close(alice)
+
+    async def test_none(self, site: Running) -> None:
+        answer = await site.ask("GET", "destination", name="/queue/none")
+        assert answer.status == 404
+        answer = await site.ask("GET", "destination")
+        assert (answer.status, answer.error) == (400, "name is missing: as GET /api/v1/destinations has it")
+
+
+class TestDurable:
+    async def test_an_orphan_is_ended(self, site: Running) -> None:
+        alice = await site.peer(login="alice", client_id="desk")
+        await alice.subscribe("/topic/a", id="1", durable="true")
+        (name,) = [row["name"] for row in (await site.get("destinations", q="/dsub/"))["destinations"]]
+        answer = await site.ask("DELETE", "destination", name=name)
+        assert answer.status == 409
+        await alice.send_frame("DISCONNECT", receipt="end")
+        await alice.frame("RECEIPT")
+        await close(alice)
+        assert (await site.get("destination", name=name))["subscription_list"] == []
+        answer = await site.ask("DELETE", "destination", name=name)
+        assert (answer.status, answer.body) == (204, b"")
+        answer = await site.ask("DELETE", "destination", name=name)
+        assert answer.status == 404
+
+    async def test_the_store_does_not_answer(
+        self, site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Administration, "delete_durable", lambda self, name, then: None)
+        started = trio.current_time()
+        answer = await site.ask("DELETE", "destination", name="/dsub/x")
+        assert (answer.status, trio.current_time() - started) == (503, pytest.approx(30))
+
+
+class Nobody:
+    """The connection of a session that is only to be listed."""
+
+    def end(self, error: Exception) -> None:
+        raise AssertionError(error)
+
+    def flush(self) -> None:
+        """Nobody reads."""
+
+
+MANY = 100_000
+
+
+@pytest.mark.slow
+class TestMany:
+    """The true lists, as long as they may get: the right page, and nothing that looks at them all at once."""
+
+    @pytest.fixture
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> Watch:
+        watch = Watch()
+        for keys in (rows.SESSION_KEYS, rows.SUBSCRIPTION_KEYS, rows.DESTINATION_KEYS):
+            for name in ("login", "target", "name"):
+                if name in keys:
+                    monkeypatch.setitem(keys, name, self.counted(watch, keys[name]))
+        monkeypatch.setattr(trio.lowlevel, "checkpoint", watch.checkpoint)
+        return watch
+
+    def counted(self, watch: Watch, key: Any) -> Any:
+        return lambda entry: (watch.look(), key(entry))[1]
+
+    def open_session(self, site: Running, number: int) -> Session:
+        return site.gateway.broker.open_session(
+            V12,
+            f"user-{number:06}",
+            peer=f"192.0.2.1:{number}",
+            transport="tcp",
+            connected_at=float(-number),
+            carrier=Nobody(),  # type: ignore[arg-type]
+        )
+
+    async def test_sessions(self, site: Running, watch: Watch) -> None:
+        for number in range(MANY):
+            self.open_session(site, number)
+        answer = await site.get("sessions", sort="-login", limit=1000, offset=500, q="user-09")
+        assert answer["total"] == MANY // 10
+        assert [row["login"] for row in answer["sessions"]] == [
+            f"user-{number:06}" for number in range(99_499, 98_499, -1)
+        ]
+        assert watch.total >= MANY
+        assert watch.most <= 2 * SLICE
+
+    async def test_subscriptions(self, site: Running, watch: Watch) -> None:
+        for number in range(MANY // 100):
+            session = self.open_session(site, number)
+            for id in range(100):
+                headers = {"destination": f"/topic/{id:03}", "id": str(id)}
+                session.handle(Frame(Head.of("SUBSCRIBE", headers), b""))
+        answer = await site.get("subscriptions", sort="target", limit=10, offset=2 * MANY // 100)
+        assert [(row["target"], row["login"]) for row in answer["subscriptions"]] == [
+            ("/topic/002", f"user-{number:06}") for number in range(10)
+        ]
+        assert answer["total"] == MANY
+        assert watch.total >= MANY
+        assert watch.most <= 2 * SLICE
+
+    async def test_destinations(self, site: Running, watch: Watch) -> None:
+        for number in range(MANY):
+            site.gateway.broker.directory.create_queue(f"/queue/{number:06}")
+        answer = await site.get("destinations", sort="-name", limit=10, kind="queue")
+        assert [row["name"] for row in answer["destinations"]] == [
+            f"/queue/{number:06}" for number in range(MANY - 1, MANY - 11, -1)
+        ]
+        assert answer["total"] == MANY
+        assert watch.total >= MANY
+        assert watch.most <= 2 * SLICE

@@ -1,0 +1,239 @@
+"""The console's login: who gets a cookie, what it looks like, and how it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+import trio
+from structlog.testing import capture_logs
+from trio.testing import MockClock
+
+from gateway.auth.passwords import hash_passcode
+from gateway.broker.identity import Credentials, Identity
+from gateway.runtime import Gateway
+from tests.app.asgi import Answer
+
+from .running import STRANGER, Running, running
+
+KEY = "a-key-of-the-issuer-of-tokens-for-tests"
+HASH = hash_passcode("right")
+
+
+@pytest.fixture
+async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "users").write_text(f"alice:{HASH}:ops\nbob:{HASH}:sales\n")
+    (tmp_path / "keys").write_text(KEY)
+    async with running(
+        admin_token="sesame",
+        admin_groups=["ops", "root"],
+        users_file=tmp_path / "users",
+        jwt_keys=tmp_path / "keys",
+        trusted_proxies=["127.0.0.1"],
+        login_attempts=3,
+    ) as site:
+        yield site
+
+
+async def log_in(site: Running, **more: Any) -> Answer:
+    body = more.pop("body", {"token": "sesame"})
+    return await site.ask("POST", "login", body, client=more.pop("client", STRANGER), **more)
+
+
+def cookie_of(answer: Answer) -> Any:
+    cookies = SimpleCookie(answer.headers["set-cookie"])
+    assert [*cookies] == ["gateway_console"]
+    return cookies["gateway_console"]
+
+
+class TestLogin:
+    async def test_by_token(self, site: Running) -> None:
+        answer = await log_in(site)
+        assert (answer.status, answer.json["user"], answer.headers["cache-control"]) == (200, "admin", "no-store")
+        cookie = cookie_of(answer)
+        assert (cookie["httponly"], cookie["samesite"], cookie["path"], cookie["max-age"]) == (
+            True,
+            "strict",
+            "/",
+            "43200",
+        )
+        assert not cookie["secure"]
+        assert not cookie["domain"]
+
+    async def test_by_passcode(self, site: Running) -> None:
+        answer = await log_in(site, body={"login": "alice", "passcode": "right"})
+        assert (answer.status, answer.json["user"]) == (200, "alice")
+        headers = {"cookie": f"gateway_console={cookie_of(answer).value}"}
+        me = await site.ask("GET", "me", headers=headers, client=STRANGER)
+        assert me.json == {"user": "alice", "via": "cookie", "csrf": answer.json["csrf"]}
+
+    async def test_a_cookie_lasts_no_longer_than_the_login_behind_it(self, site: Running) -> None:
+        token = jwt.encode({"sub": "carol", "groups": ["root"], "exp": time.time() + 600}, KEY, "HS256")
+        answer = await log_in(site, body={"login": "", "passcode": token})
+        assert answer.json["user"] == "carol"
+        assert 590 < int(cookie_of(answer)["max-age"]) <= 611  # and the leeway
+
+    @pytest.mark.parametrize(
+        ("scheme", "headers"),
+        [("https", {}), ("http", {"x-forwarded-proto": "https", "x-forwarded-for": "192.0.2.1"})],
+    )
+    async def test_under_tls_the_cookie_is_for_tls_only(
+        self, site: Running, scheme: str, headers: dict[str, str]
+    ) -> None:
+        answer = await log_in(site, scheme=scheme, headers=headers, client=("127.0.0.1", 1))
+        assert cookie_of(answer)["secure"]
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {},
+            {"login": "alice"},
+            {"passcode": "right"},
+            {"token": "sesame", "passcode": "right"},
+            {"token": "sesame", "login": "alice", "passcode": "right"},
+            {"user": "alice"},
+            {"token": 1},
+            [],
+            "sesame",
+        ],
+    )
+    async def test_bodies_that_are_no_login(self, site: Running, body: object) -> None:
+        answer = await log_in(site, body=body)
+        assert answer.status == 400
+        assert "sesame" not in answer.error
+        assert "right" not in answer.error
+
+    async def test_wrong(self, site: Running) -> None:
+        for body in ({"token": "wrong"}, {"login": "alice", "passcode": "wrong"}, {"login": "x", "passcode": "right"}):
+            answer = await log_in(site, body=body)
+            assert (answer.status, "set-cookie" in answer.headers) == (401, False)
+
+    async def test_too_many(self, site: Running) -> None:
+        for _ in range(3):
+            await log_in(site, body={"token": "wrong"})
+            await log_in(site, body={"login": "alice", "passcode": "wrong"})
+        for body in ({"token": "sesame"}, {"login": "alice", "passcode": "right"}):
+            answer = await log_in(site, body=body)
+            assert answer.status == 429
+            assert 1 <= int(answer.headers["retry-after"]) <= 61
+        assert (await log_in(site, client=("192.0.2.2", 1))).status == 200
+
+    async def test_who_is_in_no_group(self, site: Running) -> None:
+        answer = await log_in(site, body={"login": "bob", "passcode": "right"})
+        assert answer.status == 403
+        assert "admin_groups" in answer.error
+
+    async def test_a_ticket_is_none(self, site: Running) -> None:
+        basic = {"authorization": "Basic YWxpY2U6cmlnaHQ="}
+        ticket = (await site.ask("POST", "tickets", headers=basic, client=STRANGER)).json["ticket"]
+        answer = await log_in(site, body={"login": "alice", "passcode": ticket})
+        assert (answer.status, answer.error) == (403, "a ticket is good for a session, and not for the console")
+
+    async def test_nobody_answers(
+        self, site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def identify(self: Gateway, credentials: Credentials) -> Identity:
+            await trio.sleep_forever()
+            raise AssertionError
+
+        monkeypatch.setattr(Gateway, "identify", identify)
+        answer = await log_in(site, body={"login": "alice", "passcode": "right"})
+        assert (answer.status, answer.error) == (503, "nobody said who you are within 10 s (connect_timeout)")
+
+    @pytest.mark.parametrize("headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}])
+    async def test_from_another_site(self, site: Running, headers: dict[str, str]) -> None:
+        assert (await log_in(site, headers=headers)).status == 403
+
+    @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", ""])
+    async def test_a_form(self, site: Running, media_type: str) -> None:
+        assert (await log_in(site, headers={"content-type": media_type})).status == 415
+
+
+class TestMe:
+    async def test_who_has_to_log_in(self, site: Running) -> None:
+        answer = await site.ask("GET", "me", client=STRANGER)
+        assert (answer.status, answer.json["methods"]) == (401, ["token", "passcode"])
+
+    async def test_by_token(self, site: Running) -> None:
+        answer = await site.ask("GET", "me", headers={"authorization": "Bearer sesame"}, client=STRANGER)
+        assert answer.json == {"user": "admin", "via": "token", "csrf": None}
+
+    async def test_on_this_machine(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        async with running() as site:
+            assert await site.get("me") == {"user": "local", "via": "local", "csrf": None}
+            assert (await site.ask("GET", "me", client=STRANGER)).status == 403
+            assert (await log_in(site, client=("127.0.0.1", 1))).status == 409
+            assert (await log_in(site)).status == 403
+
+    @pytest.mark.parametrize(
+        ("values", "body", "setting"),
+        [
+            ({"admin_token": "sesame"}, {"login": "alice", "passcode": "right"}, "admin_groups"),
+            ({"admin_groups": ["ops"]}, {"token": ""}, "admin_token"),
+        ],
+    )
+    async def test_a_way_that_is_none_here(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], body: object, setting: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "users").write_text(f"alice:{HASH}:ops\n")
+        async with running(users_file=tmp_path / "users", **values) as site:
+            answer = await log_in(site, body=body)
+            assert answer.status == 401
+            assert setting in answer.error
+
+
+class TestLogout:
+    async def logged_in(self, site: Running) -> dict[str, str]:
+        answer = await log_in(site)
+        return {"cookie": f"gateway_console={cookie_of(answer).value}", "x-csrf-token": answer.json["csrf"]}
+
+    async def test_the_cookie_is_worth_nothing_any_more(self, site: Running) -> None:
+        headers = await self.logged_in(site)
+        answer = await site.ask("POST", "logout", headers=headers, client=STRANGER)
+        assert (answer.status, cookie_of(answer)["max-age"]) == (204, "0")
+        assert (await site.ask("GET", "me", headers=headers, client=STRANGER)).status == 401
+
+    async def test_another_site_cannot_log_anybody_out(self, site: Running) -> None:
+        headers = await self.logged_in(site)
+        answer = await site.ask("POST", "logout", headers={"cookie": headers["cookie"]}, client=STRANGER)
+        assert answer.status == 403
+        assert (await site.ask("GET", "me", headers=headers, client=STRANGER)).status == 200
+
+    async def test_a_new_login_ends_the_visit_before(self, site: Running) -> None:
+        headers = await self.logged_in(site)
+        await log_in(site, headers={"cookie": headers["cookie"]})
+        assert (await site.ask("GET", "me", headers=headers, client=STRANGER)).status == 401
+
+    async def test_without_a_cookie(self, site: Running) -> None:
+        answer = await site.ask("POST", "logout", headers={"authorization": "Bearer sesame"}, client=STRANGER)
+        assert answer.status == 204
+
+
+class TestAudit:
+    @pytest.mark.parametrize(
+        ("body", "outcome", "user", "via"),
+        [
+            ({"token": "sesame"}, "done", "admin", "token"),
+            ({"token": "wrong-planted"}, "refused", "", "token"),
+            ({"login": "alice", "passcode": "right"}, "done", "alice", "passcode"),
+            ({"login": "alice", "passcode": "wrong-planted"}, "refused", "alice", "passcode"),
+            ({"login": "wrong-planted", "passcode": "alice"}, "refused", "", "passcode"),
+            ({"login": "bob", "passcode": "right"}, "refused", "bob", "passcode"),
+        ],
+    )
+    async def test_logins(self, site: Running, body: dict[str, str], outcome: str, user: str, via: str) -> None:
+        with capture_logs() as logs:
+            await log_in(site, body=body)
+        (line,) = [each for each in logs if each["event"] == "admin"]
+        assert (line["action"], line["outcome"], line["user"], line["via"]) == ("log in", outcome, user, via)
+        assert line["peer"] == "192.0.2.1"
+        for secret in ("sesame", "planted", "'right'"):
+            assert secret not in repr(logs)

@@ -1,0 +1,176 @@
+"""The overview: what the gateway does now, held against the OpenAPI document, and the samples of its last seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import gateway
+from gateway.admin.overview import Overview, OverviewNow
+from gateway.broker.counters import Counters
+from gateway.observe import sampler
+from gateway.observe.sampler import Sampler
+from gateway.runtime import Gateway
+from gateway.settings import load
+
+from .running import Running, running
+from .test_site import OpenGateway
+
+
+@pytest.fixture
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+    monkeypatch.chdir(tmp_path)
+    async with running() as found:
+        yield found
+
+
+def sampler_of(opened: OpenGateway) -> Sampler:
+    """One whose clock is the test's."""
+    return Sampler(opened.broker, opened.admission, opened.turns, epoch=lambda: 1.7e9 + trio.current_time())
+
+
+class TestNow:
+    async def test_of_an_empty_gateway(self, here: Running) -> None:
+        found = await here.get("overview")
+        assert found["version"] == gateway.__version__
+        assert found["server_name"] == here.settings.server_name
+        assert (found["ready"], found["reason"], found["complaints"]) == (True, None, {})
+        assert found["sessions"] == {"total": 0, "tcp": 0, "websocket": 0}
+        assert found["started_at"] <= found["at"]
+        assert 0 <= found["uptime"] <= found["at"] - found["started_at"] + 0.01
+        assert (found["store"], found["journal"]) == (None, None)
+        assert found["latency"] == {"turn_ms": None, "queue_ms": None, "ack_ms": None}
+        assert (found["step"], found["samples"]) == (1.0, [])
+        assert set(found["counters"]) == set(Counters.__slots__)
+
+    async def test_who_is_connected(self, here: Running) -> None:
+        peers = [await here.peer(kind) for kind in ("tcp", "tcp", "websocket")]
+        await peers[0].subscribe("/queue/a", ack="client")
+        for number in range(3):
+            await peers[1].publish("/queue/a", b"%d" % number)
+            await peers[0].frame("MESSAGE")
+        await peers[1].publish("/queue/b")
+        await peers[1].settled()
+        found = await here.get("overview")
+        assert found["sessions"] == {"total": 3, "tcp": 2, "websocket": 1}
+        assert found["connections"] == 3
+        assert (found["subscriptions"], found["destinations"]) == (1, 2)
+        messages = found["messages"]
+        assert (messages["waiting"], messages["unacknowledged"]) == (1, 3)
+        assert messages["octets"] == found["memory"]["messages"] > 0
+        assert found["counters"]["published"] == 5
+        for each in peers:
+            await each.aclose()
+
+    async def test_memory_and_limits(self, here: Running) -> None:
+        found = await here.get("overview")
+        memory = here.gateway.memory
+        assert found["memory"]["mark"] == (memory.mark or None)
+        assert found["memory"]["messages_limit"] == here.gateway.broker.quotas.memory_limit
+        assert found["memory"]["pressed"] is False
+        assert {"max_connections", "max_handshakes", "max_outbound", "memory"} <= set(found["limits"])
+        assert set(found["limits"].values()) == {0}
+
+    async def test_while_it_drains(self, here: Running) -> None:
+        await here.gateway.drain()
+        found = await here.get("overview")
+        assert (found["ready"], found["reason"]) == (False, "the gateway is shutting down")
+
+    async def test_with_a_store_and_a_journal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        async with running(store="sqlite:store.db", journal="journal") as here:
+            peer = await here.peer()
+            await peer.publish("/queue/a", b"", persistent="true", receipt="r")
+            await peer.frame("RECEIPT")
+            found = await here.get("overview")
+            assert found["store"]["failing"] is None
+            assert found["store"]["commits"] >= 1
+            assert found["store"]["commit_seconds"] >= 0
+            assert found["journal"]["failing"] is None
+            assert found["journal"]["rows"] + found["journal"]["pending_octets"] > 0
+            assert found["journal"]["dropped"] == 0
+            await peer.aclose()
+
+
+class TestSince:
+    @pytest.mark.parametrize("since", ["", "now", "nan", "inf", "-1", "1" * 33, "0x10"])
+    async def test_it_is_a_time(self, here: Running, since: str) -> None:
+        answer = await here.ask("GET", "overview", since=since)
+        assert (answer.status, answer.error) == (400, "since must be a number from 0 to 1000000000000, like 12.5")
+
+    async def test_another_parameter_is_a_slip(self, here: Running) -> None:
+        answer = await here.ask("GET", "overview", until=1)
+        assert answer.status == 400
+
+
+class TestSamples:
+    """With a clock of the test's own."""
+
+    @pytest.fixture
+    async def opened(self) -> OpenGateway:
+        return OpenGateway()
+
+    async def now(self, opened: OpenGateway, running: Sampler, since: float = 0.0) -> dict[str, Any]:
+        """The answer, held against its model."""
+        overview = Overview(cast("Gateway", opened), load(), running)
+        found = overview.now(since)
+        OverviewNow.model_validate(found, strict=False)
+        return found
+
+    async def test_only_newer_ones_are_told(
+        self, opened: OpenGateway, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        running = sampler_of(opened)
+        nursery.start_soon(running.run)
+        await trio.sleep(0.5)
+        opened.turns.add(170, 100)
+        opened.broker.counters.published += 7
+        await trio.sleep(5)
+        every = (await self.now(opened, running))["samples"]
+        assert len(every) == 5
+        assert [each["published"] for each in every] == [7, 0, 0, 0, 0]
+        just_before = math.nextafter(every[-1]["at"], 0)
+        assert (await self.now(opened, running, just_before))["samples"] == every[-1:]
+
+    async def test_no_more_than_are_kept(
+        self, opened: OpenGateway, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        running = sampler_of(opened)
+        nursery.start_soon(running.run)
+        await trio.sleep(sampler.KEPT + 10)
+        assert len((await self.now(opened, running))["samples"]) == sampler.KEPT
+
+    async def test_latencies_of_the_last_seconds(
+        self, opened: OpenGateway, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        running = sampler_of(opened)
+        nursery.start_soon(running.run)
+        await trio.sleep(0.5)
+        opened.turns.add(170, 100)
+        await trio.sleep(3)
+        found = await self.now(opened, running)
+        assert found["latency"]["turn_ms"] == {"p50": 0.175, "p95": 0.198, "p99": 0.2}
+        assert found["memory"]["process"] == found["samples"][-1]["memory"] > 0
+
+
+class TestCost:
+    """Nothing is looked at one by one but sessions."""
+
+    async def test_destinations_are_not(self, here: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Untouchable(dict[str, object]):
+            def __iter__(self) -> Any:
+                raise AssertionError("all destinations are gone through")
+
+            keys = values = items = __iter__
+
+        directory = here.gateway.broker.directory
+        with monkeypatch.context() as swapped:
+            swapped.setattr(directory, "destinations", Untouchable(a=1, b=2))
+            swapped.setattr(directory, "hidden", Untouchable())
+            assert (await here.get("overview"))["destinations"] == 2 + len(directory.patterns)

@@ -1,0 +1,112 @@
+"""Pages of long lists: the right entries, and never many of them between two checkpoints."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import Request
+
+from gateway.admin import asked, paging
+from gateway.admin.paging import SLICE, Listing, page_of
+from tests.app.asgi import LOCAL, scope_of
+
+MANY = 100_000
+LISTING: Listing[int] = Listing(
+    "numbers", {"value": lambda number: number, "last": lambda number: str(number)[-1]}, ("value",)
+)
+
+
+_checkpoint = trio.lowlevel.checkpoint
+
+
+class Watch:
+    """Counts what is looked at between two checkpoints."""
+
+    def __init__(self) -> None:
+        self.most = self.total = self._now = 0
+
+    def look(self, *_: object) -> bool:
+        self._now += 1
+        self.total += 1
+        self.most = max(self.most, self._now)
+        return True
+
+    async def checkpoint(self) -> None:
+        """Others get a turn."""
+        self._now = 0
+        await _checkpoint()
+
+
+def asking(query: str) -> Request:
+    request = Request(scope_of("GET", f"/?{query}", {}, LOCAL))
+    asked.keep(request, asked.query_of(request, LISTING.parameters), None)
+    return request
+
+
+async def page(query: str, entries: list[int], *tests: Callable[[int], bool]) -> dict[str, Any]:
+    return await page_of(asking(query), LISTING, entries, lambda found: [{"n": each} for each in found], tests)
+
+
+def numbers(answer: dict[str, Any]) -> list[int]:
+    return [each["n"] for each in answer["numbers"]]
+
+
+class TestMany:
+    @pytest.mark.parametrize("offset", [0, 1_500, 50_000, 99_995])
+    async def test_the_right_ones(self, offset: int) -> None:
+        entries = list(range(MANY))
+        random.Random(7).shuffle(entries)
+        answer = await page(f"sort=-value&offset={offset}&limit=10", entries)
+        assert numbers(answer) == [each for each in range(MANY - 1 - offset, MANY - 11 - offset, -1) if each >= 0]
+        assert (answer["total"], answer["offset"], answer["limit"]) == (MANY, offset, 10)
+
+    async def test_nobody_waits_for_a_list(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Filters, keys and merging alike: however long the list is."""
+        watch = Watch()
+        keys: dict[str, Any] = {"value": lambda number: (watch.look(), number)[1]}
+        listing: Listing[int] = Listing("numbers", keys, ("value",))
+        request = asking("sort=value&q=1&offset=30000&limit=1000")
+        monkeypatch.setattr(trio.lowlevel, "checkpoint", watch.checkpoint)
+        rows: list[int] = []
+        answer = await page_of(request, listing, range(MANY), lambda found: rows.extend(found) or [{}], [watch.look])
+        assert len(rows) == 1_000, "rows are built for the page only"
+        assert answer["total"] == sum("1" in str(each) for each in range(MANY))
+        assert watch.total > 2 * MANY
+        assert watch.most <= 3 * SLICE  # the test, the search and the key, once for each
+
+    async def test_merging_takes_turns_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        watch = Watch()
+        merged = ((watch.look(), number) for number in range(MANY))
+        monkeypatch.setattr(trio.lowlevel, "checkpoint", watch.checkpoint)
+        assert await paging._window(merged, 90_000, 10) == list(range(90_000, 90_010))
+        assert watch.total == 90_010
+        assert watch.most <= SLICE
+
+
+class TestSame:
+    """As if the list were sorted whole, which is stable."""
+
+    @given(
+        st.lists(st.integers(0, 999), max_size=60),
+        st.sampled_from(["", "value", "-value", "last", "-last"]),
+        st.integers(0, 70),
+        st.integers(1, 70),
+        st.sampled_from(["", "1", "99"]),
+    )
+    def test_model(self, entries: list[int], sort: str, offset: int, limit: int, q: str) -> None:
+        expected = [each for each in entries if q in str(each)]
+        total = len(expected)
+        if sort:
+            expected.sort(key=LISTING.keys[sort.removeprefix("-")], reverse=sort.startswith("-"))
+        query = f"offset={offset}&limit={limit}&q={q}" + (f"&sort={sort}" if sort else "")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(paging, "SLICE", 7)
+            answer = trio.run(page, query, entries)
+        assert numbers(answer) == expected[offset : offset + limit]
+        assert answer["total"] == total

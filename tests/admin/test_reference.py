@@ -1,0 +1,153 @@
+"""`docs/api.md`: it is what the code says, and its examples do what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+import trio
+
+from gateway.admin import reference
+from gateway.admin.endpoint import Endpoint
+from gateway.auth.passwords import hash_passcode
+from tests.gateway_process import HOST, GatewayProcess, start_gateway
+from tests.transports.peers import Peer, dial
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+
+
+def test_committed_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == reference.page(), "run `make docs`"
+
+
+def test_every_endpoint_stands_there_once() -> None:
+    page = reference.page()
+    table = reference.table()
+    for each in table:
+        assert page.count(f"### `{each.method} {each.path}`\n") == 1
+    assert len({(each.method, each.path) for each in table}) == len(table)
+
+
+def test_links_lead_somewhere() -> None:
+    page = reference.page()
+    links = {part.split(")")[0] for part in page.split("](#")[1:]}
+    headings = {line.lstrip("# ").lower() for line in page.splitlines() if line.startswith("#")}
+    assert links <= headings
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+    (tmp_path / "users").write_text(f"alice:{hash_passcode('right')}\n")
+    folder = tmp_path / "tables" / "_console"
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text("{}")
+    with start_gateway(
+        users_file=tmp_path / "users", admin_token="sesame", tables=tmp_path / "tables", login_delay=0
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def table() -> list[Endpoint]:
+    return reference.table()
+
+
+class Shell:
+    """A reader of the page, with its variables."""
+
+    def __init__(self, gateway: GatewayProcess, folder: Path) -> None:
+        self._gateway = gateway
+        # The page's commands as they stand, but that curl also says how it went.
+        (folder / ".curlrc").write_text('fail-with-body\nwrite-out = "\\n%{http_code}"\n')
+        self._folder = folder
+        self.peers: list[Peer] = []
+        self.session = ""
+
+    async def prepare(self) -> dict[str, str]:
+        """What the examples speak of is there."""
+        orphan = await self.peer(client_id=f"desk-{len(self.peers)}")
+        await orphan.subscribe("/topic/news", durable="true")
+        await orphan.send_frame("DISCONNECT", receipt="end")
+        await orphan.frame("RECEIPT")
+        peer = await self.peer()
+        for name in ("/queue/orders", "/queue/dlq.orders"):
+            await peer.publish(name, b"an order", size="11")
+            await peer.settled()
+        messages = self.get("messages?destination=/queue/orders")["messages"]
+        durables = self.get("destinations?q=/dsub/")["destinations"]
+        return {
+            **os.environ,
+            "CURL_HOME": str(self._folder),
+            "GATEWAY": self._gateway.http_url,
+            "ADMIN_TOKEN": "sesame",
+            "PASSCODE": "right",
+            "SESSION": self.session,
+            "MESSAGE": messages[0]["id"],
+            "DURABLE": durables[0]["name"],
+        }
+
+    async def peer(self, **headers: object) -> Peer:
+        peer = await dial("tcp", f"{HOST}:{self._gateway.tcp_port}")
+        connected = await peer.connect(login="alice", passcode="right", **headers)
+        self.session = connected["session"]
+        self.peers.append(peer)
+        return peer
+
+    def get(self, path: str) -> Any:
+        request = Request(f"{self._gateway.http_url}/api/v1/{path}", headers={"Authorization": "Bearer sesame"})
+        with urlopen(request) as answer:
+            return json.load(answer)
+
+    async def run(self, endpoint: Endpoint) -> None:
+        """Do what the page says, and see that it goes well."""
+        variables = await self.prepare()
+        command = reference.example_of(endpoint)
+        if endpoint.media_type == "text/event-stream":
+            await self.watch(command, variables)
+            return
+        done = await trio.run_process(["bash", "-c", command], env=variables, capture_stdout=True, check=False)
+        body, _, status = done.stdout.decode().rpartition("\n")
+        assert (done.returncode, status) == (0, str(endpoint.status)), f"{command}\n{body}"
+        if endpoint.status != 204 and endpoint.media_type == "application/json":
+            json.loads(body)
+
+    async def watch(self, command: str, variables: dict[str, str]) -> None:
+        """A stream that does not end by itself: it tells what a client does."""
+
+        async def chat(peer: Peer) -> None:
+            while True:
+                await peer.settled()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(chat, self.peers[-1])
+            process = await trio.lowlevel.open_process(
+                ["bash", "-c", f"exec {command}"], env=variables, stdout=subprocess.PIPE
+            )
+            assert process.stdout is not None
+            seen = b""
+            with trio.fail_after(20):
+                while b"event: frame" not in seen:
+                    seen += await process.stdout.receive_some()
+            process.kill()
+            await process.wait()
+            await process.stdout.aclose()
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.slow
+async def test_examples(gateway: GatewayProcess, table: list[Endpoint], tmp_path: Path) -> None:
+    shell = Shell(gateway, tmp_path)
+    endpoints = [each for each in table if each.method != "OPTIONS"]
+    endpoints.sort(key=lambda each: each.path.endswith("/drain"))  # nothing goes after it
+    try:
+        for each in endpoints:
+            await shell.run(each)
+    finally:
+        for peer in shell.peers:
+            await peer.aclose()

@@ -1,0 +1,122 @@
+"""What holds for every endpoint alike: the guard, methods, queries, bodies, and the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.admin import asked, site
+from gateway.admin.access import Guard
+from gateway.admin.endpoint import Endpoint
+from tests.app.asgi import request
+
+from .running import STRANGER, Running, running
+
+BEARER = {"authorization": "Bearer planted-token"}
+
+
+@pytest.fixture
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+    monkeypatch.chdir(tmp_path)
+    async with running(admin_token="planted-token") as found:
+        yield found
+
+
+@pytest.fixture
+async def table(here: Running) -> list[Endpoint]:
+    return site.endpoints(here.gateway, here.settings, Guard(here.gateway, here.settings))
+
+
+def lines(logs: Any) -> list[Any]:
+    return [each for each in logs if each["event"] == "admin"]
+
+
+def path_of(endpoint: Endpoint) -> str:
+    return endpoint.path.replace("{id}", "nobody").replace("{job}", "nothing")
+
+
+OPEN = {
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/config.json"),
+    ("GET", "/api/v1/me"),
+    ("POST", "/api/v1/login"),
+    ("POST", "/api/v1/tickets"),
+    ("OPTIONS", "/api/v1/tickets"),
+}
+
+
+class TestEveryEndpoint:
+    async def test_what_is_for_everybody_is_listed_here(self, table: list[Endpoint]) -> None:
+        assert {(each.method, each.path) for each in table if not each.guarded} == OPEN
+        assert {each.path for each in table if each.scrapers} == {"/metrics"}
+
+    async def test_strangers_are_refused(self, here: Running, table: list[Endpoint]) -> None:
+        for each in table:
+            if each.guarded:
+                answer = await here.ask(each.method, path_of(each), {} if each.body else None, client=STRANGER)
+                assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="gateway"')
+
+    async def test_a_page_of_another_site_changes_nothing(self, here: Running, table: list[Endpoint]) -> None:
+        for each in table:
+            if each.action and each.method != "GET":
+                headers = {**BEARER, "origin": "https://evil.example"}
+                answer = await here.ask(each.method, path_of(each), {} if each.body else None, headers=headers)
+                assert answer.status == 403, each.path
+
+    async def test_every_change_is_audited(self, here: Running, table: list[Endpoint]) -> None:
+        for each in table:
+            if each.method in {"POST", "DELETE"} and each.path != "/api/v1/tickets":
+                assert each.action, each.path
+                with capture_logs() as logs:
+                    await here.ask(each.method, path_of(each), {} if each.body else None, client=STRANGER)
+                (line,) = lines(logs)
+                assert (line["action"], line["outcome"], line["user"]) == (each.action, "refused", "")
+                assert line["log_level"] == "warning"
+
+    async def test_a_body_that_is_no_json(self, here: Running, table: list[Endpoint]) -> None:
+        bodies = [each for each in table if each.body is not None]
+        assert len(bodies) == 6
+        for each in bodies:
+            answer = await here.ask("POST", each.path, b"a=1", headers={**BEARER, "content-type": "text/plain"})
+            assert (answer.status, answer.error) == (415, "the body must be application/json, not text/plain")
+            answer = await here.ask("POST", each.path, b"{", headers=BEARER)
+            assert answer.status == 400
+            answer = await here.ask("POST", each.path, {"planted": 1}, headers=BEARER)
+            assert answer.status == 400
+            assert "planted" in answer.error or "missing" in answer.error
+            answer = await here.ask("POST", each.path, b" " * (asked.MOST_OCTETS + 1), headers=BEARER)
+            assert (answer.status, answer.error) == (413, "the body is larger than 1048576 octets")
+
+    async def test_a_length_that_is_too_large_is_not_read(self, here: Running) -> None:
+        headers = {**BEARER, "content-length": "9" * 30}
+        answer = await here.ask("POST", "publish", {}, headers=headers)
+        assert answer.status == 413
+
+    async def test_unknown_parameters(self, here: Running, table: list[Endpoint]) -> None:
+        for each in table:
+            if each.path.startswith("/api/") and each.method == "GET" and each.guarded:
+                answer = await here.ask("GET", path_of(each), headers=BEARER, planted="1")
+                assert (answer.status, "'planted'" in answer.error) == (400, True)
+        assert (await here.ask("GET", "/healthz", planted="1")).status == 200
+        assert (await here.ask("GET", "/metrics", headers=BEARER, planted="1")).status == 200
+
+    async def test_other_methods(self, here: Running, table: list[Endpoint]) -> None:
+        for each in table:
+            answer = await here.ask("PATCH", path_of(each), headers=BEARER)
+            assert answer.status == 405
+            assert each.method in answer.headers["allow"]
+
+    async def test_head(self, here: Running) -> None:
+        answer = await request(here.app, "/api/v1/sessions", method="HEAD", headers=BEARER)
+        assert answer.status == 200
+        answer = await request(here.app, "/api/v1/sessions", method="HEAD")
+        assert answer.status == 401
+
+    async def test_an_unknown_path(self, here: Running) -> None:
+        answer = await here.ask("GET", "/api/v1/nothing", headers=BEARER)
+        assert (answer.status, answer.error) == (404, "not found")

@@ -1,0 +1,177 @@
+"""The tap over real sockets: under hypercorn on trio, through the asyncio bridge, and from `gateway serve`.
+
+That a reader has gone can be seen from outside by one thing: its place is free again.  So a test takes all places.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.transports.tap import MOST_VIEWS
+from tests.app.process import BIN, DEADLINE, HYPERCORN, SERVE, Server, connect, server
+
+WAYS = {"hypercorn": HYPERCORN, "hypercorn -k trio": [*HYPERCORN, "-k", "trio"], "gateway serve": SERVE}
+
+
+class Stream:
+    """A reader of server-sent events.
+
+    Attributes:
+        status: of the answer.
+    """
+
+    def __init__(self, running: Server, session_id: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", running.http_port(), timeout=DEADLINE)
+        self._connection.connect()
+        sock = self._connection.sock
+        assert isinstance(sock, socket.socket)
+        self.socket = sock
+        self._connection.request("GET", f"/api/v1/sessions/{session_id}/tap")
+        self._response = self._connection.getresponse()
+        self.status = self._response.status
+        self.headers = self._response.headers
+
+    def events(self) -> Iterator[tuple[str, Any]]:
+        """Name and data of each, until the answer ends."""
+        name = ""
+        while line := self._response.readline():
+            if line.startswith(b"event: "):
+                name = line[7:].strip().decode()
+            elif line.startswith(b"data: "):
+                yield name, json.loads(line[6:])
+
+    def close(self) -> None:
+        self._response.close()
+        self._connection.close()
+        self.socket.close()
+
+    def vanish(self) -> None:
+        """Close with a reset."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
+
+def session_of(running: Server) -> str:
+    _, listed = running.get("/api/v1/sessions")
+    name = listed["sessions"][0]["id"]
+    assert isinstance(name, str)
+    return name
+
+
+def wait_for_a_place(running: Server, session_id: str) -> Stream:
+    """A stream, as soon as there may be one."""
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        stream = Stream(running, session_id)
+        if stream.status == 200:
+            return stream
+        stream.close()
+        assert stream.status == 409
+        assert time.monotonic() < deadline, "the reader who has gone keeps its place"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_frames_are_shown_while_they_come_and_go(tmp_path: Path, way: str) -> None:
+    with server(WAYS[way], tmp_path) as running:
+        client = connect(running.tcp_port())
+        stream = Stream(running, session_of(running))
+        assert stream.status == 200
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        assert stream.headers["x-accel-buffering"] == "no"
+        client.sendall(b"SEND\ndestination:/topic/a\npasscode:planted\nreceipt:r\n\nhello\0")
+        events = stream.events()
+        (first, sent), (second, receipt) = next(events), next(events)
+        assert (first, second) == ("frame", "frame")
+        assert (sent["direction"], sent["command"], sent["body"]) == ("in", "SEND", "hello")
+        assert ["passcode", "(hidden)"] in sent["headers"]
+        assert (receipt["direction"], receipt["command"], receipt["headers"]) == (
+            "out",
+            "RECEIPT",
+            [["receipt-id", "r"]],
+        )
+        client.close()
+        assert list(events) == [("end", {"reason": "the session has ended"})]
+        stream.close()
+        assert "planted" not in running.log
+
+
+@pytest.mark.parametrize("leave", [Stream.close, Stream.vanish], ids=["closes", "vanishes"])
+@pytest.mark.parametrize("way", WAYS)
+def test_whoever_goes_away_leaves_the_place(tmp_path: Path, way: str, leave: Callable[[Stream], None]) -> None:
+    with server(WAYS[way], tmp_path) as running, ExitStack() as stack:
+        stack.enter_context(connect(running.tcp_port()))
+        name = session_of(running)
+        streams = [Stream(running, name) for _ in range(MOST_VIEWS)]
+        assert {each.status for each in streams} == {200}
+        one_too_many = Stream(running, name)
+        one_too_many.close()
+        assert one_too_many.status == 409
+        leave(streams.pop())
+        streams.append(wait_for_a_place(running, name))
+        for each in streams:
+            each.close()
+        assert "Traceback" not in running.log
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_does_not_keep_the_gateway_from_stopping(tmp_path: Path, way: str) -> None:
+    with server(WAYS[way], tmp_path) as running, connect(running.tcp_port()):
+        stream = Stream(running, session_of(running))
+        events = stream.events()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.wait() == 0
+        # asyncio's streams print one of their own for each connection that hypercorn cuts.
+        assert "Traceback" not in running.log or way == "hypercorn"
+        if way == "gateway serve":  # which drains while HTTP still answers
+            *frames, last = events
+            assert [data["command"] for _, data in frames] == ["ERROR"]
+            assert last == ("end", {"reason": "the gateway is shutting down"})
+        stream.close()
+
+
+IMPATIENT = "import sys; from gateway import cli, serve; serve.LONGEST_STUCK = 500; sys.exit(cli.main(['serve']))"
+
+
+def test_a_reader_that_takes_nothing_does_not_either(tmp_path: Path) -> None:
+    """hypercorn shields its writes, so nobody can call off the one that is stuck; the system cuts the connection."""
+    with server([str(BIN / "python"), "-c", IMPATIENT], tmp_path) as running, connect(running.tcp_port()) as client:
+        name = session_of(running)
+        with socket.socket() as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.connect(("127.0.0.1", running.http_port()))
+            reader.sendall(f"GET /api/v1/sessions/{name}/tap HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            running.await_in_log('"tap"')
+            # As much as the ring has room for, of octets that JSON makes six times as long: the system buffers less.
+            frame = b"SEND\ndestination:/topic/a\ncontent-length:4000\n\n" + bytes(4000) + b"\0"
+            client.sendall(frame * 250 + b"SEND\ndestination:/topic/a\nreceipt:r\n\n\0")
+            assert b"RECEIPT\n" in client.recv(4096)
+            running.process.send_signal(signal.SIGTERM)
+            assert running.wait() == 0
+
+
+def test_it_stands_in_the_audit_log(tmp_path: Path) -> None:
+    with server(SERVE, tmp_path) as running, connect(running.tcp_port()):
+        name = session_of(running)
+        Stream(running, name).close()
+        nobody = Stream(running, "nobody")
+        nobody.close()
+        assert nobody.status == 404
+        done, refused = [line for line in running.events() if line["event"] == "admin"]
+        assert (done["action"], done["target"], done["via"], done["outcome"]) == ("tap", name, "local", "done")
+        assert (refused["target"], refused["outcome"], refused["reason"]) == (
+            "nobody",
+            "refused",
+            "there is no such session",
+        )

@@ -1,0 +1,205 @@
+"""The image, and what it is started by: Docker, compose, Kubernetes.
+
+There is no container engine here.  The Dockerfile's steps are carried out all the same, in an overlay of this machine,
+and what they made is started as a container would be (`image`, `container`).  The files for compose and Kubernetes are
+checked against the real schemas, and what they say of the gateway against the gateway.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import yaml
+
+import gateway
+from gateway.runtime import _LONGEST_WRITE
+from gateway.serve import SHUTDOWN_MARGIN
+from gateway.settings import Settings, load
+from tests.clients.driver import ROOT, tool
+from tests.deploy.image import Build, Context, run_container
+
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = DEPLOY / "Dockerfile"
+BIN = Path(sys.executable).parent
+IMAGE = f"stomp-gateway:{gateway.__version__}"
+LONGEST_DRAIN = Settings.model_fields["drain_timeout"].default + _LONGEST_WRITE + SHUTDOWN_MARGIN
+
+
+def checked(*command: str) -> None:
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+class TestImage:
+    def test_the_linter_is_content(self) -> None:
+        checked(str(BIN / "hadolint"), "--failure-threshold", "style", str(DOCKERFILE))
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(600)
+    def test_it_is_built_and_runs(self, tmp_path: Path) -> None:
+        """As a user without rights, on a file system that is read-only but for the volume and /tmp."""
+        stage = Build(DOCKERFILE, ROOT, tmp_path / "stages").carry_out()
+        assert (stage.upper / "opt/stomp-gateway/bin/gateway").is_file()
+        assert list((stage.upper / "opt").rglob("gateway/static/vendor/stomp.umd.min.js")), "the pages' client is in it"
+        assert not (stage.upper / "src").exists(), "what it was built of stays behind"
+        volume = tmp_path / "volume"
+        volume.mkdir()
+        os.chown(volume, 10001, 10001)
+        for folder in (tmp_path, *tmp_path.parents[:2]):
+            folder.chmod(0o755)
+        seen = run_container(stage, volume)
+        assert seen["greeting"] == "CONNECTED"
+        assert seen["status"] == 0
+        assert seen["writable"] == ["/tmp/x", "/var/lib/stomp-gateway/x"]
+        assert [re.split(r"\s+", str(line))[1] for line in seen["rights"]] == ["10001", "0" * 16, "0" * 16]
+        assert (volume / "store.db").stat().st_uid == 10001
+
+    @pytest.mark.parametrize(
+        ("path", "there"),
+        [
+            ("gateway/app.py", True),
+            ("static/index.html", True),
+            ("static/vendor/stomp.umd.min.js", False),
+            ("gateway/__pycache__/app.cpython-311.pyc", False),
+            ("gateway.toml", False),
+            ("users.txt", False),
+            (".git/config", False),
+            ("tests/install-tools", True),
+            ("tests/spark.py", False),
+            ("deploy/container.toml", True),
+            ("deploy/compose.yaml", False),
+        ],
+    )
+    def test_what_goes_in(self, path: str, *, there: bool) -> None:
+        assert Context(ROOT).has(path) is there
+
+    def test_its_version(self) -> None:
+        text = DOCKERFILE.read_text()
+        assert f'org.opencontainers.image.version="{gateway.__version__}"' in text
+        assert f"-t {IMAGE} ." in text
+
+    def test_its_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        settings = settings_of((DEPLOY / "container.toml").read_text(), tmp_path, monkeypatch)
+        assert {port_of(settings, name) for name in ("tcp", "websocket", "http")} == exposed()
+        state = Path("/var/lib/stomp-gateway")
+        assert settings.users_file is not None
+        assert settings.users_file.parent == Path(settings.store.removeprefix("sqlite:")).parent == state
+
+
+def settings_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings of such a gateway.toml alone."""
+    for name in [each for each in os.environ if each.startswith("GATEWAY_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(folder)
+    Path("gateway.toml").write_text(text)
+    settings = load()
+    assert settings.model_fields_set == tomllib.loads(text).keys()
+    return settings
+
+
+def port_of(settings: Settings, name: str) -> int:
+    (address,) = getattr(settings, name)
+    return int(address.rpartition(":")[2])
+
+
+def exposed() -> set[int]:
+    (words,) = re.findall(r"^EXPOSE (.*)$", DOCKERFILE.read_text(), re.MULTILINE)
+    return {int(word) for word in words.split()}
+
+
+class TestCompose:
+    FILE = DEPLOY / "compose.yaml"
+    SERVICES: ClassVar[dict[str, Any]] = yaml.safe_load(FILE.read_text())["services"]
+
+    def test_its_form(self) -> None:
+        checked(str(BIN / "check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(self.FILE))
+
+    @pytest.mark.parametrize("name", SERVICES)
+    def test_nobody_has_rights(self, name: str) -> None:
+        service = self.SERVICES[name]
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+    def test_the_gateway(self) -> None:
+        service = self.SERVICES["gateway"]
+        assert service["image"] == IMAGE
+        assert (DEPLOY / service["build"]["context"]).resolve() == ROOT
+        assert ROOT / service["build"]["dockerfile"] == DOCKERFILE
+        assert int(service["stop_grace_period"].removesuffix("s")) > LONGEST_DRAIN
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        assert {name.removeprefix("GATEWAY_").lower() for name in service["environment"]} <= set(Settings.model_fields)
+
+    def test_it_believes_its_nginx(self) -> None:
+        address = self.SERVICES["nginx"]["networks"]["inside"]["ipv4_address"]
+        assert self.SERVICES["gateway"]["environment"]["GATEWAY_TRUSTED_PROXIES"] == address
+
+    def test_nginx_understands_what_it_gets(self, tmp_path: Path) -> None:
+        """The command itself, with the places of this machine, and a look instead of a start."""
+        command = self.SERVICES["nginx"]["command"]
+        script = command[-1].replace("/etc/nginx/stomp-gateway.conf", str(DEPLOY / "nginx.conf"))
+        script = script.replace("/tmp", str(tmp_path)).replace("nginx -c", f"{tool('nginx')} -t -c")
+        checked(*command[:-1], script)
+        written = (tmp_path / "nginx.conf").read_text()
+        gateway_at = self.SERVICES["gateway"]["networks"]["inside"]["ipv4_address"]
+        assert re.findall(r"^ +server (\S+);", written, re.MULTILINE) == [f"{gateway_at}:15674", f"{gateway_at}:8000"]
+        assert "listen 8080;" in written
+        assert "/var/l" not in re.sub(r"#.*", "", written), "a place that is read-only there"
+
+
+class TestKubernetes:
+    FILE = DEPLOY / "kubernetes.yaml"
+    OBJECTS: ClassVar[dict[str, Any]] = {each["kind"]: each for each in yaml.safe_load_all(FILE.read_text())}
+    POD: ClassVar[dict[str, Any]] = OBJECTS["StatefulSet"]["spec"]["template"]["spec"]
+    CONTAINER: ClassVar[dict[str, Any]] = POD["containers"][0]
+
+    def test_its_form(self) -> None:
+        checked(str(BIN / "kubernetes-validate"), "--strict", str(self.FILE))
+
+    def test_its_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        settings = settings_of(self.OBJECTS["ConfigMap"]["data"]["gateway.toml"], tmp_path, monkeypatch)
+        mounts = {mount["name"]: Path(mount["mountPath"]) for mount in self.CONTAINER["volumeMounts"]}
+        assert settings.users_file == mounts["secret"] / "users.txt"
+        assert Path(settings.store.removeprefix("sqlite:")).parent == mounts["state"]
+        ports = {port["containerPort"] for port in self.CONTAINER["ports"]}
+        assert ports == {port_of(settings, name) for name in ("tcp", "websocket", "http")} == exposed()
+        assert {port["port"] for port in self.OBJECTS["Service"]["spec"]["ports"]} == ports
+
+    def test_one_broker(self) -> None:
+        assert self.OBJECTS["StatefulSet"]["spec"]["replicas"] == 1
+        assert self.CONTAINER["image"] == IMAGE
+
+    def test_there_is_time_to_drain(self) -> None:
+        kind, seconds = self.CONTAINER["lifecycle"]["preStop"]["exec"]["command"]
+        assert kind == "sleep"
+        assert self.POD["terminationGracePeriodSeconds"] >= LONGEST_DRAIN + int(seconds)
+
+    def test_nobody_has_rights(self) -> None:
+        """As Kubernetes' own "restricted" profile wants it."""
+        assert self.CONTAINER["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        wanted = self.POD["securityContext"]
+        assert wanted["runAsNonRoot"] is True
+        assert wanted["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert f"USER {wanted['runAsUser']}:{wanted['runAsGroup']}" in DOCKERFILE.read_text()
+        assert self.POD["automountServiceAccountToken"] is False
+
+    def test_no_service_becomes_a_setting(self) -> None:
+        assert self.POD["enableServiceLinks"] is False
+
+    @pytest.mark.parametrize(
+        ("probe", "path"), [("startup", "/healthz"), ("liveness", "/healthz"), ("readiness", "/readyz")]
+    )
+    def test_probes(self, probe: str, path: str) -> None:
+        """A gateway that is not ready keeps its sessions, so nothing but a dead one is started anew."""
+        assert self.CONTAINER[f"{probe}Probe"]["httpGet"] == {"path": path, "port": "http"}
