@@ -66,7 +66,7 @@ class TestOpen:
             await websocket.subscribe("/queue/a")
             await tcp.publish("/queue/a", b"hello")
             assert (await websocket.frame("MESSAGE")).body == b"hello"
-            assert {row["transport"] for row in gateway.broker.session_rows()} == set(KINDS)
+            assert {session.transport for session in gateway.broker.sessions.values()} == set(KINDS)
             for peer in (tcp, websocket):
                 await peer.aclose()
 
@@ -79,7 +79,7 @@ class TestOpen:
             assert v6.startswith("[::1]:")
             assert unix == f"unix:{path}"
             peers = [await connected(gateway, kind, number) for number in range(3)]
-            shown = [str(row["peer"]) for row in gateway.broker.session_rows()]
+            shown = [session.peer for session in gateway.broker.sessions.values()]
             assert shown[0].startswith("127.0.0.1:")
             assert shown[1].startswith("[::1]:")
             assert shown[2] == "unix"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -98,3 +103,28 @@ async def test_what_fails_beside_it_sends_nobody_away(tmp_path: Path) -> None:
         gateway.journal.failure = "the disk is full"
         assert (gateway.not_ready(), gateway.complaints()) == (None, {"journal": "the disk is full"})
         gateway.journal.failure = ""
+
+
+async def test_a_collector_that_takes_nothing_sends_nobody_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(trace_endpoint="http://127.0.0.1:9/v1/traces", trace_ratio=0.0) as gateway:
+        assert gateway.tracing is not None
+        gateway.tracing.failure = "nobody is there"
+        assert (gateway.not_ready(), gateway.complaints()) == (None, {"tracing": "nobody is there"})
+        app = site.build(gateway, settings())
+        assert (await request(app, "/readyz")).json == {"status": "ready", "tracing": "nobody is there"}
+
+
+def test_the_page_has_every_reason_and_every_complaint() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "alerts.md").read_text()
+    reasons = set(re.findall(r"^\| `([a-z ]+)(?:: \.\.\.)?` \|", page, re.MULTILINE))
+    words = _words(Gateway.not_ready)
+    assert {each for each in words if each.partition(":")[0].rstrip() not in reasons} == set()
+    assert {name for name in _words(Gateway.complaints) if name} <= reasons
+
+
+def _words(function: Callable[..., object]) -> set[str]:
+    """The texts of a method, but for its docstring and what only joins them."""
+    (method,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    assert isinstance(method, ast.FunctionDef)
+    texts = [node.value for each in method.body[1:] for node in ast.walk(each) if isinstance(node, ast.Constant)]
+    return {text for text in texts if isinstance(text, str) and any(letter.isalpha() for letter in text)}

@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from . import fate
-from .agenda import Entry
+from .agenda import Action, Entry
 from .message import LOWEST_PRIORITY, Message
 
 if TYPE_CHECKING:
@@ -54,10 +55,15 @@ _PAUSE = 1.0
 _SLACK = 65_536
 # Rows that leave the store with one batch: 7 ms here, 10 ms in the thread that writes.
 _SLICE = 5_000
+# In place of the size of a row that has gone, from the middle.
+_GONE = -1
 
 
 class _Rows:
-    """Rows of one priority, in order, with what they cost and when they expire (0: never)."""
+    """Rows of one priority, in order, with what they cost and when they expire (0: never).
+
+    The order is that of the numbers without their signs, so that a row is found by halving.
+    """
 
     __slots__ = ("_expires", "_first", "_gone", "_rows", "_sizes")
 
@@ -83,7 +89,7 @@ class _Rows:
         while count > 0 and octets > 0 and len(self):
             row, size = self._rows[self._first], self._sizes[self._first]
             self._first += 1
-            if not row:
+            if size == _GONE:
                 self._gone -= 1
                 continue
             taken.append((row, size))
@@ -97,18 +103,55 @@ class _Rows:
     def rows(self, count: int | None = None) -> list[int]:
         """The numbers of the first; of all where no count is given."""
         end = None if count is None else self._first + count
-        return [row for row in self._rows[self._first : end] if row]
+        if not self._gone:
+            return list(self._rows[self._first : end])
+        sizes = self._sizes[self._first : end]
+        return [row for row, size in zip(self._rows[self._first : end], sizes, strict=True) if size != _GONE]
+
+    def sizes(self) -> list[int]:
+        """What each of them costs, in the order of `rows`."""
+        return [size for size in self._sizes[self._first :] if size != _GONE]
+
+    def size_of(self, row: int) -> int | None:
+        """What a row costs; None: it is not here."""
+        place = self._place(row)
+        return None if place is None else self._sizes[place]
+
+    def remove(self, row: int) -> int | None:
+        """Remove a row, wherever it stands; what it cost.  None: it is not here."""
+        place = self._place(row)
+        if place is None:
+            return None
+        size = self._sizes[place]
+        self._sizes[place] = _GONE
+        self._gone += 1
+        if self._gone > _SLACK and self._gone > len(self):
+            self._compact()
+        return size
+
+    def _place(self, row: int) -> int | None:
+        place = bisect_left(self._rows, abs(row), self._first, key=abs)
+        is_here = place < len(self._rows) and self._rows[place] == row and self._sizes[place] != _GONE
+        return place if is_here else None
+
+    def _compact(self) -> None:
+        """Forget those that have gone."""
+        left = [place for place in range(self._first, len(self._rows)) if self._sizes[place] != _GONE]
+        self._rows = array("q", [self._rows[place] for place in left])
+        self._sizes = array("q", [self._sizes[place] for place in left])
+        self._expires = array("d", [self._expires[place] for place in left])
+        self._first = self._gone = 0
 
     def take_expired(self, now: float) -> tuple[list[tuple[int, int]], float]:
         """Remove what has expired near the front, and tell when the next one there will."""
         taken, soonest = [], math.inf
         for place in range(self._first, min(self._first + _LOOKS, len(self._rows))):
             expires = self._expires[place]
-            if not expires or not self._rows[place]:
+            if not expires or self._sizes[place] == _GONE:
                 continue
             if expires <= now:
                 taken.append((self._rows[place], self._sizes[place]))
-                self._rows[place] = 0
+                self._sizes[place] = _GONE
                 self._gone += 1
             else:
                 soonest = min(soonest, expires)
@@ -133,6 +176,7 @@ class Backlog:
         "_reading",
         "_reading_rank",
         "_storage",
+        "_when_left",
         "count",
         "octets",
     )
@@ -148,6 +192,7 @@ class Backlog:
         self._date: Entry | None = None
         self._expiring: list[list[tuple[int, int]]] = []  # a list for each read
         self._leaving: list[_Rows] = []
+        self._when_left: list[Action] = []
         self._due = math.inf
 
     def next_rows(self, count: int | None = None) -> Iterator[list[int]]:
@@ -155,6 +200,37 @@ class Backlog:
         yield list(map(abs, self._reading))
         for _, rows in sorted(self._ranks.items()):
             yield list(map(abs, rows.rows(count)))
+
+    def all_rows(self, only: Collection[int] | None = None) -> tuple[array[int], array[int]]:
+        """The rows in the order in which they are due, and what each costs.
+
+        Args:
+            only: numbers of rows, without a sign; None: all.
+        """
+        if only is not None:
+            signed = [row for number in sorted(only) for row in (number, -number) if self.has(row)]
+            return array("q", signed), array("q", [self._size_of(row) or 0 for row in signed])
+        rows, sizes = array("q", self._reading), array("q", self._reading.values())
+        for _, each in sorted(self._ranks.items()):
+            rows.extend(each.rows())
+            sizes.extend(each.sizes())
+        return rows, sizes
+
+    def has(self, row: int) -> bool:
+        """Whether a row stands here; it is negative where it is transient."""
+        return self._size_of(row) is not None
+
+    def _size_of(self, row: int) -> int | None:
+        if row in self._reading:
+            return self._reading[row]
+        return next((size for rows in self._ranks.values() if (size := rows.size_of(row)) is not None), None)
+
+    def claim(self, row: int) -> None:
+        """A row that stands here leaves, for whoever has read it by himself."""
+        size = self._reading.pop(row, None)
+        if size is None:
+            size = next(size for rows in self._ranks.values() if (size := rows.remove(row)) is not None)
+        self._count(-1, -size)
 
     def is_before(self, rank: int) -> bool:
         """Whether something in it is more urgent."""
@@ -255,7 +331,7 @@ class Backlog:
         shelf = queue.shelf
         assert shelf is not None  # this is its backlog
         held, shelf.is_holding = shelf.is_holding, True  # until all have their places: they may be due in another order
-        shelf.place(found)
+        shelf.place([each for each in found if _signed(each) in reading])  # others were claimed meanwhile
         shelf.is_holding = held
         queue.look_for_room()
         shelf.go_on()  # who has room still gets what comes next
@@ -269,8 +345,14 @@ class Backlog:
         self._ranks = {}
         return sorted(rows)
 
-    def purge(self) -> None:
-        """Throw all of it away."""
+    def purge(self, then: Action | None = None) -> None:
+        """Throw all of it away.
+
+        Args:
+            then: called when the last of it has been given to the storage.
+        """
+        if then is not None:
+            self._when_left.append(then)
         others = _Rows()
         for row in chain(self._reading, [row for each in self._expiring for row, _ in each]):
             others.add(row, 0, 0.0)
@@ -297,3 +379,12 @@ class Backlog:
                 del self._leaving[0]
         if self._leaving:
             self._storage.when_written(self._storage.number, self._leave)
+            return
+        actions, self._when_left = self._when_left, []
+        for action in actions:
+            action()
+
+
+def _signed(stored: Stored) -> int:
+    """The number of a row as the backlog has it."""
+    return -stored.row.row if stored.row.transient else stored.row.row

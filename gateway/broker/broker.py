@@ -17,12 +17,11 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable
-from itertools import chain, islice
 
 from gateway.codec import Version
 
-from . import rows
 from .access import Access
+from .administration import Administration
 from .agenda import Agenda
 from .counters import Counters
 from .directory import Directory
@@ -58,6 +57,7 @@ class Broker:
         sessions: by id.
         directory: which destinations there are.
         router: the way of messages to them.
+        administration: an operator's way to the messages.
         destinations: canonical name -> queue or topic; the directory's.
         agenda: what is to be done later.
         storage: what is to be stored; None: nothing outlives the process.
@@ -112,6 +112,7 @@ class Broker:
         policies = policies or Policies()
         self.directory = Directory(self, policies)
         self.router = Router(self, self.directory, policies)
+        self.administration = Administration(self)
         self.sessions: dict[str, Session] = {}
         self.destinations = self.directory.destinations
         self.dirty: deque[Outbound] = deque()
@@ -307,18 +308,3 @@ class Broker:
             self.counters.slow_consumers += 1
             self.slow[error.limit] += 1
             session.end(error)
-
-    # lists for operators
-
-    def session_rows(self, offset: int = 0, limit: int | None = None) -> list[dict[str, object]]:
-        """Sessions, oldest first."""
-        return [rows.of_session(session) for session in islice(self.sessions.values(), offset, _end(offset, limit))]
-
-    def destination_rows(self, offset: int = 0, limit: int | None = None) -> list[dict[str, object]]:
-        """Destinations that are in use: queues and topics, oldest first, then patterns, and then those of users."""
-        every = chain(self.destinations.values(), self.directory.patterns.values(), self.directory.hidden.values())
-        return [rows.of_destination(target) for target in islice(every, offset, _end(offset, limit))]
-
-
-def _end(offset: int, limit: int | None) -> int | None:
-    return None if limit is None else offset + limit

@@ -24,8 +24,9 @@ class Counters:
         acknowledged: messages settled by ACK.
         rejected: messages settled by NACK.
         dead_lettered: messages that went to a dead-letter queue.
+        moved: messages that an operator moved to another destination, or back to where they had come from.
         expired: messages whose time was over before somebody consumed them.
-        dropped: messages thrown away: by a limit, by `on_nack`, or with their queue.
+        dropped: messages thrown away: by a limit, by `on_nack`, by an operator, or with their queue.
         conflated: messages that a newer one of their key replaced.
         duplicates: messages whose dedup-id was known.
         errors: ERROR frames.
@@ -48,6 +49,7 @@ class Counters:
         "heartbeat_timeouts",
         "held_publishers",
         "logins_failed",
+        "moved",
         "octets_in",
         "octets_out",
         "published",
@@ -76,6 +78,7 @@ class Counters:
     heartbeat_timeouts: int
     held_publishers: int
     logins_failed: int
+    moved: int
     octets_in: int
     octets_out: int
     published: int

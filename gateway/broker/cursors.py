@@ -173,7 +173,7 @@ class Cursors:
 
     def _position(self, cursor: Cursor) -> int:
         holder = cursor.holder
-        if holder is None or holder.ledger is None or holder.queue is None or holder.queue.delayed:
+        if holder is None or holder.ledger is None or holder.queue is None or holder.queue.resting:
             return cursor.position  # of what is rejected, and comes back later, nobody knows the number
         reader = cursor.reader
         last = reader.position if reader is not None else 0

@@ -5,6 +5,7 @@ failures, first_at, reason     of `History`
 expires    milliseconds since the epoch: the broker's clock starts anew with each process
 place      where it stands in for a message that it replaced
 group, closes, key             of `Properties`; the headers alone do not tell, for some are cut
+dead       it is a dead letter: what its headers tell of that is the broker's own word
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from gateway.codec import Head
 
 from .batch import Stored
-from .message import LOWEST_PRIORITY, History, Message
+from .message import DEAD_LETTER, LOWEST_PRIORITY, History, Message
 from .options import PERSISTENT, PLAIN, Properties
 
 
@@ -39,7 +40,8 @@ class Facts:
             extra: what else is to be kept.
         """
         plain = not (message.attempts or message.expires) and message.history is None and message.place == row
-        if plain and not extra and (message.properties is PLAIN or message.properties is PERSISTENT):
+        is_dead = message.head.derived is DEAD_LETTER
+        if plain and not is_dead and not extra and (message.properties is PLAIN or message.properties is PERSISTENT):
             return None
         facts: dict[str, Any] = {"extra": extra} if extra else {}
         if message.attempts:
@@ -48,6 +50,8 @@ class Facts:
             facts["expires"] = round((message.expires - self._clock() + self._epoch()) * 1000)
         if message.place != row:
             facts["place"] = message.place
+        if is_dead:
+            facts["dead"] = True
         if message.history is not None:
             facts |= {
                 "failures": message.history.failures,
@@ -78,6 +82,8 @@ class Facts:
         facts: dict[str, Any] = json.loads(row.facts) if row.facts else {}
         properties = _properties(row.rank, facts)
         message = Message(row.content, Head.of("SEND", content.headers), content.body, properties)
+        if "dead" in facts:
+            message.head.derived = DEAD_LETTER
         message.row = -row.row if row.transient else row.row
         message.place = facts.get("place", row.row)
         message.attempts = facts.get("attempts", 0)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from gateway.codec import Head
 
 from .agenda import Entry
-from .message import History, Message
+from .message import DEAD_LETTER, History, Message
 from .options import PLAIN, Properties
 from .policy import OnNack
 
@@ -40,7 +40,6 @@ _EXPIRIES_PER_TURN = 500
 _SLACK = 8
 # A dead letter may meet a full queue, whose dead letters go to a full queue, and so on: round in a circle at worst.
 _LONGEST_CHAIN = 4
-_DEAD_LETTER = object()  # marks heads of dead letters
 # What waits for its reader has no time limit any more; and a reason is a consumer's, never the sender's.
 _NOT_OF_A_DEAD_LETTER = frozenset(["expires", "expiration", "ttl", "reason"])
 
@@ -67,9 +66,8 @@ def rejected(queue: Queue, message: Message, serial: int, *, requeue: bool, reas
     delay = policy.delay_after(history.failures)
     if not delay:
         return True
-    queue.delayed += 1
     agenda = queue.broker.agenda
-    agenda.at(agenda.clock() + delay, partial(_come_back, queue, message))
+    queue.resting[message] = agenda.at(agenda.clock() + delay, partial(_come_back, queue, message))
     return False
 
 
@@ -106,8 +104,13 @@ def _history(queue: Queue, message: Message) -> History:
 
 
 def _come_back(queue: Queue, message: Message) -> None:
-    queue.delayed -= 1
+    del queue.resting[message]
     queue.take_back([message])
+
+
+def take_resting(queue: Queue, message: Message) -> None:
+    """A message that would have come back later does not."""
+    queue.broker.agenda.cancel(queue.resting.pop(message))
 
 
 # dead letters
@@ -129,7 +132,7 @@ def dead_letter(queue: Queue, message: Message, why: str) -> None:
         if broker.records is not None:
             broker.records.dead_lettered(queue.name, message, why, headers)
         head = Head.of("SEND", headers)
-        head.derived = _DEAD_LETTER
+        head.derived = DEAD_LETTER
         old = message.properties
         properties = Properties(
             priority=old.priority,
@@ -152,7 +155,7 @@ def _headers(queue: Queue, message: Message, why: str, target: str) -> dict[str,
         "dlq-source": queue.name,
         "dlq-attempts": str(0 if history is None else history.failures),
     }
-    if message.head.derived is not _DEAD_LETTER:  # else it has them from its first death
+    if message.head.derived is not DEAD_LETTER:  # else it has them from its first death
         first_at = queue.broker.agenda.epoch() if history is None else history.first_at
         headers["original-destination"] = given.get("destination", queue.name)
         headers["dlq-first-at"] = str(int(first_at * 1000))

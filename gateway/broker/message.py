@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # What a kept message costs beside its octets, measured: the objects, and their places in queue and ledger.
 OVERHEAD = 300
 
+DEAD_LETTER = object()
+"""What the head of a dead letter derives: that its headers about that are the broker's own."""
+
 LOWEST_PRIORITY = 9
 PLAIN_RANK = LOWEST_PRIORITY - PLAIN.priority
 

@@ -52,6 +52,7 @@ class Outbound:
         carrier: the connection, which flushes; None when it is gone.
         parts: prefix, shared, prefix, shared, ... of the frames that the transport did not take yet.
         size: octets in `parts` and in the transport's hands.
+        frames: how many the transport took since the start.
         gone: octets written since the start; a part's place in the stream is counted from there.
         taken: the place up to which the transport took parts.
         unsent: queue, message and the place of its end, for those that nobody will acknowledge (mode auto) and that are
@@ -69,6 +70,7 @@ class Outbound:
         "closed",
         "dirty",
         "excused",
+        "frames",
         "gone",
         "high",
         "limit",
@@ -89,6 +91,7 @@ class Outbound:
         self.parts: list[bytes] = []
         self._rest: list[bytes] = []  # what was in `parts` before, but for the first `_next`, which are taken
         self._next = 0
+        self.frames = 0
         self.size = 0
         self.gone = 0
         self.taken = 0
@@ -125,6 +128,7 @@ class Outbound:
             parts = self.parts if not self._rest else self._rest[self._next :] + self.parts
             self.parts, self._rest = [], []
             self.taken = self.gone + self.size
+            self.frames += len(parts) // 2
             return parts
         if not self._rest:
             # Set aside, so that each part is moved once, however many there are.
@@ -134,6 +138,7 @@ class Outbound:
         if self._next >= len(self._rest):
             self._rest = []
         self.taken += sum(map(len, parts))
+        self.frames += len(parts) // 2
         return parts
 
     def written(self, octets: int) -> None:
@@ -160,7 +165,7 @@ class Outbound:
         starved = self.starved
         # Once each: one with a smaller window than ours may come back at once.
         for _ in range(len(starved)):
-            if self.size >= self.window:
+            if self.size >= self.window or not starved:  # an offer to one may have been the end of another
                 break
             starved.popitem(last=False)[0].offer()
 

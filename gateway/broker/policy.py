@@ -158,12 +158,16 @@ _OF_DEAD_LETTERS = Policy(max_attempts=0)
 class Policies:
     """The operator's policies.
 
+    Attributes:
+        dead_letters: the destinations that they name for dead letters.
+
     Args:
         rules: pattern and keys of `Policy` with their values, in the order of the file.
     """
 
     def __init__(self, rules: Iterable[tuple[Pattern, Mapping[str, Any]]] = ()) -> None:
         self._rules = tuple(rules)
+        self.dead_letters = {str(values["dead_letter"]) for _, values in self._rules if values.get("dead_letter")}
         logs = [(pattern, {key: values[key] for key in _OF_LOGS & values.keys()}) for pattern, values in self._rules]
         self._of_logs = [(pattern, values) for pattern, values in logs if values]
 

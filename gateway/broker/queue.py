@@ -48,7 +48,7 @@ class Queue:
         policy: its rules.
         octets: what the messages cost that nobody has.
         waiting: how many they are.
-        delayed: messages that come back later, after a failure.
+        resting: messages that come back later, after a failure, and when.
         consumers: who gets what waits.
         browsers: those who read what waits, or comes, without consuming it.
         private: belongs to one subscription; it vanishes with it.
@@ -70,7 +70,6 @@ class Queue:
         "broker",
         "browsers",
         "consumers",
-        "delayed",
         "expiry",
         "feed",
         "full",
@@ -82,6 +81,7 @@ class Queue:
         "octets",
         "policy",
         "private",
+        "resting",
         "shelf",
         "unused",
         "waiting",
@@ -93,7 +93,7 @@ class Queue:
         self.policy = policy
         self.octets = 0
         self.waiting = 0
-        self.delayed = 0
+        self.resting: dict[Message, Entry] = {}
         self.consumers = Consumers(broker)
         self.browsers: dict[Subscription, Browser] = {}
         self.private = limits is not None
@@ -123,7 +123,7 @@ class Queue:
     def is_idle(self) -> bool:
         """Nobody subscribes and nothing waits; a private queue is not the broker's to drop, nor one that lasts."""
         lasts = self.private or (self.feed is not None and self.feed.lasts)
-        return not (self.subscriptions or self.waiting or self.delayed or self.browsers or lasts)
+        return not (self.subscriptions or self.waiting or self.resting or self.browsers or lasts)
 
     # messages in
 

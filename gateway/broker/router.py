@@ -51,6 +51,7 @@ class Router:
         delayed: messages that wait for their time.
         replay: who begins in the past.
         number: of the last message.
+        policies: of destinations.
     """
 
     def __init__(self, broker: Broker, directory: Directory, policies: Policies) -> None:
@@ -61,7 +62,7 @@ class Router:
         self._directory = directory
         self._destinations = directory.destinations
         self._patterns = directory.patterns
-        self._policies = policies
+        self.policies = policies
         self._arguments = Arguments(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self.replay = Replay(broker, directory.logs)
@@ -163,12 +164,12 @@ class Router:
     def outlives(self, name: str, properties: Properties) -> bool:
         """Whether a message outlives the process at that destination, by itself or in a log."""
         if names.is_topic(name) and self._directory.keeps_log(name):
-            return self._policies.find(name).durable is not False
+            return self.policies.find(name).durable is not False
         return self.is_durable(name, properties)
 
     def is_durable(self, name: str, properties: Properties) -> bool:
         """Whether a message outlives the process at that destination."""
-        durable = self._policies.find(name).durable
+        durable = self.policies.find(name).durable
         return properties.persistent if durable is None else durable
 
     def _is_stored(self, name: str, properties: Properties) -> bool:
@@ -307,10 +308,11 @@ class Router:
             if pattern.has_late:
                 pattern.tell_late(message, sender, None if topic is None else topic.log, name)
 
-    def deposit(self, name: str, head: Head, body: bytes, properties: Properties) -> None:
-        """A message of the broker's own, a dead letter: it must find room."""
+    def deposit(self, name: str, head: Head, body: bytes, properties: Properties, expires: float = 0.0) -> None:
+        """A message of the broker's own, a dead letter or one that an operator moves: it must find room."""
         full = self._broker.full.copy()
         message = Message(self.next_number(), head, body, properties)
+        message.expires = expires
         if self._broker.records is not None:
             self._broker.records.came(message)
         self._route(name, message, "")

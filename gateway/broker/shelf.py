@@ -17,6 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from . import arrivals, dispatch
+from .agenda import Action
 from .backlog import LEAST_IN_MEMORY, MOST_IN_MEMORY, Backlog
 from .batch import Place, Row, Stored
 from .limits import limits_of
@@ -321,11 +322,11 @@ class Shelf:
         if self.backlog is not None:
             self.backlog.refill(stuck=stuck)
 
-    def purge(self) -> None:
-        """The backlog is thrown away."""
+    def purge(self, then: Action | None = None) -> None:
+        """The backlog is thrown away; see there."""
         if self.backlog is not None:
             self._queue.broker.counters.dropped += self.backlog.count
-            self.backlog.purge()
+            self.backlog.purge(then)
 
     def rows_of_backlog(self) -> list[int]:
         """What is in the store alone, in order."""

@@ -316,6 +316,15 @@ class Storage:
         """Do something once that batch, which is not yet, is in the store."""
         self._parked.setdefault(number, []).append(action)
 
+    def when_all_written(self, action: Callable[[], None]) -> None:
+        """Do something once all that was changed so far is in the store; at once, if it is."""
+        if self._batch or self._new or self._noted:
+            self.when_written(self.number, action)
+        elif self._under_way is not None:
+            self.when_written(self._under_way.number, action)
+        else:
+            action()
+
     def when_settled(self, action: Callable[[], None]) -> None:
         """Do something once all that is gathered now is in the store, or it turns out that it cannot be."""
         self._careful.setdefault(self.number, []).append(action)

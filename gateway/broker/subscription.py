@@ -58,6 +58,7 @@ class Subscription:
         destination: as the client wrote it.
         options: what else the client asked for.
         ledger: handle -> delivery, oldest first; None in mode auto.
+        delivered: messages that its queue gave it, and as many times.
         held_octets: what the messages in the ledger cost.
         window: octets in the outbox from which on a queue stops dispatching to it.
         prefetch: messages that it may have at a time, as far as they are counted.
@@ -78,10 +79,10 @@ class Subscription:
     """
 
     __slots__ = (
-        "_count",
         "_most_messages",
         "_most_octets",
         "cursor",
+        "delivered",
         "destination",
         "ended",
         "groups",
@@ -152,7 +153,7 @@ class Subscription:
         self._most_messages = _limit(options.prefetch, quotas.max_unacknowledged)
         self.prefetch = min(self._most_messages, quotas.max_unacknowledged)
         self._most_octets = _limit(options.prefetch_octets, quotas.max_unacknowledged_octets)
-        self._count = 0
+        self.delivered = 0
         self.serial = next(_serials)
 
     def has_room(self) -> bool:
@@ -186,6 +187,7 @@ class Subscription:
     def deliver(self, message: Message) -> None:
         """Put a message of the queue into the outbox."""
         prefix = self.prefix
+        self.delivered += 1
         if self.ledger is not None:
             prefix += self._enter(message, self.ledger)
         if self.notes is not None:
@@ -221,8 +223,7 @@ class Subscription:
         """Enter a delivery into the ledger; returns the header line that tells its handle, where a line does."""
         self.session.outstanding += 1
         if self.version.ack_id:
-            self._count += 1
-            handle = f"{self.key}-{self._count}"
+            handle = f"{self.key}-{self.delivered}"
             line = b"ack:%b\n" % handle.encode()
         else:
             handle = message.id.decode()

@@ -102,6 +102,11 @@ class Scene:
         return self._vault
 
     @property
+    def is_stored(self) -> bool:
+        """There is a store."""
+        return self._vault is not None
+
+    @property
     def store(self) -> MemoryStore:
         """What has been written."""
         return self.vault.store

@@ -158,12 +158,33 @@ class Fates:
             "dlq-attempts": str(copy.failures),
             "dlq-first-at": str(int(first * 1000)),
         }
+        if copy.source:  # an operator has moved it: it keeps what it has from its first death
+            told["dlq-first-at"] = copy.told["dlq-first-at"]
         told |= {"reason": copy.reason} if copy.reason else {}
         if self._deaths[0] != self.step:
             self.number += 1
             self._deaths = (self.step, self.number)
         letter = replace(copy.sent, key=None, expires=0.0)  # none replaces another: each is somebody's failure
         self.to_queue(letter, store.name.replace("/queue/", "/queue/dlq."), self._deaths[1], store.name, told)
+
+    # what an operator does
+
+    def moved(self, copy: Copy, target: str) -> None:
+        """It is new there, behind what waits; what it has of its death it keeps."""
+        self.end(copy, "moved")
+        self.number += 1
+        sent = replace(copy.sent, expires=copy.expires)
+        self.to_queue(sent, target, self.number, copy.source, copy.told)
+
+    def redriven(self, copy: Copy) -> None:
+        """A dead letter is again what it was, where it died."""
+        self.end(copy, "moved")
+        self.number += 1
+        self.to_queue(copy.sent, copy.source, self.number)
+
+    def freed(self, store: Store) -> None:
+        """What was first of a group may have gone."""
+        store.free_groups()
 
     def queue_is_full(self, copy: Copy) -> None:
         """The broker gave it up because of a limit."""

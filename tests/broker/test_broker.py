@@ -9,11 +9,10 @@ import pytest
 
 from gateway.broker import Broker, Quotas, Session
 from gateway.broker.policy import DEFAULT
-from gateway.broker.rows import of_session
 from gateway.broker.topic import Topic
 from gateway.codec import V12, Version
 
-from .client import ALL, WITH_NACK, Client, Scene, Step
+from .client import WITH_NACK, Client, Scene, Step
 from .conftest import Stage
 
 
@@ -108,38 +107,6 @@ class TestForgotten:
         client.drop()
         del client
         assert self.latest_is_gone(scene)
-
-
-class TestRows:
-    def test_sessions_oldest_first(self, scene: Scene) -> None:
-        clients = [scene.connect(version) for version in ALL]
-        rows = scene.broker.session_rows()
-        assert [row["id"] for row in rows] == [client.session.id for client in clients]
-        assert [row["version"] for row in rows] == ["1.0", "1.1", "1.2"]
-        assert rows == [of_session(client.session) for client in clients]
-
-    def test_destinations_and_then_patterns(self, scene: Scene) -> None:
-        client = scene.connect()
-        for id, name in enumerate(("/topic/b.*", "/queue/c", "/topic/a")):
-            client.subscribe(name, str(id))
-        client.publish("d")
-        names = [row["name"] for row in scene.broker.destination_rows()]
-        assert names == ["/queue/c", "/topic/a", "/queue/d", "/topic/b.*"]
-
-    @pytest.mark.parametrize(
-        ("offset", "limit", "expected"),
-        [(0, None, "abcde"), (2, None, "cde"), (0, 2, "ab"), (1, 3, "bcd"), (4, 9, "e"), (9, 9, ""), (0, 0, "")],
-    )
-    def test_a_part_of_the_list(self, scene: Scene, offset: int, limit: int | None, expected: str) -> None:
-        client = scene.connect()
-        for name in "abcde":
-            client.publish(name)
-        rows = scene.broker.destination_rows(offset, limit)
-        assert "".join(str(row["name"])[-1] for row in rows) == expected
-        ids = [scene.connect().session.id for _ in range(4)]
-        assert [row["id"] for row in scene.broker.session_rows(offset, limit)] == [client.session.id, *ids][
-            offset : None if limit is None else offset + limit
-        ]
 
 
 class TestDestinations:

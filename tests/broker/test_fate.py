@@ -10,6 +10,7 @@ import pytest
 
 from gateway.broker.errors import SlowConsumer
 from gateway.broker.policy import OnNack
+from gateway.broker.rows import of_destination
 from gateway.codec import Version
 
 from .client import WITH_NACK, Client, Scene, Step
@@ -39,7 +40,7 @@ def be_sent_away(client: Client) -> None:
 
 def waiting(scene: Scene, queue: str) -> int:
     """How many messages wait in a queue."""
-    rows = {row["name"]: row["waiting"] for row in scene.broker.destination_rows()}
+    rows = {row["name"]: row["waiting"] for row in map(of_destination, scene.broker.destinations.values())}
     return int(str(rows.get(queue, 0)))
 
 
@@ -67,7 +68,7 @@ class TestBackOff:
         for delay in (0.1, 0.2, 0.4):
             client.nack(client.message())
             scene.wait(delay - 0.01)
-            assert scene.broker.destination_rows()[0]["delayed"] == 1
+            assert of_destination(scene.broker.destinations[QUEUE])["delayed"] == 1
             assert not client.received()
             scene.wait(0.02)
         assert client.message().headers["delivery-count"] == "4"

@@ -21,11 +21,14 @@ from gateway.codec import V10, V12
 
 from .client import ALL, EPOCH, Client, Scene
 from .model import DEDUP_WINDOW, Model
-from .model_books import SELECTORS, Consumer, Copy, Rules, Sent, Settlement, Transaction
+from .model_books import SELECTORS, Consumer, Copy, Name, Rules, Sent, Settlement, Store, Transaction
+from .model_compare import name_of
 from .model_draw import pick
 from .model_watch import Watch
+from .operators import Operator
 
 QUEUES = ["/queue/plain", "/queue/few", "/queue/retry", "/queue/last", "/queue/brief"]
+MOVED = "/queue/moved"
 TOPICS = ["/topic/a.b", "/topic/a.c", "/topic/a.*"], ["/topic/slow.a", "/topic/slow.b", "/topic/slow.*"]
 MODES = ["client", "auto", "client-individual"]
 # Three of these fill the window of an outbox.
@@ -57,6 +60,13 @@ TWO_DEMANDS = st.lists(st.sampled_from(DEMANDS), min_size=2, max_size=2, unique=
 
 def dead_letters_of(queue: str) -> str:
     return queue.replace("/queue/", "/queue/dlq.")
+
+
+def name_of_row(row: dict[str, object]) -> Name:
+    """What tells a message from all others in its queue, as an operator sees it."""
+    headers = row["headers"]
+    assert isinstance(headers, dict)
+    return name_of(str(row["body"]).encode(), headers)
 
 
 class Clients(RuleBasedStateMachine):
@@ -120,6 +130,7 @@ class Clients(RuleBasedStateMachine):
             self.end: bool(model.transactions),
             self.wait: True,
             self.trespass: bool(self.watch.names) and len(clients) > 1,
+            self.operate: bool(self.model.queues),
         }
         often = [
             *[self.publish] * 5,
@@ -129,6 +140,7 @@ class Clients(RuleBasedStateMachine):
             self.resume,
             self.wait,
             self.end,
+            self.operate,
         ]
         pick(data, [each for each in [*often, *possible] if possible[each]])(data)
 
@@ -218,7 +230,8 @@ class Clients(RuleBasedStateMachine):
 
     def subscribe(self, data: st.DataObject) -> None:
         client = pick(data, self.clients)
-        letters = [name for name in map(dead_letters_of, self.queues) if name in self.scene.broker.destinations]
+        others = [MOVED, *map(dead_letters_of, self.queues)]
+        letters = [name for name in others if name in self.scene.broker.destinations]
         destination = data.draw(st.sampled_from([*self.queues * 4, *letters, *self.topics, "/topic/#"]))
         mode = data.draw(st.sampled_from(MODES if client.version.nack else MODES[:2]))
         consumer = Consumer(client, str(self.next()), destination, mode)
@@ -357,6 +370,48 @@ class Clients(RuleBasedStateMachine):
         if not any(copy.transaction is None for copy in own):
             self.watch.failing = client
             client.send(data.draw(st.sampled_from(["ACK", "NACK"] if client.version.nack else ["ACK"])), headers)
+
+    def operate(self, data: st.DataObject) -> None:
+        """An operator looks at a queue, and does something to what waits there."""
+        store: Store = pick(data, list(self.model.queues.values()))
+        operator = Operator(self.scene)
+        if store.name not in self.scene.broker.destinations:
+            return
+        rows = operator.browse(store.name).messages
+        copies = [*store.waiting, *[copy for copy in store.copies if copy.back is not None]]
+        ids = {name_of_row(row): str(row["id"]) for row in rows}
+        assert set(ids) == {copy.name for copy in copies}, store.name
+        what = data.draw(st.sampled_from(["purge", "delete", "move", "move", "redrive", "redrive"]))
+        if what == "purge":
+            assert operator.purge(store.name).done == len(copies)
+            for copy in copies:
+                self.model.end(copy, "dropped")
+            self.model.freed(store)
+            return
+        chosen = [copy for copy in copies if data.draw(st.booleans())]
+        if what == "delete":
+            assert operator.delete(store.name, [ids[copy.name] for copy in chosen]).done == len(chosen)
+            for copy in chosen:
+                self.model.end(copy, "dropped")
+        elif what == "move" and store.name != MOVED:
+            taken = {copy.sent.body for copy in self.model.queue(MOVED).copies}
+            bodies: dict[bytes, Copy] = {copy.sent.body: copy for copy in chosen if copy.sent.body not in taken}
+            chosen = [copy for copy in chosen if bodies.get(copy.sent.body) is copy]
+            assert operator.move(store.name, MOVED, [ids[copy.name] for copy in chosen]).done == len(chosen)
+            for copy in chosen:
+                self.model.moved(copy, MOVED)
+        elif what == "redrive":
+            outcome = operator.redrive(store.name, [ids[copy.name] for copy in chosen])
+            stay = {id for id, _ in outcome.refused}
+            gone = [copy for copy in chosen if ids[copy.name] not in stay]
+            assert outcome.done == len(gone)
+            assert all(copy.source for copy in gone)
+            for copy in chosen:
+                full = self.model.rules_of(copy.source).max_messages
+                assert copy in gone or not copy.source or full
+            for copy in gone:
+                self.model.redriven(copy)
+        self.model.freed(store)
 
     def begin(self, data: st.DataObject) -> None:
         transaction = Transaction(pick(data, self.clients), str(self.next()))

@@ -346,3 +346,17 @@ class TestHigh:
         assert outbound.excused
         outbound.written(1)
         assert not outbound.excused
+
+
+def test_one_that_has_room_again_may_be_the_end_of_another(pair: tuple[Client, Client]) -> None:
+    """A reader that was starved beside its subscription, and has nothing more to give: found by the model."""
+    outbound = pair[0].session.outbound
+
+    class Starved:
+        def offer(self) -> None:
+            outbound.starved.clear()
+
+    outbound.starved |= {Starved(): None, Starved(): None}
+    outbound.append(b"octets")
+    pair[0].flush()
+    assert not outbound.starved

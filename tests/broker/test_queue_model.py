@@ -209,7 +209,7 @@ class Consumers(RuleBasedStateMachine):
         assert all(each.message is not None for each in there)
         # What is put off may expire meanwhile.
         expired = sum(each.has_expired(self.scene.now) for each in missing)
-        assert len(missing) - expired <= (queue.delayed if queue else 0) <= len(missing)
+        assert len(missing) - expired <= (len(queue.resting) if queue else 0) <= len(missing)
         for taker in self.watch.takers:
             assert taker.subscription is not None
             held = (taker.subscription.ledger or {}).values()

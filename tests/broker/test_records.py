@@ -169,6 +169,60 @@ class TestMessages:
         assert scene.broker.records.is_behind is True
 
 
+class TestTimes:
+    """What the rows tell of times is added up, too."""
+
+    def test_each_first_delivery_and_each_ack_counts(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        known = scene.broker.records
+        assert known is not None
+        client = scene.connect()
+        client.subscribe(Q, ack=INDIVIDUAL)
+        client.publish(Q)
+        client.nack(client.message())
+        client.ack(client.message())  # delivered again, which is not its way to the first receiver
+        assert known.waited.total == notes.one("delivered").queue_us
+        assert known.took.total == notes.one("acked").ack_us
+        assert (sum(known.waited.counts), sum(known.took.counts)) == (1, 1)
+
+    def test_on_a_topic_each_receiver_counts(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        known = scene.broker.records
+        assert known is not None
+        for _ in range(3):
+            scene.connect().subscribe(T)
+        scene.connect().publish(T)
+        assert sum(known.waited.counts) == 3
+        assert known.waited.total == sum([row.queue_us or 0 for row in notes.of("delivered")]) > 0
+
+    def test_what_was_retained_does_not_count(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        known = scene.broker.records
+        assert known is not None
+        client = scene.connect()
+        client.publish(T, b"", retain="true")
+        client.subscribe(T)
+        assert notes.one("delivered").queue_us is None
+        assert known.waited.total == sum(known.waited.counts) == 0
+
+    def test_what_went_out_before_does_not_count(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        known = scene.broker.records
+        assert known is not None
+        client = scene.connect()
+        client.subscribe(T, ack="client")
+        client.publish(T)
+        (subscription,) = client.session.acknowledging.values()
+        assert subscription.ledger is not None
+        (delivery,) = subscription.ledger.values()
+        delivery.at = delivery.message.at = 0
+        known.fanned_out([subscription], delivery.message)
+        client.ack(client.message())
+        assert notes.one("acked").ack_us is None
+        assert sum(known.waited.counts) == 1
+        assert known.took.total == sum(known.took.counts) == 0
+
+
 class TestTopics:
     def test_everybody_has_a_row(self, scene: Scene) -> None:
         notes = recorded(scene)

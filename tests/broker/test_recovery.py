@@ -334,7 +334,7 @@ class TestFailures:
         fill(scene, 1)
         consumer.nack(consumer.message())
         scene.commit()
-        assert queue(scene).delayed == 1
+        assert len(queue(scene).resting) == 1
         scene = end(scene)
         (message,) = consumer_of(scene).messages()
         assert message.headers["delivery-count"] == "2"

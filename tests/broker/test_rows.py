@@ -1,82 +1,311 @@
-"""Sessions and destinations as the admin API lists them."""
+"""Sessions, subscriptions and destinations as the admin API lists them."""
 
 from __future__ import annotations
 
-from gateway.broker import rows
-from gateway.codec import Version
+import pytest
 
-from .client import EPOCH, WITH_NACK, Scene
+from gateway.broker import rows
+from gateway.broker.policy import SlowConsumer, WhenFull
+from gateway.codec import V12, Version
+
+from .client import ALL, EPOCH, WITH_NACK, Client, Scene
 from .conftest import Stage
 
 
-def test_a_session(scene: Scene, version: Version) -> None:
-    client = scene.connect(version, transport="websocket")
-    client.stalled = True
-    client.subscribe("/queue/a", "0", ack="client")
-    client.subscribe("/topic/a", "1")
-    client.publish("/queue/a")
-    client.begin()
-    assert rows.of_session(client.session) == {
-        "id": client.session.id,
-        "login": "anonymous",
-        "version": version.name,
-        "transport": "websocket",
-        "peer": "127.0.0.1:50000",
-        "connected_at": EPOCH,
-        "subscriptions": 2,
-        "unacknowledged": 1,
-        "transactions": 1,
-        "pending_octets": len(b"".join(client.session.outbound.parts)),
-        "frames_in": 4,
-    }
+def destinations(scene: Scene) -> list[dict[str, object]]:
+    return [rows.of_destination(target) for target in rows.every_destination(scene.broker)]
 
 
-def test_destinations(stage: Stage) -> None:
-    scene = stage({"/queue/b": {"backoff": 1.0}})
-    client, other = scene.connect(), scene.connect()
+def destination(scene: Scene, name: str) -> dict[str, object]:
+    (row,) = [row for row in destinations(scene) if row["name"] == name]
+    return row
+
+
+class TestSessions:
+    def test_a_session(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version, transport="websocket")
+        client.stalled = True
+        client.subscribe("/queue/a", "0", ack="client")
+        client.subscribe("/topic/a", "1")
+        client.publish("/queue/a")
+        client.begin()
+        client.session.heart_beat = (1000, 500)
+        assert rows.of_session(client.session) == {
+            "id": client.session.id,
+            "login": "anonymous",
+            "client_id": "",
+            "version": version.name,
+            "transport": "websocket",
+            "peer": "127.0.0.1:50000",
+            "connected_at": EPOCH,
+            "subscriptions": 2,
+            "unacknowledged": 1,
+            "transactions": 1,
+            "pending_octets": len(b"".join(client.session.outbound.parts)),
+            "frames_in": 4,
+            "delivered": 0,
+            "heart_beat": [1000, 500],
+        }
+
+    def test_frames_count_once_the_connection_has_them(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("a")
+        for _ in range(3):
+            client.publish("a", receipt="r")
+        client.stalled = True
+        client.publish("a", receipt="r")
+        assert rows.of_session(client.session)["delivered"] == 6
+        outbound = client.session.outbound
+        octets = sum(map(len, outbound.take(2)))
+        outbound.written(octets)
+        assert rows.of_session(client.session)["delivered"] == 7
+
+    def test_oldest_first(self, scene: Scene) -> None:
+        clients = [scene.connect(version) for version in ALL]
+        found = list(rows.every_session(scene.broker))
+        assert found == [client.session for client in clients]
+        assert sorted(found, key=rows.SESSION_KEYS["version"]) == found
+
+
+class TestSubscriptions:
+    def test_of_a_queue(self, scene: Scene) -> None:
+        client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:ann\n\n\0")
+        client.subscribe("a", "7", ack="client", selector="x = 1", **{"prefetch-count": "5"})
+        client.publish("a", x="1")
+        (subscription,) = rows.every_subscription(scene.broker)
+        assert rows.of_subscription(subscription) == {
+            "session": client.session.id,
+            "login": "ann",
+            "id": "7",
+            "destination": "a",
+            "target": "/queue/a",
+            "ack": "client",
+            "selector": "x = 1",
+            "prefetch": 5,
+            "unacknowledged": 1,
+            "delivered": 1,
+            "durable": None,
+            "browser": False,
+        }
+
+    def test_what_came_to_a_consumer_is_counted_in_each_mode(self, scene: Scene, version: Version) -> None:
+        for id, ack in enumerate(("auto", "client", "client-individual" if version.nack else "client")):
+            client = scene.connect(version)
+            client.subscribe(f"/queue/{id}", str(id), ack=ack)
+            for _ in range(id + 2):
+                client.publish(f"/queue/{id}")
+        found = [rows.of_subscription(each)["delivered"] for each in rows.every_subscription(scene.broker)]
+        assert found == [2, 3, 4]
+
+    def test_of_a_topic_that_writes_straight_to_it(self, scene: Scene) -> None:
+        client = scene.connect(V12)
+        client.subscribe("/topic/a.*")
+        client.publish("/topic/a.b")
+        (subscription,) = rows.every_subscription(scene.broker)
+        row = rows.of_subscription(subscription)
+        assert (row["delivered"], row["target"], row["unacknowledged"]) == (None, "/topic/a.*", 0)
+
+    def test_of_a_browser(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("a")
+        client.subscribe("a", browser="true", **{"browser-end": "false"})
+        (subscription,) = rows.every_subscription(scene.broker)
+        row = rows.of_subscription(subscription)
+        assert (row["browser"], row["delivered"], row["target"]) == (True, None, "/queue/a")
+        assert rows.subscriptions_of(scene.broker.destinations["/queue/a"]) == [subscription]
+
+    def test_of_a_durable_one(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/topic/a", "d", durable="true")
+        (subscription,) = rows.every_subscription(scene.broker)
+        (name,) = scene.broker.directory.durables._found
+        row = rows.of_subscription(subscription)
+        assert (row["durable"], row["target"], row["destination"]) == (name, name, "/topic/a")
+        client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
+
+    def test_of_one_without_an_id(self, scene: Scene) -> None:
+        client = scene.connect(ALL[0])
+        client.send("SUBSCRIBE", {"destination": "a"})
+        (subscription,) = rows.every_subscription(scene.broker)
+        assert rows.of_subscription(subscription)["id"] is None
+        assert rows.SUBSCRIPTION_KEYS["id"](subscription) == ""
+        assert rows.of_subscription(subscription)["prefetch"] is None
+        assert rows.SUBSCRIPTION_KEYS["prefetch"](subscription) == 0
+
+    def test_of_one_that_has_nothing_yet(self, scene: Scene) -> None:
+        """Between its birth and its place in a queue it is nobody's."""
+        client = scene.connect()
+        client.subscribe("a")
+        (subscription,) = rows.every_subscription(scene.broker)
+        queue, subscription.queue = subscription.queue, None
+        assert rows.target_of(subscription) == ""
+        assert rows.SUBSCRIPTION_KEYS["durable"](subscription) == ""
+        subscription.queue = queue
+
+    def test_of_the_oldest_session_first(self, scene: Scene) -> None:
+        first, second = scene.connect(), scene.connect()
+        second.subscribe("a", "0")
+        first.subscribe("a", "1")
+        first.subscribe("/topic/a", "2")
+        assert [each.id for each in rows.every_subscription(scene.broker)] == ["1", "2", "0"]
+
+
+class TestDestinations:
+    def test_queues_and_topics(self, stage: Stage) -> None:
+        scene = stage({"/queue/b": {"backoff": 1.0}})
+        client, other = scene.connect(), scene.connect()
+        client.subscribe("/topic/a", "0")
+        other.subscribe("/topic/a", "0")
+        for _ in range(3):
+            client.publish("b", b"x")
+        other.subscribe("b", "1", ack="client-individual")
+        other.nack(other.messages()[0])
+        for _ in range(2):
+            client.publish("c", b"x")
+        octets = scene.broker.stored_octets // 5 * 2
+        names = ["name", "kind", "subscriptions", "waiting", "delayed", "unacknowledged", "octets"]
+        expected = [
+            ("/topic/a", "topic", 2, 0, 0, 0, 0),
+            ("/queue/b", "queue", 1, 0, 1, 2, 0),
+            ("/queue/c", "queue", 0, 2, 0, 0, octets),
+        ]
+        plain = {"stored": 0, "full": False, "durable": False, "dead_letters": False, "log": None}
+        assert destinations(scene) == [dict(zip(names, row, strict=True)) | plain for row in expected]
+        queue, topic = scene.broker.destinations["/queue/b"], scene.broker.destinations["/topic/a"]
+        assert (rows.groups_of(queue), rows.groups_of(topic)) == (0, None)
+        client.publish("b", b"", JMSXGroupID="g")
+
+    def test_those_in_use_and_then_patterns_and_then_hidden_ones(self, scene: Scene) -> None:
+        client = scene.connect()
+        for id, name in enumerate(("/topic/b.*", "/user/queue/x", "/queue/c", "/topic/a")):
+            client.subscribe(name, str(id))
+        client.publish("d")
+        found = [(row["name"], row["kind"]) for row in destinations(scene)]
+        mail = f"/user/{client.session.id}/queue/x"
+        assert found == [
+            ("/queue/c", "queue"),
+            ("/topic/a", "topic"),
+            ("/queue/d", "queue"),
+            ("/topic/b.*", "pattern"),
+            (mail, "topic"),
+        ]
+
+    def test_what_a_topics_subscriber_has_not_acknowledged(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_unacknowledged=2)
+        client = scene.connect(version)
+        client.subscribe("/topic/a.*", ack="client")
+        for _ in range(5):
+            client.publish("/topic/a.b", b"m")
+        (row,) = destinations(scene)
+        assert (row["name"], row["unacknowledged"]) == ("/topic/a.*", 2)
+
+    def test_the_log_of_a_topic(self) -> None:
+        scene = Scene({"/topic/a": {"log_messages": 2}})
+        client = scene.connect()
+        client.subscribe("/topic/a")
+        for _ in range(3):
+            client.publish("/topic/a", b"x")
+        *_, last = client.messages()
+        seq = int(last.headers["seq"])
+        (row,) = destinations(scene)
+        log = scene.broker.directory.logs.matching("/topic/a")[0]
+        assert row["log"] == {"first": seq - 1, "next": seq + 1, "messages": 2, "octets": log.octets}
+        assert not row["durable"]
+
+    def test_groups_that_are_known(self, scene: Scene) -> None:
+        client = scene.connect()
+        for group in "ggh":
+            client.publish("a", b"", JMSXGroupID=group)
+        assert rows.groups_of(scene.broker.destinations["/queue/a"]) == 2
+
+    def test_what_outlives_the_process(self) -> None:
+        scene = Scene({"/queue/d": {"durable": True}, "/topic/l": {"log_messages": 5}}, stored=True)
+        client = scene.connect()
+        client.subscribe("/topic/t", "0", durable="true")
+        client.unsubscribe("0")
+        client.publish("/topic/l", b"x", persistent="true")
+        for name in ("d", "e"):
+            client.publish(name, b"x", persistent="true")
+            client.publish(name, b"x")
+        found = {str(row["name"])[:8]: (row["durable"], row["stored"]) for row in destinations(scene)}
+        assert found == {
+            "/topic/l": (True, 0),
+            "/queue/d": (True, 2),
+            "/queue/e": (False, 1),
+            "/dsub/an": (True, 0),
+            "/topic/t": (False, 0),
+        }
+
+    def test_where_dead_letters_go(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"dead_letter": "/queue/grave"}, "/queue/b": {"dead_letter": ""}})
+        client = scene.connect()
+        for name in ("grave", "dlq.b", "a", "/queue/b"):
+            client.publish(name)
+        client.subscribe("/topic/dlq.b")
+        found = {row["name"]: row["dead_letters"] for row in destinations(scene)}
+        assert found == {
+            "/queue/grave": True,
+            "/queue/dlq.b": True,
+            "/queue/a": False,
+            "/queue/b": False,
+            "/topic/dlq.b": False,
+        }
+
+    def test_states(self, stage: Stage) -> None:
+        scene = stage({"/queue/full": {"max_messages": 1}, "/queue/later": {"backoff": 5.0}})
+        client = scene.connect()
+        client.publish("full")
+        client.subscribe("empty", "0")
+        client.subscribe("/topic/a", "1")
+        client.publish("dlq.x")
+        reader = scene.connect(WITH_NACK[0])
+        reader.subscribe("later", "0", ack="client-individual")
+        reader.publish("later")
+        reader.nack(reader.message())
+        assert destination(scene, "/queue/full")["full"]
+        found = {
+            state: {target.name for target in rows.every_destination(scene.broker) if test(target)}
+            for state, test in rows.DESTINATION_STATES.items()
+        }
+        assert found == {
+            "waiting": {"/queue/full", "/queue/later", "/queue/dlq.x"},
+            "full": {"/queue/full"},
+            "no-consumer": {"/queue/full", "/queue/dlq.x"},
+            "dead-letters": {"/queue/dlq.x"},
+        }
+
+    def test_the_policy_in_force(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"max_messages": 7, "slow_consumer": SlowConsumer.CONFLATE}})
+        client = scene.connect()
+        client.publish("a", b"", **{"x-max-length": "3"})
+        policy = rows.policy_of(scene.broker.destinations["/queue/a"])
+        assert (policy["max_messages"], policy["when_full"]) == (3, WhenFull.BLOCK.value)
+        assert (policy["slow_consumer"], policy["durable"]) == ("conflate", None)
+
+
+@pytest.fixture
+def house(scene: Scene) -> Scene:
+    """Something of each kind."""
+    client: Client = scene.connect()
     client.subscribe("/topic/a", "0")
-    other.subscribe("/topic/a", "0")
-    for _ in range(3):
-        client.publish("b", b"x")
-    other.subscribe("b", "1", ack="client-individual")
-    other.nack(other.messages()[0])
-    for _ in range(2):
-        client.publish("c", b"x")
-    octets = scene.broker.stored_octets // 5 * 2
-    names = ["name", "kind", "subscriptions", "waiting", "delayed", "unacknowledged", "octets", "log"]
-    expected = [
-        ("/topic/a", "topic", 2, 0, 0, 0, 0, None),
-        ("/queue/b", "queue", 1, 0, 1, 2, 0, None),
-        ("/queue/c", "queue", 0, 2, 0, 0, octets, None),
-    ]
-    assert scene.broker.destination_rows() == [dict(zip(names, row, strict=True)) for row in expected]
+    client.subscribe("/topic/a.*", "1", ack="client")
+    client.subscribe("a", "2")
+    client.publish("b")
+    return scene
 
 
-def test_what_a_topics_subscriber_has_not_acknowledged(stage: Stage, version: Version) -> None:
-    scene = stage(max_unacknowledged=2)
-    client = scene.connect(version)
-    client.subscribe("/topic/a.*", ack="client")
-    for _ in range(5):
-        client.publish("/topic/a.b", b"m")
-    (row,) = scene.broker.destination_rows()
-    assert (row["name"], row["unacknowledged"]) == ("/topic/a.*", 2)
-
-
-def test_users_destinations_are_listed_too(scene: Scene) -> None:
-    client = scene.connect(WITH_NACK[0])
-    client.subscribe("/user/queue/x")
-    (row,) = scene.broker.destination_rows()
-    assert (row["name"], row["kind"]) == (f"/user/{client.session.id}/queue/x", "topic")
-
-
-def test_the_log_of_a_topic() -> None:
-    scene = Scene({"/topic/a": {"log_messages": 2}})
-    client = scene.connect()
-    client.subscribe("/topic/a")
-    for _ in range(3):
-        client.publish("/topic/a", b"x")
-    *_, last = client.messages()
-    seq = int(last.headers["seq"])
-    (row,) = scene.broker.destination_rows()
-    log = scene.broker.directory.logs.matching("/topic/a")[0]
-    assert row["log"] == {"first": seq - 1, "next": seq + 1, "messages": 2, "octets": log.octets}
+@pytest.mark.parametrize("kind", ["session", "subscription", "destination"])
+def test_whoever_sorts_needs_no_rows(house: Scene, kind: str) -> None:
+    """A key says what the row says, but for what is null there; so a page can be found without any."""
+    every = {
+        "session": (rows.every_session, rows.SESSION_KEYS, rows.of_session),
+        "subscription": (rows.every_subscription, rows.SUBSCRIPTION_KEYS, rows.of_subscription),
+        "destination": (rows.every_destination, rows.DESTINATION_KEYS, rows.of_destination),
+    }
+    each, keys, row_of = every[kind]
+    found = list(each(house.broker))
+    assert found
+    for one in found:
+        row = row_of(one)  # type: ignore[operator]
+        for name, key in keys.items():  # type: ignore[attr-defined]
+            assert row[name] == key(one) or (row[name] is None and key(one) in ("", 0)), name

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.broker import log
 from gateway.broker.policy import SlowConsumer
+from gateway.broker.rows import of_destination
 from gateway.codec import Version
 
 from .client import ALL, WITH_NACK, Client, Scene, Step
@@ -272,7 +273,7 @@ class TestAcknowledging:
         client.subscribe("/topic/a", ack="client")
         other.subscribe("/topic/a")
         fill(client, 5)
-        (row,) = scene.broker.destination_rows()
+        row = of_destination(scene.broker.destinations["/topic/a"])
         assert (row["name"], row["kind"], row["subscriptions"]) == ("/topic/a", "topic", 2)
         assert row["unacknowledged"] == 2
 

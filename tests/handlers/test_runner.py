@@ -536,11 +536,10 @@ class TestSession:
     async def test_an_operator_sees_it(self, handlers: Handlers, make_hall: MakeHall) -> None:
         handlers.send("/app/a")(Gate().pass_through)
         hall = make_hall().begin()
-        (row,) = hall.house.broker.session_rows()
-        assert (row["transport"], row["peer"], row["login"]) == ("internal", "internal", "gateway")
-        assert row["subscriptions"] == 1
-        (destination,) = hall.house.broker.destination_rows()
-        assert destination["name"] == "/handlers/send/a"
+        (session,) = hall.house.broker.sessions.values()
+        assert (session.transport, session.peer, session.login) == ("internal", "internal", "gateway")
+        assert len(session.subscriptions) == 1
+        assert list(hall.house.broker.directory.hidden) == ["/handlers/send/a"]
 
     async def test_an_operator_ends_it(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock

@@ -1,0 +1,76 @@
+"""An operator, for the tests of what he does: each call goes on until it is over, or nothing goes on any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.broker.administration import Administration, Outcome, Page
+
+from .client import Scene
+
+
+class Operator:
+    """What he asked for, and what he was told."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.told: list[Outcome] = []
+        self.pages: list[Page] = []
+        self.found: list[dict[str, object] | None] = []
+
+    @property
+    def administration(self) -> Administration:
+        """The broker's side."""
+        return self.scene.broker.administration
+
+    def _go_on(self) -> None:
+        """All turns, and whatever the store has to write or to read."""
+        self.scene.settle()
+        if self.scene.is_stored:
+            self.scene.commit()
+
+    def browse(self, name: str, offset: int = 0, limit: int = 1_000, selector: str = "") -> Page:
+        self.administration.browse(name, offset, limit, selector, self.pages.append)
+        self._go_on()
+        return self.pages.pop()
+
+    def bodies(self, name: str, offset: int = 0, limit: int = 1_000, selector: str = "") -> list[str]:
+        """What waits, by what stands in it."""
+        return [str(row["body"]) for row in self.browse(name, offset, limit, selector).messages]
+
+    def ids(self, name: str) -> list[str]:
+        return [str(row["id"]) for row in self.browse(name).messages]
+
+    def find(self, name: str, id: str, most: int = 1_000) -> dict[str, object] | None:
+        self.administration.find(name, id, most, self.found.append)
+        self._go_on()
+        return self.found.pop()
+
+    def delete(self, name: str, ids: Sequence[str]) -> Outcome:
+        self.administration.delete(name, ids, self.told.append)
+        return self._outcome()
+
+    def purge(self, name: str, selector: str = "") -> Outcome:
+        self.administration.purge(name, selector, self.told.append)
+        return self._outcome()
+
+    def move(
+        self,
+        source: str,
+        target: str,
+        ids: Sequence[str] | None = None,
+        selector: str = "",
+        limit: int | None = None,
+    ) -> Outcome:
+        self.administration.move(source, target, ids, selector, limit, self.told.append)
+        return self._outcome()
+
+    def redrive(self, name: str, ids: Sequence[str] | None = None, limit: int | None = None) -> Outcome:
+        self.administration.redrive(name, ids, limit, self.told.append)
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        self._go_on()
+        (outcome,) = self.told
+        self.told.clear()
+        return outcome
