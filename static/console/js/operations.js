@@ -1,0 +1,111 @@
+// What an operator may do to messages: each asks first, says what will happen, and tells how it ended.
+
+import { post } from "./api.js";
+import { ask } from "./ask.js";
+import { many } from "./format.js";
+import { html, nothing } from "./html.js";
+import { attempt, notice } from "./say.js";
+
+const target = html`<label
+  >To the destination
+  <input class="mono" name="target" required placeholder="/queue/name" autocapitalize="off" spellcheck="false"
+/></label>`;
+const selector = html`<label
+  >Only those that match this selector (all, when it is empty)
+  <input class="mono" name="selector" placeholder="priority > 4" autocapitalize="off" spellcheck="false"
+/></label>`;
+
+/** What was refused, one by one, is worth reading; it is said with the first reason. */
+function outcome(number, word, { refused, stopped }) {
+  if (stopped) notice(`It ended before all were ${word}: ${stopped}`, "bad");
+  if (refused?.length) notice(`${many(refused.length, "message")} stayed: ${refused[0].error}`, "bad");
+  return `${many(number, "message")} ${word}`;
+}
+
+const chosen = (fields) => (fields.selector?.trim() ? { selector: fields.selector.trim() } : {});
+
+export async function purge(destination) {
+  const fields = await ask({
+    title: "Purge",
+    text: html`<p>Messages that wait in <code>${destination}</code> are deleted. This cannot be undone.</p>`,
+    fields: selector,
+    yes: "Delete them",
+    danger: true,
+  });
+  return (
+    fields &&
+    attempt(
+      () => post("queues/purge", { destination, ...chosen(fields) }),
+      ({ purged }) => `${many(purged, "message")} deleted`,
+    )
+  );
+}
+
+export async function moveAll(source) {
+  const fields = await ask({
+    title: "Move messages",
+    text: html`<p>Messages that wait in <code>${source}</code> go to another destination, in their order.</p>`,
+    fields: html`${target}${selector}`,
+    yes: "Move them",
+  });
+  return fields && move({ source, target: fields.target.trim(), ...chosen(fields) });
+}
+
+export async function redriveAll(destination) {
+  const fields = await ask({
+    title: "Re-drive dead letters",
+    text: html`<p>
+      All dead letters in <code>${destination}</code> go back to where they came from, with a fresh count of failures.
+    </p>`,
+    yes: "Re-drive them",
+  });
+  return fields && redrive({ destination });
+}
+
+const move = (body) =>
+  attempt(
+    () => post("queues/move", body),
+    (answer) => outcome(answer.moved, "moved", answer),
+  );
+const redrive = (body) =>
+  attempt(
+    () => post("queues/redrive", body),
+    (answer) => outcome(answer.redriven, "re-driven", answer),
+  );
+
+export async function removeSome(destination, ids) {
+  const fields = await ask({
+    title: `Delete ${many(ids.length, "message")}`,
+    text: html`<p>
+      ${ids.length === 1 ? html`<code>${ids[0]}</code> is deleted` : "They are deleted"} from
+      <code>${destination}</code>. This cannot be undone.
+    </p>`,
+    yes: "Delete",
+    danger: true,
+  });
+  if (!fields) return false;
+  return attempt(
+    () => post("messages/delete", { destination, ids }),
+    ({ deleted, missing }) =>
+      `${many(deleted, "message")} deleted${missing.length ? `, ${missing.length} had gone already` : ""}`,
+  );
+}
+
+export async function moveSome(source, ids) {
+  const fields = await ask({
+    title: `Move ${many(ids.length, "message")}`,
+    text: nothing,
+    fields: target,
+    yes: "Move",
+  });
+  return fields && move({ source, target: fields.target.trim(), ids });
+}
+
+export async function redriveSome(destination, ids) {
+  const fields = await ask({
+    title: `Re-drive ${many(ids.length, "message")}`,
+    text: html`<p>Back to where ${ids.length === 1 ? "it" : "each"} came from, with a fresh count of failures.</p>`,
+    yes: "Re-drive",
+  });
+  return fields && redrive({ destination, ids });
+}

@@ -1,0 +1,162 @@
+// One destination: what it is, what waits in it, who consumes, what holds for it, and what may be done to it.
+//
+// An empty queue without consumers is none: the gateway has forgotten it, and its page says so until it is there again.
+
+import { get } from "../api.js";
+import { count, octets, value } from "../format.js";
+import { html, nothing, render } from "../html.js";
+import { plainTable } from "../list.js";
+import { card, empty, facts, failure, loading } from "../parts.js";
+import { poll } from "../poll.js";
+import { link } from "../router.js";
+import { Messages } from "../messages.js";
+import { moveAll, purge, redriveAll } from "../operations.js";
+import { badges } from "./destinations.js";
+import { columnsWithout } from "./subscriptions.js";
+
+const EVERY = 2000;
+
+export const destination = {
+  title: "Destination",
+  mount: (root, query) => new Destination(root, query),
+};
+
+class Destination {
+  constructor(root, query) {
+    this.root = root;
+    this.begin(query);
+  }
+
+  begin(query) {
+    this.name = query.get("name") ?? "";
+    this.answer = null;
+    this.error = null;
+    this.gone = false;
+    this.messages = new Messages(this.name, query, () => this.draw());
+    this.polling = poll(
+      (signal) => this.ask(signal),
+      EVERY,
+      (error) => this.fail(error),
+    );
+    this.draw();
+  }
+
+  update(query) {
+    if (query.get("name") === this.name) return this.messages.update(query);
+    this.leave();
+    return this.begin(query);
+  }
+
+  leave() {
+    this.polling.stop();
+    this.messages.leave();
+  }
+
+  async ask(signal) {
+    if (this.gone && !(await this.isBack(signal))) return;
+    this.answer = await get("destination", { name: this.name }, signal);
+    this.error = null;
+    this.gone = false;
+    if (this.answer.kind === "queue") this.messages.begin();
+    this.draw();
+  }
+
+  /** By the list: a page that asks for what is not there would fill the browser's console with complaints. */
+  async isBack(signal) {
+    const { destinations } = await get("destinations", { q: this.name, sort: "name", limit: 100 }, signal);
+    return destinations.some((each) => each.name === this.name);
+  }
+
+  fail(error) {
+    this.gone = error.status === 404;
+    this.error = this.gone ? null : error;
+    if (this.gone) {
+      this.answer = null;
+      this.messages.leave();
+    }
+    this.draw();
+  }
+
+  /** After something was done: the numbers at once. */
+  async did(action) {
+    if (!(await action)) return;
+    this.polling.again();
+    this.messages.again();
+  }
+
+  draw() {
+    render(
+      html`<div class="page-head">
+          <a class="back" href=${link("destinations")}>All destinations</a>
+          <h1 class="mono">${this.name}</h1>
+          ${this.answer ? badges(this.answer) : nothing} ${this.answer ? this.actions(this.answer) : nothing}
+        </div>
+        ${failure("It cannot be shown.", this.error)} ${this.content()}`,
+      this.root,
+    );
+  }
+
+  content() {
+    if (this.gone) return this.absent();
+    if (this.answer) return this.parts(this.answer);
+    return this.error ? nothing : loading;
+  }
+
+  actions(row) {
+    const queue = row.kind === "queue";
+    const idle = row.waiting + row.delayed === 0;
+    const button = (word, act, danger) =>
+      html`<button
+        type="button"
+        class=${danger ? "danger" : ""}
+        ?disabled=${idle}
+        @click=${() => this.did(act(this.name))}
+      >
+        ${word}
+      </button>`;
+    return html`<div class="actions">
+      <a class="button" href=${link("playground", { destination: this.name })}>Publish …</a>
+      ${queue && row.dead_letters ? button("Re-drive all …", redriveAll, false) : nothing}
+      ${queue ? html`${button("Move all …", moveAll, false)} ${button("Purge …", purge, true)}` : nothing}
+    </div>`;
+  }
+
+  absent() {
+    return html`<div class="card empty" role="status">
+      <strong>Nothing is here now</strong>
+      <span>A queue is there while messages wait in it or somebody has subscribed, a topic while somebody has.</span>
+      <a href=${link("playground", { destination: this.name })}>Send something to it</a>
+    </div>`;
+  }
+
+  parts(row) {
+    const policy = Object.entries(row.policy ?? {});
+    const key = (each) => `${each.session} ${each.id} ${each.durable}`;
+    const consumers = row.subscription_list?.length
+      ? plainTable("Consumers", columnsWithout("destination"), row.subscription_list, key)
+      : empty("Nobody consumes here");
+    return html`${facts(numbers(row), "facts card")} ${row.kind === "queue" ? this.messages.view(row) : nothing}
+    ${card("consumers-title", "Consumers", consumers)}
+    ${policy.length ? card("policy-title", "Policy in force", facts(policy.map(inCode))) : nothing}`;
+  }
+}
+
+function numbers(row) {
+  const { log } = row;
+  return [
+    ["Waiting", count(row.waiting)],
+    ["Without ACK", count(row.unacknowledged)],
+    ["Delayed", count(row.delayed)],
+    ["Size", octets(row.octets)],
+    ["Stored", count(row.stored)],
+    ["Consumers", count(row.subscriptions)],
+    ...(log
+      ? [
+          ["Kept for replay", count(log.messages)],
+          ["of them octets", octets(log.octets)],
+        ]
+      : []),
+  ];
+}
+
+const inCode = ([name, found]) => [html`<code>${name}</code>`, html`<span class="mono">${value(found)}</span>`];

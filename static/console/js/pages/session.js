@@ -1,0 +1,127 @@
+// One session: who it is, what it has subscribed to, its end, and its frames as they pass.
+
+import { get, remove } from "../api.js";
+import { ask } from "../ask.js";
+import { age, count, date, octets } from "../format.js";
+import { html, nothing, render } from "../html.js";
+import { plainTable } from "../list.js";
+import { card, empty, facts, failure, loading } from "../parts.js";
+import { poll } from "../poll.js";
+import { link } from "../router.js";
+import { attempt } from "../say.js";
+import { Tap } from "../tap.js";
+import { columnsWithout } from "./subscriptions.js";
+
+const EVERY = 2000;
+
+export const session = {
+  title: "Session",
+  mount: (root, query) => new Session(root, query),
+};
+
+class Session {
+  constructor(root, query) {
+    this.root = root;
+    this.id = query.get("id") ?? "";
+    this.answer = null;
+    this.error = null;
+    this.tap = new Tap(this.id, () => this.draw());
+    this.polling = poll(
+      (signal) => this.ask(signal),
+      EVERY,
+      (error) => this.fail(error),
+    );
+    this.draw();
+  }
+
+  leave() {
+    this.polling.stop();
+    this.tap.stop();
+  }
+
+  async ask(signal) {
+    this.answer = await get(`sessions/${encodeURIComponent(this.id)}`, {}, signal);
+    this.error = null;
+    this.draw();
+  }
+
+  fail(error) {
+    this.error = error;
+    if (error.status === 404) this.polling.stop(); // an id is never given again
+    this.draw();
+  }
+
+  async end() {
+    const fields = await ask({
+      title: "Disconnect this session",
+      text: html`<p>
+        The client is told by an ERROR frame. What it has not acknowledged goes to others. Most clients connect again by
+        themselves.
+      </p>`,
+      fields: html`<label>Reason, for the client (optional) <input name="reason" maxlength="200" /></label>`,
+      yes: "Disconnect",
+      danger: true,
+    });
+    if (!fields) return;
+    const done = await attempt(
+      () => remove(`sessions/${encodeURIComponent(this.id)}`, { reason: fields.reason }),
+      "Disconnected",
+    );
+    if (!done) return;
+    this.polling.again();
+    this.root.querySelector("h1").tabIndex = -1;
+    this.root.querySelector("h1").focus();
+  }
+
+  draw() {
+    const gone = this.error?.status === 404;
+    render(
+      html`<div class="page-head">
+          <a class="back" href=${link("sessions")}>All sessions</a>
+          <h1 class="mono">${this.id}</h1>
+          ${gone ? html`<span class="badge">ended</span>` : nothing} ${this.answer && !gone ? this.actions() : nothing}
+        </div>
+        ${gone ? ended : failure("It cannot be shown.", this.error)}
+        ${this.answer ? this.parts(this.answer, gone) : this.error ? nothing : loading}`,
+      this.root,
+    );
+  }
+
+  actions() {
+    return html`<div class="actions">
+      <button type="button" class="danger" @click=${() => this.end()}>Disconnect …</button>
+    </div>`;
+  }
+
+  parts(row, gone) {
+    const subscriptions = row.subscription_list?.length
+      ? plainTable("Subscriptions", columnsWithout("session"), row.subscription_list, (each) => each.id)
+      : empty("It has subscribed to nothing");
+    return html`${facts(who(row), "facts card")} ${this.tap.view(gone)}
+    ${card("subscriptions-title", "Subscriptions", subscriptions)}`;
+  }
+}
+
+const ended = html`<p class="message" role="status">
+  <strong>This session has ended.</strong> Whatever is shown is what was last known of it.
+</p>`;
+
+function who(row) {
+  const [out, into] = row.heart_beat ?? [];
+  const held = row.held && [row.held.reason, row.held.destination, row.held.receiver].filter(Boolean).join(", ");
+  return [
+    ["Login", row.login || "anonymous"],
+    ["Client id", row.client_id || "none"],
+    ["Address", row.peer],
+    ["Transport", row.transport],
+    ["STOMP", row.version],
+    ["Connected", `${age(row.connected_at)}, since ${date(row.connected_at)}`],
+    ["Heart-beats", out || into ? `${out / 1000} s out, ${into / 1000} s in` : "none"],
+    ["Frames in", count(row.frames_in)],
+    ["Delivered", count(row.delivered)],
+    ["Without ACK", count(row.unacknowledged)],
+    ["To be read", octets(row.pending_octets)],
+    ["Transactions", count(row.transactions)],
+    ["Held", held ? html`<span class="badge wait">${held}</span>` : "no"],
+  ];
+}

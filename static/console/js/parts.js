@@ -1,0 +1,50 @@
+// Templates that many pages have: facts, and what stands where there is nothing to show.
+
+import { html, nothing } from "./html.js";
+
+/** Names and values, side by side. */
+export function facts(pairs, classes = "facts") {
+  return html`<dl class=${classes}>
+    ${pairs.map(
+      ([name, value]) =>
+        html`<div>
+          <dt>${name}</dt>
+          <dd>${value}</dd>
+        </div>`,
+    )}
+  </dl>`;
+}
+
+/** Headers of a frame or of a message; keys of a policy or a rule. */
+export function headers(entries) {
+  return html`<dl class="pairs mono">
+    ${entries.map(
+      ([name, value]) =>
+        html`<dt>${name}</dt>
+          <dd>${value}</dd>`,
+    )}
+  </dl>`;
+}
+
+/** A part, under its name. */
+export function card(id, title, content, beside = nothing) {
+  return html`<section class="card" aria-labelledby=${id}>
+    <div class="card-head">
+      <h2 id=${id} tabindex="-1">${title}</h2>
+      ${beside}
+    </div>
+    ${content}
+  </section>`;
+}
+
+export const loading = html`<p class="quiet" role="status">Loading …</p>`;
+
+export function empty(title, text = nothing) {
+  return html`<div class="empty"><strong>${title}</strong><span>${text}</span></div>`;
+}
+
+/** What could not be shown, and why, in the gateway's words; nothing without an error. */
+export function failure(title, error) {
+  if (!error) return nothing;
+  return html`<p class="message bad" role="alert"><strong>${title}</strong> ${error.message}</p>`;
+}

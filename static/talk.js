@@ -1,0 +1,138 @@
+// One STOMP client of a page, by @stomp/stompjs (vendor/stomp.umd.min.js, a global), and what it is subscribed to.
+//
+// The page's wishes (the subscriptions) outlive a connection: stomp.js comes back by itself, and the new connection
+// subscribes again.  Whatever the server refuses is taken off that list, or each new connection would be refused too.
+
+const RETRY = 2000; // milliseconds between attempts, unless the server names another time
+
+/** True when the library is there; it is not in a checkout where `make static` never ran. */
+export const isInstalled = () => typeof StompJs !== "undefined";
+
+/**
+ * Where the gateway's WebSocket is: on its own port, or, behind a proxy, where this page came from.
+ * @param file address of config.json, as the page sees it
+ */
+export async function findAddress(file) {
+  const response = await fetch(file);
+  if (!response.ok) throw new Error(`config.json: ${response.status} ${response.statusText}`);
+  const config = await response.json();
+  const scheme = config.websocket_tls || location.protocol === "https:" ? "wss:" : "ws:";
+  const host = config.websocket_port ? `${location.hostname}:${config.websocket_port}` : location.host;
+  return `${scheme}//${host}${config.websocket_path}`;
+}
+
+/** The body of a message as text. */
+export function readable(octets) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(octets);
+  } catch {
+    return `(${octets.length} octets that are not text)`;
+  }
+}
+
+export class Talk {
+  /**
+   * @param hooks state(name, text): "offline", "connecting" or "connected"; error(title, text); message(it);
+   *   dropped(destination), a subscription that is no more; settled(text), what became of the last SEND
+   */
+  constructor(hooks) {
+    this.hooks = hooks;
+    this.client = null;
+    this.subscriptions = new Map(); // destination -> { headers, id, live: the library's handle while connected }
+    this.numbers = 0; // of receipts and subscriptions
+    this.unconfirmed = ""; // the receipt that the last SEND waits for
+  }
+
+  get isOn() {
+    return this.client !== null;
+  }
+
+  connect(brokerURL, login, passcode) {
+    if (this.client) return; // a second click while the first one asked
+    this.client = new StompJs.Client({
+      brokerURL,
+      connectHeaders: login ? { login, passcode } : {},
+      reconnectDelay: RETRY,
+      onConnect: (frame) => this.connected(frame),
+      onStompError: (frame) => this.refused(frame),
+      onWebSocketClose: () => this.lost(),
+    });
+    this.hooks.state("connecting", "Connecting …");
+    this.client.activate();
+  }
+
+  async disconnect() {
+    const leaving = this.client;
+    this.client = null;
+    for (const each of this.subscriptions.values()) each.live = null;
+    await leaving?.deactivate();
+    this.hooks.state("offline", "Not connected");
+  }
+
+  subscribe(destination, headers = {}) {
+    if (this.subscriptions.has(destination)) return false;
+    const each = { headers, id: "", live: null };
+    this.subscriptions.set(destination, each);
+    this.start(destination, each);
+    return true;
+  }
+
+  unsubscribe(destination) {
+    this.subscriptions.get(destination)?.live?.unsubscribe();
+    this.subscriptions.delete(destination);
+  }
+
+  send(destination, body, headers = {}) {
+    const receipt = `send-${++this.numbers}`;
+    this.unconfirmed = receipt;
+    this.hooks.settled("Sent …");
+    this.client.watchForReceipt(receipt, () => this.settle(`Accepted at ${new Date().toLocaleTimeString()}`));
+    const type = { "content-type": "text/plain;charset=utf-8" };
+    this.client.publish({ destination, body, headers: { ...type, ...headers, receipt } });
+  }
+
+  connected(frame) {
+    this.client.reconnectDelay = RETRY;
+    const server = frame.headers.server ? ` to ${frame.headers.server}` : "";
+    this.hooks.state("connected", `Connected${server}, STOMP ${this.client.connectedVersion}`);
+    for (const [destination, each] of this.subscriptions) this.start(destination, each);
+  }
+
+  /** The server's ERROR: shown word for word, save a shutdown, which names the time to come back. */
+  refused(frame) {
+    if ("retry-after" in frame.headers) {
+      this.client.reconnectDelay = Number(frame.headers["retry-after"]) || RETRY; // 0 would mean never
+      return;
+    }
+    const receipt = frame.headers["receipt-id"];
+    if (receipt && receipt === this.unconfirmed) this.settle("Refused");
+    for (const [destination, each] of this.subscriptions) {
+      if (receipt && each.id === receipt) this.drop(destination);
+    }
+    this.hooks.error(frame.headers.message || "The server refused", frame.body);
+    if (!this.client.connected) this.disconnect(); // the login was refused, and would be refused again
+  }
+
+  lost() {
+    if (!this.client) return;
+    for (const each of this.subscriptions.values()) each.live = null;
+    if (this.unconfirmed) this.settle("Not confirmed: the connection ended before the gateway answered");
+    this.hooks.state("connecting", "Connection lost, trying again …");
+  }
+
+  start(destination, each) {
+    each.id = `subscription-${++this.numbers}`;
+    const headers = { ...each.headers, id: each.id, receipt: each.id };
+    each.live = this.client.subscribe(destination, (message) => this.hooks.message(message), headers);
+  }
+
+  drop(destination) {
+    this.subscriptions.delete(destination);
+    this.hooks.dropped(destination);
+  }
+
+  settle(text) {
+    this.unconfirmed = "";
+    this.hooks.settled(text);
+  }
+}

@@ -1,0 +1,95 @@
+"""Tables: pages, order and filters by the gateway, all of them in the address; and rows that stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.console.conftest import Front, Visit
+from tests.console.traffic import Client
+
+
+@pytest.fixture(scope="module")
+def many(behind_nginx: Front) -> Iterator[Client]:
+    """120 queues of a kind: number n has n % 7 messages."""
+    with Client(behind_nginx.gateway.tcp_port) as client:
+        for number in range(120):
+            for _ in range(number % 7 or 1):
+                client.send(f"/queue/many.{number:03}")
+        yield client
+
+
+def rows(page: Page) -> Locator:
+    return page.get_by_role("region", name="Table of").locator("tbody tr")
+
+
+def test_pages(visit: Visit, many: Client) -> None:
+    page = visit.open("destinations?q=many&sort=name")
+    expect(page.get_by_text("1–100 of 120 destinations")).to_be_visible()
+    expect(page.get_by_role("button", name="Previous")).to_be_disabled()
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator(".paging").get_by_text("101–120 of 120 destinations")).to_be_visible()
+    expect(rows(page)).to_have_count(20)
+    expect(page.get_by_role("button", name="Next")).to_be_disabled()
+    assert "offset=100" in page.url
+    page.get_by_label("Rows").select_option("50")
+    expect(page.locator(".paging").get_by_text("1–50 of 120 destinations")).to_be_visible()
+
+
+def test_order(visit: Visit, many: Client) -> None:
+    page = visit.open("destinations?q=many")
+    header = page.get_by_role("columnheader", name="Waiting")
+    expect(header).to_have_attribute("aria-sort", "none")
+    header.get_by_role("button").click()
+    expect(header).to_have_attribute("aria-sort", "descending")
+    expect(rows(page).first.locator("td.number").first).to_have_text("6")
+    expect(header.get_by_role("button")).to_be_focused()
+    header.get_by_role("button").press("Enter")
+    expect(header).to_have_attribute("aria-sort", "ascending")
+    expect(rows(page).first.locator("td.number").first).to_have_text("1")
+    page.go_back()
+    expect(header).to_have_attribute("aria-sort", "descending")
+
+
+def test_filters(visit: Visit, many: Client) -> None:
+    page = visit.open("destinations")
+    page.get_by_label("Name contains").type("many.01")
+    expect(page.locator(".paging").get_by_text("1–10 of 10 destinations")).to_be_visible()
+    expect(page.get_by_role("status").get_by_text("1–10 of 10 destinations")).to_have_count(1)
+    expect(page.get_by_label("Name contains")).to_be_focused()
+    page.get_by_label("Kind").select_option("Topics")
+    expect(page.get_by_text("Nothing matches")).to_be_visible()
+    page.get_by_role("button", name="Show all").click()
+    expect(page.get_by_text("of", exact=False).locator("visible=true").first).to_be_visible()
+    expect(page.get_by_label("Name contains")).to_have_value("")
+    expect(page.get_by_label("Kind")).to_have_value("")
+
+
+def test_rows_stay_where_they_are(visit: Visit, many: Client) -> None:
+    page = visit.open("destinations?q=many&sort=name")
+    link = page.get_by_role("link", name="/queue/many.003")
+    link.focus()
+    row = rows(page).nth(3).element_handle()
+    waiting = rows(page).nth(3).locator("td.number").first
+    expect(waiting).to_have_text("3")
+    page.evaluate("scrollTo(0, 60)")
+    many.send("/queue/many.003")
+    expect(waiting).to_have_text("4")
+    expect(link).to_be_focused()
+    assert row is not None
+    assert row.evaluate("(row) => row.isConnected")
+    assert page.evaluate("scrollY") == 60
+
+
+def test_sessions_and_subscriptions(visit: Visit, front: Front, many: Client) -> None:
+    with Client(front.gateway.tcp_port) as client:
+        client.subscribe("/topic/listed", selector="kind = 'order'")
+        page = visit.open("subscriptions?destination=/topic/listed")
+        expect(rows(page)).to_have_count(1)
+        expect(rows(page).get_by_text("kind = 'order'")).to_be_visible()
+        rows(page).get_by_role("link", name=client.session).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(client.session)
+        visit.open(f"sessions?q={client.session}&transport=tcp")
+        expect(rows(page)).to_have_count(1)

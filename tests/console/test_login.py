@@ -1,0 +1,64 @@
+"""Getting in and out: by token, by login and passcode; and what a change needs besides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.console.conftest import TOKEN, Front, Visit
+from tests.console.traffic import Client
+
+
+def dialog(page: Page) -> Locator:
+    return page.get_by_role("dialog", name="Log in to the console")
+
+
+def test_the_token(visit: Visit) -> None:
+    visit.tolerated = ("401",)
+    page = visit.page
+    page.goto(f"{visit.front.url}/console/")
+    expect(dialog(page).get_by_label("Admin token")).to_be_focused()
+    assert visit.faults() == []
+    dialog(page).get_by_label("Admin token").fill("wrong")
+    page.keyboard.press("Enter")
+    expect(dialog(page).get_by_role("alert").locator("p")).to_be_visible()
+    dialog(page).get_by_label("Admin token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    cookie = page.context.cookies()[0]
+    assert (cookie["httpOnly"], cookie["secure"], cookie["sameSite"]) == (True, True, "Strict")
+    page.reload()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    expect(dialog(page)).to_be_visible()
+
+
+def test_login_and_passcode(
+    visiting: Callable[..., Visit], starting_behind_nginx: Callable[..., Front], admins: tuple[Path, str]
+) -> None:
+    users, group = admins
+    visit = visiting(starting_behind_nginx(users_file=users, admin_groups=group))
+    visit.tolerated = ("401",)
+    page = visit.page
+    page.goto(f"{visit.front.url}/console/")
+    dialog(page).get_by_label("Login").fill("ada")
+    dialog(page).get_by_label("Passcode").fill("engine")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(page.get_by_text("ada", exact=True)).to_be_visible()
+
+
+def test_a_change_with_the_cookie_needs_the_word_beside(visit: Visit) -> None:
+    page = visit.open("settings")
+    visit.tolerated += ("403",)
+    path, body = "../api/v1/queues/purge", '{"destination": "/queue/csrf"}'
+    send = (
+        f"(headers) => fetch('{path}', {{ method: 'POST', headers, body: '{body}' }}).then((answer) => answer.status)"
+    )
+    assert page.evaluate(send, {"content-type": "application/json"}) == 403
+    csrf = page.evaluate("fetch('../api/v1/me').then((answer) => answer.json()).then((me) => me.csrf)")
+    with Client(visit.front.gateway.tcp_port) as client:
+        client.send("/queue/csrf")
+        assert page.evaluate(send, {"content-type": "application/json", "x-csrf-token": csrf}) == 200

@@ -1,0 +1,157 @@
+"""The message browser, and what an operator does with it: over the running gateway, from the click to the consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.console.conftest import Front, Visit
+from tests.console.traffic import Client, kill_letters
+
+
+@pytest.fixture
+def client(front: Front) -> Iterator[Client]:
+    with Client(front.gateway.tcp_port) as connected:
+        yield connected
+
+
+def table(page: Page) -> Locator:
+    return page.get_by_role("region", name="Table of messages")
+
+
+def rows(page: Page) -> Locator:
+    return table(page).locator("tbody tr")
+
+
+def confirm(page: Page, yes: str) -> None:
+    page.get_by_role("dialog").get_by_role("button", name=yes, exact=True).click()
+
+
+@pytest.mark.parametrize("front", ["tls", "straight"], indirect=True)
+def test_redrive_end_to_end(visit: Visit, front: Front) -> None:
+    kill_letters(front.gateway.tcp_port, "redrive", 3)
+    page = visit.open("destinations?state=dead-letters&q=redrive")
+    page.get_by_role("link", name="/queue/dlq.redrive").click()
+    expect(rows(page)).to_have_count(3)
+    expect(rows(page).first.get_by_text("rejected")).to_be_visible()
+    with Client(front.gateway.tcp_port) as consumer:
+        consumer.subscribe("/queue/redrive")
+        visit.tolerated += ("404",)  # an empty queue is none
+        page.get_by_role("button", name="Re-drive all").click()
+        confirm(page, "Re-drive them")
+        expect(page.get_by_text("3 messages re-driven")).to_be_visible()
+        came = [consumer.hear("MESSAGE") for _ in range(3)]
+        assert [(headers["number"], body) for headers, body in came] == [(str(n), f"letter {n}") for n in range(3)]
+        assert not [name for headers, _ in came for name in headers if name.startswith("dlq-")]
+    expect(page.get_by_text("Nothing is here now")).to_be_visible()
+
+
+def test_one_dead_letter_of_many(visit: Visit, front: Front) -> None:
+    kill_letters(front.gateway.tcp_port, "one", 3)
+    page = visit.open("destination?name=/queue/dlq.one")
+    rows(page).nth(1).get_by_role("checkbox").check()
+    expect(page.get_by_text("1 chosen")).to_have_count(2)  # shown, and said
+    page.get_by_role("group", name="Chosen messages").get_by_role("button", name="Re-drive").click()
+    confirm(page, "Re-drive")
+    expect(rows(page)).to_have_count(2)
+    expect(page.get_by_role("heading", name="Messages")).to_be_focused()
+    with Client(front.gateway.tcp_port) as consumer:
+        consumer.subscribe("/queue/one")
+        assert consumer.hear("MESSAGE")[1] == "letter 1"
+
+
+def test_a_message_is_text_and_never_markup(visit: Visit, front: Front, client: Client) -> None:
+    body = "<img src=x onerror=alert(1)> Grüße"
+    client.send("/queue/markup", body, evil="<b>bold</b>", authorization="Bearer secret")
+    page = visit.open("destination?name=/queue/markup")
+    rows(page).first.get_by_role("button").click()
+    sheet = page.get_by_role("dialog")
+    expect(sheet.get_by_text(body)).to_be_visible()
+    expect(sheet.get_by_text("<b>bold</b>")).to_be_visible()
+    expect(sheet.get_by_text("Bearer secret")).to_have_count(0)
+    assert visit.faults() == []
+    sheet.get_by_role("button", name="Close").click()
+    expect(sheet).to_have_count(0)
+    expect(rows(page).first.get_by_role("button")).to_be_focused()
+
+
+def test_delete_what_was_chosen(visit: Visit, client: Client) -> None:
+    for number in range(3):
+        client.send("/queue/delete", f"body {number}")
+    page = visit.open("destination?name=/queue/delete")
+    expect(rows(page)).to_have_count(3)
+    rows(page).nth(1).get_by_role("checkbox").check()
+    page.get_by_role("group", name="Chosen messages").get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(rows(page)).to_have_count(3)
+    page.get_by_role("group", name="Chosen messages").get_by_role("button", name="Delete").click()
+    confirm(page, "Delete")
+    expect(page.get_by_text("1 message deleted")).to_be_visible()
+    expect(rows(page)).to_have_count(2)
+    expect(rows(page).get_by_text("body 1")).to_have_count(0)
+
+
+def test_move_and_purge(visit: Visit, client: Client) -> None:
+    for number in range(4):
+        client.send("/queue/from", f"body {number}", half=str(number % 2))
+    page = visit.open("destination?name=/queue/from")
+    page.get_by_role("button", name="Move all").click()
+    page.get_by_role("dialog").get_by_label("To the destination").fill("/queue/to")
+    page.get_by_role("dialog").get_by_label("selector").fill("half = '0'")
+    confirm(page, "Move them")
+    expect(page.get_by_text("2 messages moved")).to_be_visible()
+    expect(rows(page)).to_have_count(2)
+    visit.tolerated += ("404",)  # an empty queue is none
+    page.get_by_role("button", name="Purge").click()
+    confirm(page, "Delete them")
+    expect(page.get_by_text("2 messages deleted")).to_be_visible()
+    expect(page.get_by_text("Nothing is here now")).to_be_visible()
+    visit.open("destination?name=/queue/to")
+    expect(rows(page)).to_have_count(2)
+
+
+def test_a_selector(visit: Visit, client: Client) -> None:
+    for number in range(4):
+        client.send("/queue/chosen", f"body {number}", number=str(number))
+    page = visit.open("destination?name=/queue/chosen")
+    field = page.get_by_label("Selector")
+    field.fill("number = '2'")
+    page.keyboard.press("Enter")
+    expect(rows(page)).to_have_count(1)
+    expect(page.get_by_text("1–1 of 1 message")).to_be_visible()
+    visit.tolerated += ("400",)
+    field.fill("number = = 2")
+    client.send("/queue/chosen", "body 2 again", number="2")
+    expect(rows(page)).to_have_count(2)
+    expect(field).to_have_value("number = = 2")  # what one writes outlives what comes meanwhile
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert").get_by_text("They cannot be shown")).to_be_visible()
+
+
+def test_pages_of_messages(visit: Visit, client: Client) -> None:
+    for number in range(60):
+        client.send("/queue/long", f"body {number}")
+    page = visit.open("destination?name=/queue/long")
+    expect(page.get_by_text("1–50 of 60 messages")).to_be_visible()
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text("51–60 of 60 messages")).to_be_visible()
+    expect(rows(page)).to_have_count(10)
+    page.go_back()
+    expect(page.get_by_text("1–50 of 60 messages")).to_be_visible()
+
+
+def test_a_refusal_is_shown(visit: Visit, client: Client) -> None:
+    client.send("/queue/refused")
+    page = visit.open("destination?name=/queue/refused")
+    page.get_by_role("button", name="Move all").click()
+    page.get_by_role("dialog").get_by_label("To the destination").fill("/queue/")
+    visit.tolerated += ("400",)
+    confirm(page, "Move them")
+    expect(page.get_by_role("alert").get_by_text("without a name")).to_be_visible()
+    expect(rows(page)).to_have_count(1)
+    page.get_by_role("button", name="Dismiss").click()
+    expect(page.get_by_role("button", name="Dismiss")).to_have_count(0)

@@ -1,0 +1,94 @@
+"""The overview: it moves under load, and it outlives the gateway."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.console.conftest import TOKEN, Front, Visit
+from tests.console.traffic import Client, Load
+
+PICTURE = "canvas => canvas.toDataURL()"
+
+
+def chart(page: Page, title: str) -> Locator:
+    return page.locator("figure").filter(has=page.get_by_role("heading", name=title))
+
+
+@pytest.mark.parametrize("front", ["tls", "straight"], indirect=True)
+def test_charts_move_under_load(visit: Visit, front: Front) -> None:
+    page = visit.open()
+    rates = chart(page, "Messages per second")
+    line = rates.get_by_role("row", name="published")
+    expect(line.get_by_role("cell").first).to_have_text("0/s")
+    before = rates.locator("canvas").evaluate(PICTURE)
+    with Load(front.gateway.tcp_port):
+        expect(line.get_by_role("cell").first).not_to_have_text("0/s")
+        expect(chart(page, "Connections").get_by_role("row", name="sessions").get_by_role("cell").first).to_have_text(
+            "1"
+        )
+    assert rates.locator("canvas").evaluate(PICTURE) != before
+
+
+def test_a_chart_in_words(visit: Visit) -> None:
+    page = visit.open()
+    image = chart(page, "Memory of the process").get_by_role("img")
+    expect(image).to_have_attribute("aria-label", re.compile("from .* to .*: in use .* at the end, .* at most"))
+
+
+def test_a_lost_connection_is_shown_and_heals(
+    visiting: Callable[..., Visit], starting_behind_nginx: Callable[..., Front]
+) -> None:
+    front = starting_behind_nginx(admin_token=TOKEN)
+    visit = visiting(front)
+    page = visit.open()
+    expect(page.get_by_role("status").get_by_text("Ready", exact=True)).to_be_visible()
+    visit.tolerated += ("502", "401")  # nginx's own answer meanwhile; a visit ends with the gateway
+    front.gateway.kill()
+    expect(page.get_by_role("alert").get_by_text("Trying again")).to_be_visible()
+    expect(page.get_by_role("status").get_by_text("Connection lost")).to_be_visible()
+    assert visit.faults() == []
+    front.gateway.start()
+    expect(page.get_by_role("alert").get_by_text("Trying again")).to_be_hidden()
+    page.get_by_label("Admin token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").get_by_text("Ready", exact=True)).to_be_visible()
+
+
+def test_it_heals_by_itself_where_nobody_logs_in(
+    visiting: Callable[..., Visit], starting: Callable[..., Front]
+) -> None:
+    front = starting()
+    visit = visiting(front)
+    page = visit.open()
+    sessions = chart(page, "Connections").get_by_role("row", name="sessions").get_by_role("cell").first
+    expect(sessions).to_have_text("0")
+    visit.tolerated = ("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+    front.gateway.kill()
+    expect(page.get_by_role("alert").get_by_text("The gateway does not answer")).to_be_visible()
+    front.gateway.start()
+    expect(page.get_by_role("alert").get_by_text("The gateway does not answer")).to_be_hidden()
+    expect(page.get_by_role("status").get_by_text("Ready", exact=True)).to_be_visible()
+    with Client(front.gateway.tcp_port):
+        expect(sessions).to_have_text("1")
+
+
+def test_a_tab_in_the_background_asks_rarely(visit: Visit) -> None:
+    visit.page.clock.install()
+    page = visit.open()
+    asked: list[str] = []
+    page.on("requestfinished", lambda request: asked.append(request.url))
+
+    def twenty_seconds() -> int:
+        asked.clear()
+        for _ in range(20):
+            page.clock.run_for(1000)
+            page.evaluate("fetch('../healthz')")  # what was asked for before has come by then
+        return len([url for url in asked if "overview" in url])
+
+    assert twenty_seconds() > 5
+    page.evaluate("Object.defineProperty(document, 'hidden', { value: true })")
+    assert twenty_seconds() <= 2

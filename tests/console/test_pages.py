@@ -1,0 +1,149 @@
+"""Every page, as it comes: in light and dark, on a phone, for a screen reader, and without a word from the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.console.conftest import TOKEN, Front, Visit
+from tests.console.traffic import Client, kill_letters
+
+PAGES = {
+    "overview": "Overview",
+    "destinations": "Destinations",
+    "destination?name=/queue/pages": "/queue/pages",
+    "destination?name=/queue/dlq.pages": "/queue/dlq.pages",
+    "destination?name=/topic/pages": "/topic/pages",
+    "sessions": "Sessions",
+    "session?id=SESSION": "SESSION",
+    "subscriptions": "Subscriptions",
+    "playground": "Playground",
+    "pipeline": "Pipeline",
+    "settings": "Settings",
+}
+
+
+@pytest.fixture(scope="module")
+def somebody(behind_nginx: Front) -> Iterator[Client]:
+    """A client with subscriptions, messages that wait, and dead letters."""
+    port = behind_nginx.gateway.tcp_port
+    kill_letters(port, "pages", 2)
+    with Client(port) as client:
+        client.send("/queue/pages", "one that waits", kind="order")
+        client.subscribe("/topic/pages", selector="kind = 'order'")
+        yield client
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page(visiting: Callable[..., Visit], behind_nginx: Front, somebody: Client, scheme: str) -> None:
+    visit = visiting(behind_nginx, scheme=scheme)
+    faults = {place: _faults(visit, place, somebody) for place in PAGES}
+    assert {place: found for place, found in faults.items() if found} == {}
+
+
+def _faults(visit: Visit, place: str, client: Client) -> list[str]:
+    """What is wrong with a page on a desktop, and then on a phone."""
+    visit.page.set_viewport_size({"width": 1280, "height": 800})
+    page = visit.open(place.replace("SESSION", client.session))
+    expect(page.get_by_role("heading", level=1)).to_have_text(PAGES[place].replace("SESSION", client.session))
+    expect(page.get_by_text("Loading …")).to_have_count(0)
+    found = visit.faults()
+    page.set_viewport_size({"width": 360, "height": 740})
+    width = page.evaluate("document.documentElement.scrollWidth")
+    if width > 360:
+        found.append(f"it is {width} px wide on a phone of 360")
+    return found + visit.faults()
+
+
+@pytest.mark.parametrize("front", ["straight"], indirect=True)
+def test_every_page_straight_from_the_gateway(visit: Visit) -> None:
+    page = visit.open()
+    for name in ("Destinations", "Sessions", "Subscriptions", "Playground", "Pipeline", "Settings", "Overview"):
+        page.get_by_role("navigation").get_by_role("link", name=name).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(name)
+        expect(page).to_have_title(f"{name} · stomp-gateway console")
+        expect(page.get_by_role("link", name=name)).to_have_attribute("aria-current", "page")
+        expect(page.get_by_role("heading", level=1)).to_be_focused()
+
+
+def test_nothing_is_there_yet(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
+    visit = visiting(starting())
+    page = visit.open("destinations")
+    expect(page.get_by_text("No destinations yet")).to_be_visible()
+    visit.open("sessions")
+    expect(page.get_by_text("Nobody is connected")).to_be_visible()
+    visit.open("pipeline")
+    expect(page.get_by_text("The pipeline has left nothing here")).to_be_visible()
+    assert visit.faults() == []
+
+
+def test_by_keyboard_alone(visit: Visit) -> None:
+    page = visit.open()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("main")).to_be_focused()
+    page.get_by_role("link", name="Settings").focus()
+    page.keyboard.press("Enter")
+    drain = page.get_by_role("button", name="Drain")
+    drain.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(drain).to_be_focused()
+
+
+def test_the_menu_of_a_phone(visiting: Callable[..., Visit], front: Front) -> None:
+    page = visiting(front, width=360, height=740).open()
+    menu = page.get_by_role("button", name="Menu")
+    expect(menu).to_have_attribute("aria-expanded", "false")
+    expect(page.get_by_role("navigation")).to_be_hidden()
+    menu.click()
+    page.get_by_role("navigation").get_by_role("link", name="Sessions").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sessions")
+    expect(menu).to_have_attribute("aria-expanded", "false")
+
+
+def test_without_its_libraries(visit: Visit) -> None:
+    visit.tolerated = ("",)
+    visit.page.on("pageerror", lambda error: visit.complaints.remove(str(error)))
+    visit.page.route("**/vendor/**", lambda route: route.fulfill(status=404))
+    visit.page.goto(f"{visit.front.url}/console/")
+    expect(visit.page.get_by_role("alert").get_by_text("make static")).to_be_visible()
+
+
+def test_a_stranger_without_a_way_to_log_in(
+    visiting: Callable[..., Visit], starting_behind_nginx: Callable[..., Front]
+) -> None:
+    visit = visiting(starting_behind_nginx())
+    visit.tolerated = ("403",)
+    visit.open()
+    expect(visit.page.get_by_text("The console is not open to you")).to_have_count(2)  # the page, and the head
+    expect(visit.page.get_by_text("admin_token")).to_be_visible()
+
+
+def test_the_token_is_in_no_address(visit: Visit) -> None:
+    asked: list[str] = []
+    visit.page.on("request", lambda request: asked.append(request.url))
+    visit.open("sessions")
+    assert asked
+    assert not [url for url in asked if TOKEN in url or "token=" in url]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_demo_page(visiting: Callable[..., Visit], behind_nginx: Front, scheme: str) -> None:
+    visit = visiting(behind_nginx, scheme=scheme)
+    page = visit.page
+    page.goto(f"{behind_nginx.url}/")
+    page.get_by_role("button", name="Connect", exact=True).click()
+    expect(page.get_by_role("status").first).to_contain_text("Connected to")
+    page.get_by_role("region", name="Subscribe").get_by_role("button").click()
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("log").get_by_text("Hello, world")).to_be_visible()
+    assert visit.faults() == []
+    visit.tolerated = ("401",)
+    page.get_by_role("link", name="Console").click()
+    expect(page.get_by_role("dialog", name="Log in to the console")).to_be_visible()

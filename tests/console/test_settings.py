@@ -1,0 +1,37 @@
+"""Settings in force, and the drain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.console.conftest import TOKEN, Front, Visit
+from tests.console.traffic import Client
+
+
+def test_settings_in_force(visit: Visit) -> None:
+    page = visit.open("settings")
+    table = page.get_by_role("region", name="Settings")
+    row = table.get_by_role("row").filter(has=page.get_by_text("admin_token", exact=True))
+    expect(row.get_by_text("GATEWAY_ADMIN_TOKEN")).to_be_visible()
+    expect(page.get_by_text(TOKEN)).to_have_count(0)
+    all_of_them = table.get_by_role("row").count()
+    page.get_by_label("Only what differs from the default").check()
+    expect(row).to_be_visible()
+    assert table.get_by_role("row").count() < all_of_them / 2
+    page.get_by_label("Name or description contains").fill("trusted_prox")
+    expect(table.get_by_role("row")).to_have_count(2)
+
+
+def test_drain(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
+    front = starting()
+    page = visiting(front).open("settings")
+    with Client(front.gateway.tcp_port) as client:
+        page.get_by_role("button", name="Drain").click()
+        page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+        expect(page.get_by_text("The gateway drains")).to_be_visible()
+        assert "retry-after" in client.hear("ERROR")[0]
+    expect(page.get_by_role("status").get_by_text("Not ready")).to_be_visible()
+    page.get_by_role("link", name="Overview").click()
+    expect(page.get_by_text("Not ready").nth(1)).to_be_visible()
