@@ -71,11 +71,11 @@ docs: .venv/docs
 	$(BIN)/python -m gateway.commands_reference > docs/commands.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-# make static       the demo page's STOMP client into static/vendor
+# make static       what the pages need from npm, into static/vendor
 static:
 	@tests/install-tools page
 
-# make wheel        a wheel with the demo page in it, in dist/
+# make wheel        a wheel with the pages in it, in dist/
 wheel: .venv/runtime static
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
