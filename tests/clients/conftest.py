@@ -6,7 +6,6 @@ they break connections on purpose.
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,22 +16,10 @@ import pytest
 from tests.clients.driver import Driver, start_driver, tool
 from tests.clients.forwarder import Forwarder, start_forwarder
 from tests.clients.nginx import start_nginx
-from tests.gateway_process import GatewayProcess, start_gateway
+from tests.gateway_process import GatewayProcess
+from tests.shared import gateway, name
 
-_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="package")
-def gateway() -> Iterator[GatewayProcess]:
-    """The gateway that every client here talks to."""
-    with start_gateway() as process:
-        yield process
-
-
-@pytest.fixture
-def name() -> str:
-    """A word that no other test has, for destinations."""
-    return f"clients-{next(_numbers)}"
+__all__ = ["gateway", "name"]
 
 
 @pytest.fixture

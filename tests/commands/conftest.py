@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.gateway_process import HOST, GatewayProcess, start_gateway
+from tests.gateway_process import HOST, GatewayProcess
+from tests.shared import gateway, name
 
-_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="package")
-def gateway() -> Iterator[GatewayProcess]:
-    """The gateway that all tests share."""
-    with start_gateway() as process:
-        yield process
+__all__ = ["gateway", "name"]
 
 
 @pytest.fixture
-def queue() -> str:
+def queue(name: str) -> str:
     """A queue that no other test has."""
-    return f"/queue/command-{next(_numbers)}"
+    return f"/queue/{name}"
 
 
 class Terminal:
