@@ -17,10 +17,13 @@ run: .venv/runtime
 	@tests/install-tools page || echo "The gateway runs without it; only the demo page needs it." >&2
 	@options="$$($(BIN)/gateway check-config --bind --hypercorn)" && eval "exec $(BIN)/hypercorn $$options gateway.app:app"
 
-# make test         install all that the tests need, and run them all; ARGS="-k name" picks some
+# make test         install all that the tests need, and run them all; ARGS="-k name" picks some, WORKERS=0 has no workers
+# The gateway is compiled once, not with each of its starts where PYTHONDONTWRITEBYTECODE is set.
+WORKERS ?= 2
 test: .venv/dev
 	@tests/install-tools tests
-	$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m compileall -q gateway pyspark_stomp
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
 
 # make pipeline     install what `gateway pipeline` needs: Spark, Arrow, a Java; and stomp.py, for the examples
 pipeline: .venv/pipeline

@@ -47,6 +47,7 @@ from gateway.stores import SQLiteStore, StoreDamaged, open_store
 from gateway.stores.preflight import unkept
 from gateway.tracing import close_tracing, open_tracing
 from gateway.transports import Entrance, Hub, Listening, Trusted, close, identify
+from gateway.transports.acceptor import Acceptor
 from gateway.transports.admission import within_files
 from gateway.transports.memory import watch_process, within_mark
 
@@ -213,7 +214,7 @@ class Gateway:
                 for entrance, listening in doors:
                     if listening.listeners:  # a setting may name no address
                         serve = partial(trio.serve_listeners, handler_nursery=connections)
-                        nursery.start_soon(serve, entrance.serve, listening.listeners)
+                        nursery.start_soon(serve, entrance.serve, [Acceptor(each) for each in listening.listeners])
 
 
 @asynccontextmanager

@@ -2,9 +2,8 @@
 
 It knows how a gateway is started (`python -m gateway serve`, settings in the environment), when it is ready
 (its three ports accept and `/healthz` answers) and how it must end (SIGTERM, status 0, no traceback in the
-log).  It knows nothing of STOMP.  The ports are found by binding: the kernel gives out a free one, and it is
-released just before the gateway takes it; the process keeps them over `restart()`, because clients come back
-to the same place.
+log).  It knows nothing of STOMP.  The ports are found by binding, and released just before the gateway takes them;
+the process keeps them over `restart()`, because clients come back to the same place.
 
 Everything that waits is bounded, and a gateway that does not start or stop shows its log.
 """
@@ -12,28 +11,48 @@ Everything that waits is bounded, and a gateway that does not start or stop show
 from __future__ import annotations
 
 import http.client
+import itertools
 import os
+import random
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 HOST = "127.0.0.1"
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 20.0
+# Below those that Linux gives out for port 0 and for outgoing connections, from 32768 on.
+PORTS = range(20_000, 32_000)
+SHARES = 8
+
+
+def _of_this_process() -> Iterator[int]:
+    """Ports without end: each worker of pytest-xdist has its share, and begins where it happens to."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % SHARES
+    share = len(PORTS) // SHARES
+    first, passed = PORTS.start + worker * share, random.randrange(share)
+    return (first + (passed + number) % share for number in itertools.count())
+
+
+_ports = _of_this_process()
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different loopback ports that nobody listens on now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """So many different loopback ports that nobody listens on now.
+
+    Nobody else takes them before the caller does: the kernel gives out by itself only what is above them.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, next(_ports)))
+            found.append(int(probe.getsockname()[1]))
+    return found
 
 
 class GatewayProcess:

@@ -64,10 +64,12 @@ def rejected(queue: Queue, message: Message, serial: int, *, requeue: bool, reas
     if failed(queue, message):
         return False
     delay = policy.delay_after(history.failures)
-    if not delay:
+    if not delay or queue.has_expired(message):
         return True
     agenda = queue.broker.agenda
-    queue.resting[message] = agenda.at(agenda.clock() + delay, partial(_come_back, queue, message))
+    due = agenda.clock() + delay
+    due = min(due, message.expires or due)  # a back-off may take years: what expires in it must not stay so long
+    queue.resting[message] = agenda.at(due, partial(_come_back, queue, message))
     return False
 
 

@@ -1,7 +1,7 @@
 """The way of messages that an operator moves: from a queue to another destination, if there is room.
 
-Nothing that waits there has to go for them, and nobody is cut off because of them: a queue that is full takes none, and
-of those who subscribe to a topic the slowest is waited for.
+Nothing that waits there has to go for them, and nobody is cut off because of them: a queue that is full takes none, be
+it a durable subscription's, and of those who subscribe to a topic the slowest is waited for.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from gateway.codec import Head
 
 from . import destinations as names
 from .errors import NotAllowed
+from .limits import Limits, limits_of
 from .message import Message
 from .options import PERSISTENT, PLAIN, Properties
 from .outbound import Outbound
 from .queue import Queue
 from .sending import Sending
+from .subscription import Subscription
+from .topic import Topic
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -28,6 +31,7 @@ class Passage:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._slow: set[Outbound] = set()
+        self._behind: set[Subscription] = set()
 
     def check(self, name: str, message: Message) -> None:
         """Whether a message finds room there.
@@ -41,19 +45,30 @@ class Passage:
             raise NotAllowed("memory limit reached", reason)
         target = broker.directory.find(name)
         if isinstance(target, Queue):
-            if target.limits.reached(target):
-                raise NotAllowed("the queue is full", _fullness(target))
+            _check_queue(target, message)
         elif names.is_topic(name):
-            self._check_topic(name)
+            self._check_topic(name, message)
         elif name.startswith(names.HIDDEN) or broker.directory.is_gone(name):
             raise NotAllowed("nobody can read it there", f"{name[:80]!r} is no more")
+        else:
+            _check_size(limits_of(broker.router.policies.find(name)), 0, name, message)
         sending = Sending([(name, message.head)], message.body, _properties(message), "", message.expires)
         broker.router.check([sending])
 
-    def _check_topic(self, name: str) -> None:
-        directory = self._broker.directory
-        if directory.find(name) is None and not directory.patterns.match(name) and not directory.keeps_log(name):
+    def _check_topic(self, name: str, message: Message) -> None:
+        topics = self._topics(name)
+        if not topics and not self._broker.directory.keeps_log(name):
             raise NotAllowed("nobody subscribes", f"nobody subscribes to {name[:80]!r}, so the message would be lost")
+        for topic in topics:
+            for durable in topic.durables.values():
+                if durable.wants(message, ""):
+                    _check_queue(durable.queue, message)
+
+    def _topics(self, name: str) -> list[Topic]:
+        """The topic, and the patterns that match its name."""
+        directory = self._broker.directory
+        topic = directory.find(name)
+        return [*directory.patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
 
     def carry(self, queue: Queue, message: Message, target: str, head: Head, why: str) -> None:
         """A message that is kept, and waits no longer, goes there."""
@@ -68,14 +83,18 @@ class Passage:
         # Whoever is read next did not publish there.
         self._slow |= broker.strained - strained
         broker.strained.intersection_update(strained)
+        if names.is_topic(target):
+            for topic in self._topics(target):
+                self._behind.update([each for each, own in topic.queued.items() if _is_half_full(own)])
 
     def strained(self) -> str:
         """Who does not read what came there, as a sentence; empty: all do."""
         self._slow = {each for each in self._slow if each.size > each.relief and not each.closed}
-        if not self._slow:
-            return ""
-        session = next(iter(self._slow)).session
-        return f"session {session.id} ({session.login[:80]}) does not read what it subscribed to"
+        self._behind = {each for each in self._behind if each.queue is not None and _is_half_full(each.queue)}
+        session = next((each.session for each in (*self._slow, *self._behind) if not each.session.closed), None)
+        return "" if session is None else (
+            f"session {session.id} ({session.login[:80]}) does not read what it subscribed to"
+        )
 
 
 def _properties(message: Message) -> Properties:
@@ -89,6 +108,33 @@ def _properties(message: Message) -> Properties:
         persistent=old.persistent or message.row > 0,
     )
     return next((each for each in (PLAIN, PERSISTENT) if each == properties), properties)
+
+
+def _check_queue(queue: Queue, message: Message) -> None:
+    """Refuse what finds no room in a queue.
+
+    Raises:
+        NotAllowed: it is full, or would be so full that something had to go.
+    """
+    if queue.limits.reached(queue):
+        raise NotAllowed("the queue is full", _fullness(queue))
+    _check_size(queue.limits, queue.octets, queue.name, message)
+
+
+def _check_size(limits: Limits, octets: int, name: str, message: Message) -> None:
+    """The same of a queue in which so many octets wait; it may not be there yet."""
+    size = message.size + len(name.encode())  # where it goes its destination is another, and may be so much longer
+    if not limits.keeps_all and 0 < limits.max_octets < octets + size:
+        raise NotAllowed(
+            "no room in the queue",
+            f"the message costs {size} octets, {octets} wait in {name[:80]!r}, {limits.max_octets} may (max_octets)",
+        )
+
+
+def _is_half_full(queue: Queue) -> bool:
+    """Whether as much again could cost a subscriber messages, or its connection."""
+    limits = queue.limits
+    return 0 < limits.max_messages < 2 * queue.waiting or 0 < limits.max_octets < 2 * queue.octets
 
 
 def _fullness(queue: Queue) -> str:

@@ -11,6 +11,7 @@ A subscription with wildcards has a topic, too, whose name is the pattern; the r
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, encoder
@@ -66,6 +67,11 @@ class Topic:
         """Nobody subscribes, and nothing is kept."""
         is_used = self._queued or self.durables or self._choosy or self._late or self.log
         return not is_used and not any(self._auto)
+
+    @property
+    def queued(self) -> Mapping[Subscription, Queue]:
+        """Those who must acknowledge, or may lose messages when they are slow; and what waits for each."""
+        return self._queued
 
     @property
     def has_late(self) -> bool:

@@ -125,6 +125,7 @@ class TestFaults:
             jwks(jwk("RSA")).encode("utf-16"),
             b"keys = " + jwks(jwk("RSA")).encode(),
         ],
+        ids=["der", "der-p256", "certificate", "private-der", "base64", "base64-lines", "utf16", "jwks-utf16", "named"],
     )
     def test_a_public_key_is_no_secret(self, path: Path, content: bytes) -> None:
         assert "write it as PEM" in fault(path, content)

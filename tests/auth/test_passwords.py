@@ -70,6 +70,7 @@ class TestRead:
             ("alice:secret\n", "line 1 of {path} holds no argon2 hash; write it with `gateway passwd`"),
             (f"alice:{HASH}\nalice:{HASH}\n", "line 2 of {path} names user 'alice' a second time"),
         ],
+        ids=["no-colon", "no-user", "no-hash", "twice"],
     )
     def test_damage_names_the_line(self, tmp_path: Path, text: str, sentence: str) -> None:
         path = tmp_path / "users.txt"

@@ -238,10 +238,19 @@ class Store:
         before += [each for each in self.given_up if each.name in left]
         return not any(each.sent.group == copy.sent.group and each.order < copy.order for each in before)
 
-    def free_groups(self) -> None:
-        """A group is anybody's if its consumer stands by, or does not want what comes next."""
+    def free_groups(self, left: Container[Name] | None = None) -> None:
+        """A group is anybody's if its consumer stands by, or does not want what comes next.
+
+        Args:
+            left: what waits, in the middle of a step: what comes back in the same one may not be there yet, and what
+                was given up in it may have been; None: the step is over.
+        """
+        there = self.waiting
+        if left is not None:
+            there = [copy for copy in [*there, *self.given_up] if copy.name in left]
+            there.sort(key=lambda copy: copy.order)
         for group, owner in list(self.groups.items()):
-            first = next((copy for copy in self.waiting if copy.sent.group == group), None)
+            first = next((copy for copy in there if copy.sent.group == group), None)
             if self.stands_by(owner) or (first is not None and not owner.wants(first.sent)):
                 del self.groups[group]
 

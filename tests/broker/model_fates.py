@@ -113,10 +113,11 @@ class Fates:
             self._die(copy, "rejected")
         elif rules.on_nack == "drop":
             self.end(copy, "dropped")
-        elif not copy.gone and rules.backoff:
+        elif not copy.gone and rules.backoff and not copy.has_expired(self.scene.now):
             copy.at = None
             wait = rules.backoff * rules.backoff_factor ** (copy.failures - 1)
-            copy.back = self.scene.now + min(wait, rules.backoff_max)
+            due = self.scene.now + min(wait, rules.backoff_max)
+            copy.back = min(due, copy.expires or due)
         elif not copy.gone:
             self.give_back(copy)
 

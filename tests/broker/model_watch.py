@@ -243,10 +243,10 @@ class Watch:
             assert frame.headers.get("delivery-count", "1") == str(copy.attempts + 1)
             self._check_headers(frame, copy.told)
             copy.message = frame
-        self._note_delivery(copy, consumer)
+        self._note_delivery(copy, consumer, left)
         copy.size = message.size
 
-    def _note_delivery(self, copy: Copy, consumer: Consumer) -> None:
+    def _note_delivery(self, copy: Copy, consumer: Consumer, left: frozenset[Name]) -> None:
         self.model.counts["delivered"] += 1
         self.model.counts["redelivered"] += copy.attempts > 0
         copy.attempts += 1
@@ -261,7 +261,7 @@ class Watch:
             copy.store.groups[group] = consumer
         if copy.sent.closes_group:
             copy.store.groups.pop(group or "", None)
-        copy.store.free_groups()
+        copy.store.free_groups(left)
         if consumer.mode != "auto":
             consumer.ledger.append(copy)
             if copy.message is not None:

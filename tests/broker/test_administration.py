@@ -108,6 +108,17 @@ class TestBrowse:
         assert operator.bodies("a") == []
         operator.scene.broker.agenda.tick()
 
+    def test_nor_is_what_expired_in_its_back_off(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"backoff": 5.0}})
+        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
+        client.subscribe("a", ack="client")
+        client.publish("a", b"m", ttl="1000")
+        client.nack(client.message())
+        assert operator.bodies("a") == ["m"]
+        scene.wait(1.1)
+        page = operator.browse("a")
+        assert (page.messages, page.total) == ([], 0)
+
     def test_of_who_has_seen_enough_nobody_is_told(self, operator: Operator) -> None:
         fill(operator.scene, 3)
         search = operator.administration.browse("a", 0, 3, "", operator.pages.append)

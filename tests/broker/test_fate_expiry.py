@@ -211,7 +211,21 @@ class TestWhileSomebodyHasIt:
         client.subscribe(QUEUE, ack="client")
         client.publish(QUEUE, b"m", ttl="1000")
         client.nack(client.message())
-        scene.wait(3.1)
+        scene.wait(0.9)
+        assert len(scene.broker.destinations[QUEUE].resting) == 1
+        scene.wait(0.2)
+        assert (scene.broker.counters.expired, scene.broker.stored_octets) == (1, 0)
+        scene.wait(2.0)
+        assert not client.received()
+
+    @with_nack
+    def test_before_its_back_off_begins(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"backoff": 3.0}})
+        client = scene.connect(version)
+        client.subscribe(QUEUE, ack="client")
+        client.publish(QUEUE, b"m", ttl="1000")
+        scene.wait(1.1)
+        client.nack(client.message())
         assert not client.received()
         assert (scene.broker.counters.expired, scene.broker.stored_octets) == (1, 0)
 

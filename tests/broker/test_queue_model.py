@@ -207,9 +207,8 @@ class Consumers(RuleBasedStateMachine):
         missing = [each for each in there if not each.waits]
         assert len(found) + len(missing) == len(there)
         assert all(each.message is not None for each in there)
-        # What is put off may expire meanwhile.
         expired = sum(each.has_expired(self.scene.now) for each in missing)
-        assert len(missing) - expired <= (len(queue.resting) if queue else 0) <= len(missing)
+        assert (len(queue.resting) if queue else 0) == len(missing) - expired
         for taker in self.watch.takers:
             assert taker.subscription is not None
             held = (taker.subscription.ledger or {}).values()

@@ -1,16 +1,18 @@
 """Much for a console to show: 5,000 clients on sockets of their own, and 10,000 queues with messages.
 
 Half of the queues have a consumer that holds one message and does nothing more.  So the crowd costs the gateway nothing
-once it stands, and what is measured beside it is what was asked for (`cost.py`).
+once it stands, and what is measured beside it is what was asked for.
 """
 
 from __future__ import annotations
 
 import resource
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from tests.console.traffic import Client
 from tests.gateway_process import HOST
 
 SESSIONS = 5_000
@@ -59,6 +61,25 @@ def crowd(port: int, sessions: int = SESSIONS, queues: int = QUEUES) -> Iterator
             for each in opened:
                 _hear(each, 2)  # CONNECTED, and the one message that it may have
         yield
+
+
+@contextmanager
+def growing(port: int, queue: str) -> Iterator[None]:
+    """One client more, who sends this queue a message twenty times a second, for the time of the block."""
+    done = threading.Event()
+
+    def send() -> None:
+        with Client(port) as client:
+            while not done.wait(0.05):
+                client.send(queue)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(_WAIT)
 
 
 def _fill(connection: socket.socket, queues: int) -> None:

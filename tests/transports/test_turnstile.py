@@ -53,6 +53,49 @@ class TestTurnstile:
         assert times[-1] - times[0] <= 6, "no round goes by in vain, but where the keeper came before the first"
         assert sorted(number for _, number in passed) == list(range(5))
 
+    async def test_more_pass_where_rounds_are_long(self, nursery: trio.Nursery, rounds: Rounds) -> None:
+        now = 0.0
+        turnstile = Turnstile(share=1.0, clock=lambda: now)
+        passed: list[int] = []
+
+        async def others() -> None:
+            nonlocal now
+            while True:  # each round takes as long as three have as their share
+                now += 3.0
+                await trio.lowlevel.checkpoint()
+
+        async def enter() -> None:
+            await turnstile.enter()
+            passed.append(rounds.count)
+
+        async with trio.open_nursery() as busy:
+            nursery.start_soon(turnstile.run)
+            await wait_all_tasks_blocked()
+            busy.start_soon(others)
+            async with trio.open_nursery() as crowd:
+                for _ in range(40):
+                    crowd.start_soon(enter)
+            busy.cancel_scope.cancel()
+        assert 10 <= len(set(passed)) <= 13, "four in a round, but for the first ones"
+        assert max(passed.count(number) for number in passed) <= 7, "nor all of them at once"
+
+    async def test_a_long_wait_is_no_long_round(self, nursery: trio.Nursery, rounds: Rounds) -> None:
+        now = 0.0
+        turnstile = Turnstile(share=1.0, clock=lambda: now)
+        passed: list[int] = []
+
+        async def enter() -> None:
+            await turnstile.enter()
+            passed.append(rounds.count)
+
+        nursery.start_soon(turnstile.run)
+        await wait_all_tasks_blocked()
+        now = 100.0  # nobody came
+        for _ in range(5):
+            nursery.start_soon(enter)
+        await wait_all_tasks_blocked()
+        assert len(set(passed)) == 5
+
     async def test_who_comes_alone_does_not_wait(self, nursery: trio.Nursery) -> None:
         turnstile = Turnstile()
         nursery.start_soon(turnstile.run)

@@ -10,7 +10,7 @@ import { poll } from "./poll.js";
 import { go } from "./router.js";
 import { announce } from "./say.js";
 
-const EVERY = 2000; // milliseconds between two looks
+const EVERY = 1000; // milliseconds between two looks
 const TYPING = 250; // milliseconds after the last letter
 const SIZES = [50, 100, 500, 1000];
 const DEFAULT_SIZE = 100;

@@ -11,7 +11,7 @@ const LATELY = 3; // turns; the quickest of them tells what an answer takes, the
 /**
  * Run a task now and then.
  * @param task gets a signal that ends what it waits for; what it throws goes to `failed`
- * @param every milliseconds, or a function that gives them
+ * @param every milliseconds from one turn's beginning to the next one's, or a function that gives them
  * @returns soon(), which does not wait for the time; again(), which does not wait for the running turn either; stop()
  */
 export function poll(task, every, failed = () => {}) {
@@ -40,9 +40,10 @@ export function poll(task, every, failed = () => {}) {
       if (stopped) return;
       if (asked) continue; // what was ended early tells nothing
       const usual = typeof every === "function" ? every() : every;
-      took = [performance.now() - began, ...took].slice(0, LATELY);
+      const passed = performance.now() - began;
+      took = [passed, ...took].slice(0, LATELY);
       const cost = took.length < LATELY ? 0 : Math.min(HIDDEN, Math.min(...took) * SHARE);
-      await pause(document.hidden ? HIDDEN : Math.max(usual, cost));
+      await pause(document.hidden ? HIDDEN : Math.max(usual - passed, cost));
     }
   }
 
