@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import ip_address
+from urllib.parse import quote
 
 import trio
 
@@ -30,7 +31,6 @@ from .places import HTTP, TCP, Place
 
 _CLAIM = "192.0.2.99"
 _LOOPBACK = "127.0.0.77"
-_PAGE = 1000
 _DIRECTIVE = "nginx: `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;`"
 
 
@@ -47,8 +47,8 @@ async def examine(
     assert orders.settings is not None  # whoever knows of `admin` has read them
     fields = {} if place.kind == TCP else {"X-Forwarded-For": _CLAIM}
     try:
-        own = _LOOPBACK if place.is_loopback and ":" not in place.host else await _own(dialler, place)
-        source = replace(dialler, source=_LOOPBACK) if own == _LOOPBACK else dialler
+        own = await _own(dialler, place)
+        source = replace(dialler, source=own) if own == _LOOPBACK else dialler
         talk, connected = await sessions.begin(source, place, headers, fields)
         try:
             peer = await _peer(dialler, admin, orders.settings, connected.headers.get("session", ""))
@@ -61,41 +61,32 @@ async def examine(
 
 
 async def _own(dialler: Dialler, place: Place) -> str:
-    """The address that we dial from."""
+    """The address that we dial from.  It is found by dialling: a name may well be one of loopback."""
     stream = await dialler.open(replace(place, tls=False))
     assert isinstance(stream, trio.SocketStream)  # there is no TLS on it
     try:
         host: str = stream.socket.getsockname()[0]
     finally:
         await trio.aclose_forcefully(stream)
-    return host
+    return _LOOPBACK if host.startswith("127.") else host
 
 
 async def _peer(dialler: Dialler, admin: Place, settings: Settings, session: str) -> str:
     """The address of a session at the gateway.
 
     Raises:
-        Trouble: its list of sessions cannot be had.
+        Trouble: it does not say.
     """
     shown = {"Authorization": f"Bearer {settings.admin_token}"} if settings.admin_token else {}
-    rows: list[dict[str, object]] = []
-    total = 0
-    for _ in range(2):  # the newest are at the end
-        path = f"/api/v1/sessions?limit={_PAGE}&offset={max(total - _PAGE, 0)}"
-        answer = await get(dialler, admin, path, shown)
-        if answer.status != 200:
-            raise Trouble(f"the list of sessions at {admin} answers {answer.status}", "Run it on the gateway's machine")
-        try:
-            said = json.loads(answer.body)
-            rows, total = said["sessions"], said["total"]
-        except (ValueError, LookupError, TypeError, RecursionError):
-            raise Trouble(f"the list of sessions at {admin} is none", "Is that the gateway behind the proxy?") from None
-        if total <= _PAGE:
-            break
-    peer = next((str(row["peer"]) for row in rows if row["id"] == session), "")
-    if not peer:
+    answer = await get(dialler, admin, f"/api/v1/sessions/{quote(session, safe='')}", shown)
+    if answer.status == 404:
         raise Trouble(f"the gateway at {admin} does not know our session", "Is that the gateway behind the proxy?")
-    return _without_port(peer)
+    if answer.status != 200:
+        raise Trouble(f"the API at {admin} answers {answer.status}", "Run it on the gateway's machine")
+    try:
+        return _without_port(str(json.loads(answer.body)["peer"]))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise Trouble(f"the API at {admin} says nothing of it", "Is that the gateway behind the proxy?") from None
 
 
 def _without_port(peer: str) -> str:
