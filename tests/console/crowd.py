@@ -45,7 +45,7 @@ def login(number: int) -> str:
 
 @contextmanager
 def crowd(port: int, sessions: int = SESSIONS, queues: int = QUEUES) -> Iterator[None]:
-    """All of them, for the time of the block.
+    """All of them, for the time of the block; at its end the gateway has seen them go.
 
     Args:
         port: where the gateway takes STOMP.
@@ -53,6 +53,7 @@ def crowd(port: int, sessions: int = SESSIONS, queues: int = QUEUES) -> Iterator
     """
     with _files(sessions + _OTHER_FILES), ExitStack() as stack:
         _fill(stack.enter_context(_connection(port)), queues)
+        clients: list[socket.socket] = []
         for start in range(0, sessions, _TOGETHER):
             numbers = range(start, min(start + _TOGETHER, sessions))
             opened = [stack.enter_context(_connection(port)) for _ in numbers]
@@ -60,7 +61,9 @@ def crowd(port: int, sessions: int = SESSIONS, queues: int = QUEUES) -> Iterator
                 each.sendall(_enter(number))
             for each in opened:
                 _hear(each, 2)  # CONNECTED, and the one message that it may have
+            clients += opened
         yield
+        _leave(clients)
 
 
 @contextmanager
@@ -102,6 +105,15 @@ def _enter(number: int) -> bytes:
     return _frame("CONNECT", {"accept-version": "1.2", "host": HOST, "login": login(number)}) + _frame(
         "SUBSCRIBE", headers
     )
+
+
+def _leave(clients: list[socket.socket]) -> None:
+    """Cut the connections, and wait until the gateway has."""
+    for each in clients:
+        each.shutdown(socket.SHUT_WR)
+    for each in clients:
+        while each.recv(65_536):
+            pass
 
 
 def _frame(command: str, headers: dict[str, str], body: str = "") -> bytes:

@@ -1,0 +1,121 @@
+"""The console of a gateway with 5,000 sessions and 10,000 queues: it keeps up, it finds things, and it costs little.
+
+What it costs exactly, `python -m benchmarks.console` measures on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from statistics import median
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from benchmarks.console import PLACES, gaps, load, wait_for_updates, watch
+from tests.console.conftest import TOKEN, Front, Visit, fronted
+from tests.console.crowd import crowd, growing, login, name
+from tests.console.traffic import Client
+
+UPDATES = 6
+APART = 1.25
+"""Seconds between two updates, in the median: one, and what a machine adds that others work on, too."""
+DEAREST = 5.0
+"""Percent of a core, and what it must never be; alone on a machine it is far less."""
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Iterator[Front]:
+    """A gateway behind nginx, with its crowd."""
+    with fronted(admin_token=TOKEN) as front, crowd(front.gateway.tcp_port):
+        yield front
+
+
+@pytest.fixture
+def visit(visiting: Callable[..., Visit], crowded: Front) -> Visit:
+    return visiting(crowded)
+
+
+def rows(page: Page) -> Locator:
+    return page.get_by_role("region", name="Table of").locator("tbody tr")
+
+
+def count(page: Page) -> Locator:
+    return page.locator(".paging .count")
+
+
+def button(page: Page, column: str) -> Locator:
+    return page.get_by_role("columnheader", name=column).get_by_role("button")
+
+
+@pytest.mark.parametrize("place", PLACES, ids=[place.partition("?")[0] for place in PLACES])
+def test_it_is_as_it_was_a_second_ago(visit: Visit, crowded: Front, place: str) -> None:
+    with growing(crowded.gateway.tcp_port, "/queue/growing"):
+        page = visit.open(place)
+        watch(page)
+        wait_for_updates(page, UPDATES)
+        assert median(gaps(page)) < APART
+
+
+def test_the_overview_tells_of_all(visit: Visit, crowded: Front) -> None:
+    page = visit.open()
+    sessions = page.locator(".tile").filter(has_text="Sessions")
+    expect(sessions).to_contain_text("5,000")
+    with Client(crowded.gateway.tcp_port):
+        expect(sessions).to_contain_text("5,001")
+    expect(sessions).to_contain_text("5,000")
+
+
+def test_the_overview_costs_little(visit: Visit, crowded: Front) -> None:
+    pid = crowded.gateway.pid
+    visit.page.goto("about:blank")
+    alone = load(pid, 5)
+    watch(visit.open())
+    wait_for_updates(visit.page, 3)  # what is asked for once has been answered
+    shown = load(pid, 5)
+    print(f"of a core: {shown:.2f} % with the overview open, {alone:.2f} % without")
+    assert shown - alone < DEAREST
+
+
+def test_destinations(visit: Visit) -> None:
+    page = visit.open("destinations?q=crowd&sort=name")
+    expect(count(page)).to_have_text("1–100 of 10,000 destinations")
+    expect(rows(page).first).to_contain_text(name(0))
+    page.get_by_role("button", name="Next").click()
+    expect(count(page)).to_have_text("101–200 of 10,000 destinations")
+    expect(rows(page).first).to_contain_text(name(100))
+    button(page, "Waiting").click()
+    expect(count(page)).to_have_text("1–100 of 10,000 destinations")
+    expect(rows(page).first.locator("td.number").first).to_have_text("7")
+    button(page, "Waiting").click()
+    expect(rows(page).first.locator("td.number").first).to_have_text("0")
+    page.get_by_label("Rows").select_option("1000")
+    expect(rows(page)).to_have_count(1000)
+    page.get_by_label("State").select_option("No consumer")
+    expect(count(page)).to_have_text("1–1,000 of 5,000 destinations")
+    page.get_by_label("Name contains").fill("crowd.0999")
+    expect(count(page)).to_have_text("1–10 of 10 destinations")
+    expect(rows(page)).to_have_count(10)
+
+
+def test_the_last_of_the_destinations(visit: Visit) -> None:
+    page = visit.open("destinations?q=crowd&sort=name&limit=1000&offset=9000")
+    expect(count(page)).to_have_text("9,001–10,000 of 10,000 destinations")
+    expect(rows(page).last).to_contain_text(name(9_999))
+    expect(page.get_by_role("button", name="Next")).to_be_disabled()
+
+
+def test_sessions(visit: Visit) -> None:
+    page = visit.open("sessions?q=worker")
+    expect(count(page)).to_have_text("1–100 of 5,000 sessions")
+    button(page, "Login").click()
+    expect(rows(page).first).to_contain_text(login(0))
+    button(page, "Login").click()
+    expect(rows(page).first).to_contain_text(login(4_999))
+    page.get_by_role("button", name="Next").click()
+    expect(rows(page).first).to_contain_text(login(4_899))
+    page.get_by_label("Transport").select_option("WebSocket")
+    expect(page.get_by_text("Nothing matches")).to_be_visible()
+    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("searchbox", name="Login", exact=True).fill(login(1_234))
+    expect(count(page)).to_have_text("1–1 of 1 session")
+    expect(rows(page).first).to_contain_text(login(1_234))
