@@ -106,7 +106,7 @@ clean:
 	$(BIN)/python -m pip install --quiet --group fuzz
 	@touch $@
 
-.venv/docs: pyproject.toml .venv/pipeline
+.venv/docs: pyproject.toml .venv/runtime
 	$(BIN)/python -m pip install --quiet --group docs
 	@touch $@
 
