@@ -22,6 +22,8 @@ from mkdocs.structure.pages import Page
 _ROOT = Path(__file__).resolve().parent.parent
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
+_SECTION = re.compile(r"^## ", re.MULTILINE)
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the first page, and whatever pages link to outside of docs/."""
@@ -37,6 +39,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Write links for the places that files have here.  What is no file (a folder) stays without a link."""
+    if not _SECTION.search(markdown):
+        page.meta.setdefault("hide", ["toc"])  # its place is the table's, which is all that such a page has
     here, folder = page.file.src_uri, posixpath.dirname(_path_of(page.file.src_uri))
 
     def moved(found: re.Match[str]) -> str:

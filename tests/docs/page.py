@@ -1,0 +1,95 @@
+"""A page, read as its reader does: blocks in their order, to be written or typed.
+
+    ```toml            gateway.toml; the gateway is started with it
+    # name.py          the first line names a file: # name, // name; that of toml may be another file than gateway.toml
+    ```sh              typed line by line; each must end with status 0.  `gateway serve` is the first terminal's
+    ```console         lines behind "$ " are typed, the others are what is shown then; `...` stands for anything
+
+Blocks of other kinds, and indented ones, are to be read only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tests.docs.machine import ROOT, Machine
+
+_PIECE = re.compile(r"^#+ (?P<title>[^\n]*)$|^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"(?:#|//) ([\w-]+\.\w+)\n")
+_TYPED = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block, by the heading that it stands under."""
+
+    title: str
+    kind: str
+    text: str
+
+    @property
+    def file(self) -> str | None:
+        """The file that it is."""
+        found = _FILE.match(self.text)
+        return found[1] if found else "gateway.toml" if self.kind == "toml" else None
+
+
+def blocks(page: str) -> list[Block]:
+    """Those of a page, by its path in the repository."""
+    title, found = "", []
+    for piece in _PIECE.finditer((ROOT / page).read_text(encoding="utf-8")):
+        title = piece["title"] or title
+        if piece["kind"]:
+            found.append(Block(title, piece["kind"], piece["text"]))
+    return found
+
+
+def listed(page: str, title: str = "") -> list[str]:
+    """Lines of the indented blocks under a heading, without remarks; without a heading, those before the second one."""
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    sections = re.split(r"^#+ ", text, flags=re.MULTILINE)[1:]
+    (section,) = [each for each in sections if each.startswith(f"{title}\n")] if title else sections[:1]
+    lines = re.findall(r"^    (\S.*)$", section, re.MULTILINE)
+    return [re.sub(r"\s+# .*$", "", line) for line in lines]
+
+
+def typed(block: str) -> list[tuple[str, str]]:
+    """Commands of a console, and what each shows."""
+    parts = _TYPED.split(block)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def matches(shown: str, expected: str) -> bool:
+    """Whether that is what the page says; any space is as good as another."""
+    words = [re.escape(" ".join(part.split())).replace(r"\ ", r"\s+") for part in expected.split("...")]
+    return re.fullmatch(r"\s*" + r"(?:.|\s)*?".join([rf"\s*{word}\s*" for word in words]) + r"\s*", shown) is not None
+
+
+def perform(machine: Machine, steps: list[Block]) -> int:
+    """Do what the blocks say; how many commands that were.
+
+    Raises:
+        AssertionError: a command fails, or shows something else.
+    """
+    count = 0
+    for block in steps:
+        if block.file:
+            machine.write(block.file, block.text)
+            if block.file == "gateway.toml":
+                machine.serve()
+        elif block.kind == "sh":
+            for line in block.text.replace("\\\n", " ").splitlines():
+                if line == "gateway serve":
+                    machine.serve()
+                elif "pkill -HUP" in line:
+                    machine.reload(line)
+                else:
+                    machine.run(line)
+                count += 1
+        elif block.kind == "console":
+            for command, expected in typed(block.text):
+                _, shown = machine.type(command)
+                assert matches(shown, expected), f"$ {command}\n{shown}\nis not\n{expected}"
+                count += 1
+    return count

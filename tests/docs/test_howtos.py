@@ -1,0 +1,43 @@
+"""Pages that lead step by step, done as they stand: each on a machine of its own (`machine`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.docs.machine import ADDRESS, Machine
+from tests.docs.page import blocks, listed, matches, perform
+
+PAGES = ["first-steps.md", "howto-nginx.md", "howto-tls.md", "howto-jwt.md", "moving.md"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", PAGES)
+def test_step_by_step(page: str, machine: Machine) -> None:
+    assert perform(machine, blocks(f"docs/{page}")) > 10
+
+
+@pytest.mark.slow
+def test_what_waits_is_carried_over(machine: Machine) -> None:
+    """docs/moving.md; the old broker is a gateway, too, at the same port of another address."""
+    (command,) = listed("docs/moving.md", "What waits at the old broker")
+    machine.run(f"echo '{ADDRESS} old-broker' >> /etc/hosts; echo wonderland | gateway passwd users.txt user")
+    machine.serve(f"GATEWAY_USERS_FILE=users.txt GATEWAY_TCP={ADDRESS}:61613 gateway serve")
+    machine.run("export STOMP_PASSCODE=wonderland; old=$gateway")
+    machine.run("gateway send /queue/work tea --header colour:green --url stomp://user@old-broker:61613")
+    machine.run("GATEWAY_WEBSOCKET= GATEWAY_HTTP=127.0.0.1:8001 gateway serve > new.log 2>&1 & new=$!")
+    machine.run("timeout 30 bash -c 'until grep -q 61613 new.log; do sleep 0.05; done'")
+    assert machine.run(command) == "1 message sent and confirmed\n"
+    assert machine.run("gateway subscribe /queue/work --browse --url stomp://user@old-broker:61613") == ""
+    (line,) = machine.run("gateway subscribe /queue/work --json --count 1").splitlines()
+    assert '"body": "tea"' in line
+    assert '"colour": "green"' in line
+    machine.run("kill -TERM $new; wait $new")
+
+
+def test_what_matches() -> None:
+    assert matches("one two\n", "one two\n")
+    assert matches("one  two three\n", "one ... three")
+    assert not matches("one two", "one")
+    assert not matches("", "one")
+    assert matches("", "")

@@ -1,0 +1,44 @@
+"""Whoever writes an example into a page also has a test that runs it: a module of tests that names the page.
+
+`test_docs_blocks` looks at names alone, and does not count.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.docs.machine import ROOT
+from tests.docs.page import blocks
+
+PAGES = [
+    str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
+]
+WITH_EXAMPLES = sorted([page for page in PAGES if blocks(page)])
+
+
+@cache
+def words() -> str:
+    """All strings in the tests but for documentation, and for what looks at every page."""
+    left_out = {ROOT / "tests" / "test_docs_blocks.py", Path(__file__)}
+    found = []
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        if file not in left_out and ".md" in text:
+            tree = ast.parse(text)
+            said = [id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+            constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in said]
+            found += [node.value for node in constants if isinstance(node.value, str)]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES)
+def test_somebody_runs_it(page: str) -> None:
+    assert Path(page).name in words(), f"{page} has examples, and no test names the page: run them, see tests/docs"
+
+
+def test_pages_were_found() -> None:
+    assert len(WITH_EXAMPLES) > 10
