@@ -75,6 +75,7 @@ class Session:
     __slots__ = (
         "_allowance",
         "_keys",
+        "_last_words",
         "access",
         "acknowledging",
         "batch",
@@ -139,6 +140,7 @@ class Session:
         self.names = b""
         self.renewal: Renewal | None = None
         self._keys = 0
+        self._last_words: bytes | None = None  # the RECEIPT of a DISCONNECT that is carried out in steps
         self._allowance = Allowance()
         self.acknowledging: dict[str, Subscription] = {}
 
@@ -175,6 +177,14 @@ class Session:
             renewal.receipt = receipt
             return
         octets = encoder.receipt(receipt, self.version)
+        if self.ended and self.subscriptions:
+            self._last_words = octets
+        else:
+            self._promise(octets)
+
+    def _promise(self, octets: bytes) -> None:
+        """A RECEIPT, as soon as what it is for is in the store."""
+        storage = self.broker.storage
         if storage is None or self.batch <= storage.committed:
             self.outbound.append(octets)
         else:
@@ -228,32 +238,40 @@ class Session:
     def departing(self, unsent: Iterable[tuple[Queue, Message]] = (), *, lost: bool = False) -> Iterator[None]:
         """Leave the broker in steps: abort transactions, end subscriptions, give back what was not settled.
 
-        Others may have their turn between two steps, but no frame of this session.  What has a queue ends in the last
-        one: everything is collected before any queue takes back, so that no queue dispatches one half before the other,
-        and none is forgotten to which something is to come back.
+        Others may have their turn between two steps, but no frame of this session.  What has a queue ends in the first
+        one, so that nothing is given any more to who is leaving; what is left are topics.
 
         Args:
             unsent: messages in mode auto that never went out.
             lost: the client did not say goodbye: what it was at work on has failed.
         """
+        self._leave_queues(unsent, lost=lost)
+        for count, key in enumerate(list(self.subscriptions), 1):
+            if key in self.subscriptions:  # the session may have been closed meanwhile
+                self._leave(self.subscriptions.pop(key), {}, lost=lost, why="session ended")
+            if count % _ENDS_PER_STEP == 0:
+                yield
+        self.temporaries.forget()
+        if self._last_words is not None:
+            octets, self._last_words = self._last_words, None
+            self._promise(octets)
+
+    def _leave_queues(self, unsent: Iterable[tuple[Queue, Message]], *, lost: bool) -> None:
+        """Abort transactions, and end what has a queue.
+
+        Everything is collected before any queue takes back, so that no queue dispatches one half before the other, and
+        none is forgotten to which something is to come back.
+        """
         returned: dict[Queue, list[Message]] = {}
         for queue, message in unsent:
             returned.setdefault(queue, []).append(message)
-        light = [key for key, subscription in self.subscriptions.items() if subscription.queue is None]
-        for count, key in enumerate(light, 1):
-            if key in self.subscriptions:  # the session may have been closed meanwhile
-                self._leave(self.subscriptions.pop(key), returned, lost=lost, why="session ended")
-            if count % _ENDS_PER_STEP == 0:
-                yield
         for name, transaction in self.transactions.items():
             self._abort(name, transaction, returned, why="session ended")
         self.transactions.clear()
-        for subscription in self.subscriptions.values():
-            self._leave(subscription, returned, lost=lost, why="session ended")
-        self.subscriptions.clear()
+        for key in [key for key, subscription in self.subscriptions.items() if subscription.queue is not None]:
+            self._leave(self.subscriptions.pop(key), returned, lost=lost, why="session ended")
         self.acknowledging.clear()
         _take_back(returned)
-        self.temporaries.forget()
 
     # SEND
 
@@ -499,7 +517,9 @@ class Session:
 
     def _on_disconnect(self, frame: Frame) -> None:
         self.ended = True
-        self.depart()  # nothing goes out behind the RECEIPT
+        self._leave_queues((), lost=False)
+        if len(self.subscriptions) <= _ENDS_PER_STEP:  # else the connection takes care of `departing`
+            self.depart()  # nothing goes out behind the RECEIPT
 
     def _on_connect(self, frame: Frame) -> None:
         raise NotAllowed("already connected", "a connection has one CONNECT, at its start")

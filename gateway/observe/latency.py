@@ -1,7 +1,7 @@
 """Percentiles of the last seconds, out of histograms that only grow.
 
 A window keeps what the counts were at each of its last steps; the difference of two is what came between them.  Within
-a bucket times are taken to lie evenly, so a percentile is wrong by less than the bucket is wide: a fifth, as a rule.
+a bucket times are taken to lie evenly, so a percentile is wrong by less than the bucket is wide (`histogram`).
 """
 
 from __future__ import annotations

@@ -42,8 +42,7 @@ QUEUE = 8_192
 """Spans that wait at most: each some 500 octets, and more than a second of 2,000 traced messages has."""
 
 MOST_PER_SECOND = 1_000
-"""Messages that are traced: with three spans for each the thread takes a sixth of a core, and strangers cannot make it
-take more."""
+"""Messages that are traced: with three spans for each the thread takes a sixth of a core."""
 
 _SECOND = 1_000_000_000
 
@@ -52,6 +51,9 @@ _BATCH = 64
 # Seconds after which a thread gives the interpreter to one that asks.  Encoding is nothing but computing: a turn of the
 # loop that falls into it would wait for Python's 5 ms, or until the batch is done.
 _SWITCH = 0.0005
+# Seconds of rest behind a batch, where more waits: the thread takes a quarter of a core at most.  Strangers who set the
+# flag of more messages than are traced, or have theirs delivered many times, cannot make it take more.
+_REST = 0.01
 # Seconds between two looks, and until a collector that took nothing is asked again.
 _PAUSE = 1.0
 # Seconds for one attempt to send.
@@ -102,7 +104,7 @@ class Spans:
         self._in_second = 0
         self._waiting: deque[Mark] = deque()
         self._wake = threading.Event()
-        self._ends = False
+        self._ends = threading.Event()
         self._switch = sys.getswitchinterval()
         self._thread = threading.Thread(target=self._work, name="spans", daemon=True)
 
@@ -138,7 +140,7 @@ class Spans:
 
     def close(self, seconds: float) -> None:
         """Send what waits, for so many seconds at most."""
-        self._ends = True
+        self._ends.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
@@ -157,10 +159,12 @@ class Spans:
     def _work(self) -> None:
         while True:
             self._wake.clear()
-            ends = self._ends
+            ends = self._ends.is_set()
             while self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
                 self._send(batch)
+                if self._waiting:
+                    self._ends.wait(_PAUSE if self.failure else _REST)
             if ends:
                 return
             self._wake.wait(_PAUSE)

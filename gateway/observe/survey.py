@@ -8,7 +8,8 @@ scrape itself.  Known weakness: with a million queues a round takes a hundred sc
 
 Single destinations are shown where the setting `metrics_destinations` names them: their names become a label, so there
 is a limit for them.  Who is shown stays until the destination goes, or a time series would come and go with the order
-in which they are looked at.  A name without wildcards is looked up; for patterns the names are read in rounds, too.
+in which they are looked at.  A name without wildcards is looked up, and has its place whatever patterns find, for
+clients make as many destinations as they like; for patterns the names are read in rounds, too.
 """
 
 from __future__ import annotations
@@ -75,10 +76,11 @@ class Survey(Collector):
         self._round: list[Queue | Topic] = []
         self._place = 0  # in the round
         self._sums = self._last = Sums()
-        self._single = [text for text in shown if not has_wildcard(text)]
+        single = dict.fromkeys([text for text in shown if not has_wildcard(text) and len(text) <= LONGEST_NAME])
+        self._single = dict.fromkeys(islice(single, MOST_SHOWN))
         self._patterns = [Pattern(text) for text in shown if has_wildcard(text)]
         self._names: Iterator[str] = iter(())
-        self._shown: dict[str, None] = {}
+        self._found: dict[str, None] = {}  # by patterns
 
     def collect(self) -> Iterator[Metric]:
         """The sums, and the destinations that are shown."""
@@ -127,24 +129,22 @@ class Survey(Collector):
 
     def _find(self) -> None:
         """Go on with the names, as long as there is room for more of them."""
-        known = self._broker.destinations
-        self._shown = {name: None for name in self._shown if name in known}
-        for name in self._single:
-            if name in known:
-                self._show(name)
-        if not self._patterns or len(self._shown) >= MOST_SHOWN:
+        known, room = self._broker.destinations, MOST_SHOWN - len(self._single)
+        self._found = {name: None for name in self._found if name in known}
+        if not self._patterns or len(self._found) >= room:
             return
         names = list(islice(self._names, NAMES_PER_SCRAPE))
         if not names:
             self._names = iter(list(known))
             names = list(islice(self._names, NAMES_PER_SCRAPE))
         for name in names:
-            if name in known and any(pattern.matches(name) for pattern in self._patterns):
-                self._show(name)
+            if len(self._found) < room and self._may_be_shown(name):
+                self._found[name] = None
 
-    def _show(self, name: str) -> None:
-        if len(self._shown) < MOST_SHOWN and len(name) <= LONGEST_NAME:
-            self._shown[name] = None
+    def _may_be_shown(self, name: str) -> bool:
+        if name not in self._broker.destinations or name in self._single or len(name) > LONGEST_NAME:
+            return False
+        return any(pattern.matches(name) for pattern in self._patterns)
 
     def _each(self) -> Iterator[Metric]:
         label = ["destination"]
@@ -158,8 +158,9 @@ class Survey(Collector):
             labels=label,
         )
         consumers = GaugeMetricFamily("gateway_destination_subscriptions", "Subscriptions.", labels=label)
-        for name in self._shown:
-            target = self._broker.destinations[name]
+        known = self._broker.destinations
+        for name in (*[name for name in self._single if name in known], *self._found):
+            target = known[name]
             waits, cost = (target.waiting, target.octets) if isinstance(target, Queue) else (0, 0)
             waiting.add_metric([name], waits)
             octets.add_metric([name], cost)

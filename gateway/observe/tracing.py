@@ -14,8 +14,9 @@ traced messages only: the others keep what their sender wrote.  A message that w
 dead letter: its spans belong together for as long as it lives.
 
 Who is traced.  As the client's `traceparent` says by its flag; without one, a part of the messages (`trace_ratio`).
-There is a limit for a second, since strangers may set flags, too; beyond it messages go through untouched.  What a mark
-keeps of a client's text is bounded, for many marks may wait.
+There is a limit for a second, since strangers may set flags, too; beyond it messages go through untouched.  Their flag
+stays, so what happens to them later is told all the same: `spans` bounds how much of it is sent.  What a mark keeps of
+a client's text is bounded, for many marks may wait.
 
 A topic's message is one `deliver` span, with the number of its receivers: a span for each would be more work than the
 message.  The loop only writes down what happened; `spans` makes spans of it, in a thread of its own.

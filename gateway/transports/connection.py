@@ -126,7 +126,7 @@ class Connection:
             if self._ending is not None and self._failure is None:
                 await self._end_now(self._ending)
             if self.session is not None:
-                await in_steps(self.session.departing(lost=True))  # who said goodbye has departed already
+                await in_steps(self.session.departing(lost=not self.session.ended))
                 await self._hub.flush()  # to others, who shall not wait for our farewell
                 if self.session.ended and self._hub.committer is not None:
                     with trio.move_on_after(farewell.LONGEST):  # its last receipts may wait for the store
@@ -209,7 +209,7 @@ class Connection:
         self.outgoing = Outgoing(hub, self._link, self._nursery, session.outbound)
         hub.welcome(self, session)
         self._decoder.begin(opening.version, hub.options.limits)
-        self._pulse = Pulse(hub, session, self.outgoing, opening, self._link.ping)
+        self._pulse = Pulse(hub, session, self.outgoing, opening, self._link)
         self._lease = Lease(hub, self._link, session, identity)
         tell_of_login("connected", self._link, session, identity)
         session.outbound.append(encoder.connected(self._greeting(session)))

@@ -108,6 +108,10 @@ class Pipe(Protocol):
         """Whether the peer said that nothing more comes, even if octets before that are still unread."""
         ...
 
+    def has_octets(self) -> bool:
+        """Whether octets came that nobody has read yet; also their end is something to read."""
+        ...
+
     async def send_eof(self) -> None:
         """Say that nothing more comes; reading goes on."""
         ...
@@ -208,6 +212,12 @@ class SocketPipe:
         poll.register(self._fd, select.POLLRDHUP)
         return bool(poll.poll(0))
 
+    def has_octets(self) -> bool:
+        """See `Pipe`."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(0))
+
     async def send_eof(self) -> None:
         """See `Pipe`."""
         self._reads = 0  # what still comes is thrown away: that has time
@@ -249,6 +259,10 @@ class StreamPipe:
 
     def peer_has_gone(self) -> bool:
         """A stream does not tell without being read."""
+        return False
+
+    def has_octets(self) -> bool:
+        """Likewise."""
         return False
 
     async def send_eof(self) -> None:

@@ -171,7 +171,7 @@ async def read_header(pipe: Pipe) -> tuple[Header, bytes]:
 class Resumed:
     """A pipe of which some octets have been read already."""
 
-    __slots__ = ("_behind", "_pipe", "aclose", "peer_has_gone", "send_eof", "send_nowait", "send_some")
+    __slots__ = ("_behind", "_pipe", "aclose", "has_octets", "peer_has_gone", "send_eof", "send_nowait", "send_some")
 
     def __init__(self, pipe: Pipe, behind: bytes) -> None:
         self._pipe = pipe
@@ -180,6 +180,7 @@ class Resumed:
         self.send_nowait = pipe.send_nowait
         self.send_some = pipe.send_some
         self.peer_has_gone = pipe.peer_has_gone
+        self.has_octets = pipe.has_octets  # ours are read at once
         self.send_eof = pipe.send_eof
         self.aclose = pipe.aclose
 

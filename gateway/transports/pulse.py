@@ -1,5 +1,8 @@
 """The timed part of a session: heart-beats out, silence in, WebSocket pings.
 
+Silent is only whose octets were waited for.  Where very many send at once they stand in a line for their turn
+(`turnstile`), and those of a client may lie unread for longer than it promised to be silent: it is none the worse.
+
 A pulse stands on the wheel in its connection's place, so that a connection that has ended leaves nothing behind there
 but this small object, and only until its next moment comes.
 """
@@ -15,6 +18,7 @@ from gateway.broker import Session, heartbeat
 from gateway.broker.negotiate import Opening
 from gateway.codec import ProtocolError
 
+from .link import Link, Pipe
 from .outgoing import Outgoing
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ class Pulse:
         "_outgoing",
         "_ping",
         "_ping_every",
+        "_pipe",
         "_receive_within",
         "_send_every",
         "_session",
@@ -51,12 +56,13 @@ class Pulse:
         "last_read",
     )
 
-    def __init__(self, hub: Hub, session: Session, outgoing: Outgoing, opening: Opening, ping: bytes) -> None:
+    def __init__(self, hub: Hub, session: Session, outgoing: Outgoing, opening: Opening, link: Link) -> None:
         options = hub.options
         self._hub = hub
         self._session: Session | None = session
         self._outgoing: Outgoing | None = outgoing
-        self._ping = ping
+        self._ping = link.ping
+        self._pipe: Pipe | None = link.pipe
         # Intervals in seconds, 0 where nothing is due.
         cx, cy = opening.heart_beat
         send_every = heartbeat.interval(options.heartbeat_send, cy)
@@ -64,7 +70,7 @@ class Pulse:
         receive_every = heartbeat.interval(cx, options.heartbeat_receive)
         session.heart_beat = round(send_every * 1000), round(receive_every * 1000)
         self._receive_within = receive_every * options.heartbeat_margin
-        self._ping_every = options.websocket_ping if ping else 0.0
+        self._ping_every = options.websocket_ping if self._ping else 0.0
         if self._ping_every and receive_every:
             # The Pongs keep a hidden tab alive, whose own timers are throttled: ask within its margin.
             self._ping_every = min(self._ping_every, max(receive_every, _SHORTEST_PING))
@@ -74,7 +80,7 @@ class Pulse:
 
     def stop(self) -> None:
         """The session has ended."""
-        self._session = self._outgoing = None
+        self._session = self._outgoing = self._pipe = None
 
     def _nearest(self) -> float:
         intervals = [each for each in (self._send_every, self._receive_within, self._ping_every) if each]
@@ -82,15 +88,18 @@ class Pulse:
 
     def tick(self, now: float) -> float:
         """The wheel looks in: send what is due, end a session whose client is silent."""
-        session, outgoing = self._session, self._outgoing
-        if session is None or outgoing is None:
+        session, outgoing, pipe = self._session, self._outgoing, self._pipe
+        if session is None or outgoing is None or pipe is None:
             return math.inf
         due = math.inf
         if self._receive_within and not self.held:
             due = self.last_read + self._receive_within
             if due <= now:
-                self._give_up(session, now - self.last_read)
-                return math.inf
+                if not pipe.has_octets():
+                    self._give_up(session, now - self.last_read)
+                    return math.inf
+                self.last_read = now
+                due = now + self._receive_within
         if self._send_every:
             if outgoing.last_write + self._send_every <= now:
                 outgoing.last_write = self._hub.now = now

@@ -236,6 +236,10 @@ class TlsPipe:
         """See `Pipe`."""
         return self._pipe.peer_has_gone()
 
+    def has_octets(self) -> bool:
+        """See `Pipe`."""
+        return bool(self._left) or self._pipe.has_octets()
+
     async def send_eof(self) -> None:
         """See `Pipe`: `close_notify`, and then the end of the pipe below."""
         with suppress(ssl.SSLError):

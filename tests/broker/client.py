@@ -303,6 +303,8 @@ class Client:
             self.flush()
             if self._ended_by and not self.failures and not self.session.ended:
                 self._fail(self._ended_by, None)
+            if self.session.ended:
+                self.session.depart()  # who had many subscriptions has not yet
             if self.failures or self.session.ended:
                 # The last words: they reach the client, or do not; the broker will not learn it any more.
                 last = b"".join(self.session.outbound.take())

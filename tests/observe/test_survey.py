@@ -114,6 +114,17 @@ class TestShown:
             "destination_subscriptions/topic/t": 1,
         }
 
+    def test_who_is_named_has_a_place_whatever_patterns_find(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST_SHOWN", 3)
+        broker = Broker()
+        deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d")
+        survey = Survey(broker, (), ["/queue/late", "/queue/*", "/queue/late"])
+        assert {name[-1] for name in found(survey) if name.startswith("destination")} == {"a", "b"}
+        deposit(broker, "/queue/late")
+        for _ in range(2):
+            shown = [name for name in found(survey) if name.startswith("destination_subscriptions")]
+            assert [name.rpartition("/")[2] for name in shown] == ["late", "a", "b"]
+
     def test_whoever_is_shown_stays_until_it_goes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MOST_SHOWN", 2)
         monkeypatch.setattr(module, "NAMES_PER_SCRAPE", 2)

@@ -82,6 +82,9 @@ class Valve:
     def peer_has_gone(self) -> bool:
         return self._ended
 
+    def has_octets(self) -> bool:
+        return bool(self._incoming) or self._ended
+
     async def send_eof(self) -> None:
         self.eof = True
         self._moved.unpark_all()

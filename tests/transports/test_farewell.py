@@ -31,6 +31,17 @@ class TestEnd:
             assert peer.websocket.closed == (1000, "")
         assert not house.broker.sessions
 
+    @requirement("DSC-01", "DSC-03")
+    async def test_disconnect_of_one_with_many_subscriptions(self, house: House, kind: str) -> None:
+        """It leaves in steps, in which others have their turns: the RECEIPT comes behind the last one."""
+        peer = await house.session(kind)
+        await peer.send(b"".join(frame("SUBSCRIBE", id=each, destination=f"/topic/{each}") for each in range(100)))
+        await peer.settled()
+        await peer.send_frame("DISCONNECT", receipt="bye")
+        assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
+        await peer.at_end()
+        assert (house.broker.subscriptions, len(house.broker.sessions)) == (0, 0)
+
     @requirement("DSC-02")
     async def test_nothing_behind_disconnect_counts(self, house: House, kind: str) -> None:
         peer = await house.session(kind)

@@ -131,6 +131,31 @@ class TestHeartbeats:
         error = await publisher.frame("ERROR")
         assert error["message"] == "heart-beat missing"
 
+    async def test_octets_that_nobody_has_read_yet_count(
+        self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+    ) -> None:
+        """Its turn to be read does not come, for others take long."""
+        valve, line = Valve(), trio.lowlevel.ParkingLot()
+        receive = valve.receive
+
+        async def receive_later(size: int) -> bytes:
+            await line.park()
+            return await receive(size)
+
+        peer = house.visit_through(kind, valve)
+        await peer.connect(heart_beat="1000,0")
+        monkeypatch.setattr(valve, "receive", receive_later)
+        await peer.send(b"\n")  # is read as before
+        await wait_all_tasks_blocked()
+        await peer.send(b"\n")
+        await trio.sleep(60)
+        assert len(house.broker.sessions) == 1
+        line.unpark_all()
+        await trio.sleep(1.9)
+        assert len(house.broker.sessions) == 1
+        await trio.sleep(0.2)
+        assert not house.broker.sessions, "now it is silent"
+
     async def test_idle_beats_leave_nothing_behind(self, house: House, kind: str, autojump_clock: MockClock) -> None:
         """A gateway on which nobody sends for a week must not gather an entry per beat."""
         peers = [await house.session(kind, heart_beat="0,250") for _ in range(3)]

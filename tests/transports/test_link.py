@@ -98,6 +98,20 @@ class TestSocketPipe:
             assert await pipe.send_some([b"de", b"f"]) == 3
             assert await theirs.receive_some() == b"abcdef"
 
+    async def test_what_nobody_has_read_yet(self) -> None:
+        theirs, ours = socket_streams()
+        pipe = SocketPipe(ours)
+        async with theirs, ours:
+            assert not pipe.has_octets()
+            await theirs.send_all(b"hello")
+            assert pipe.has_octets()
+            await pipe.receive(3)
+            assert pipe.has_octets()
+            await pipe.receive(3)
+            assert not pipe.has_octets()
+            await theirs.aclose()
+            assert pipe.has_octets(), "the end is something to read"
+
     async def test_a_full_socket_takes_nothing_and_says_so(self) -> None:
         theirs, ours = socket_streams()
         pipe = SocketPipe(ours)
@@ -241,7 +255,9 @@ class TestStreamPipe:
 
     async def test_a_stream_can_only_wait(self) -> None:
         _, ours = memory_stream_pair()
-        assert StreamPipe(ours).send_nowait([b"x"]) == 0
+        pipe = StreamPipe(ours)
+        assert pipe.send_nowait([b"x"]) == 0
+        assert (pipe.has_octets(), pipe.peer_has_gone()) == (False, False)
 
     async def test_half_close(self) -> None:
         theirs, ours = memory_stream_pair()

@@ -274,6 +274,17 @@ class TestSlow:
         await pipe.send_eof()
         assert pipe.peer_has_gone()
 
+    async def test_octets_that_nobody_has_read_yet(self) -> None:
+        pipe, client = await through(Valve())
+        assert not pipe.has_octets()
+        await client.send_all(b"hello")
+        assert pipe.has_octets()
+        assert await pipe.receive(100) == b"hello"
+        assert not pipe.has_octets()
+        await client.send_all(b"hello")
+        assert await pipe.receive(1) == b"h"
+        assert pipe.has_octets()
+
 
 class TestRecordsThatCarryNothing:
     """OpenSSL takes any number of new keys, and keeps an answer to each that asks for one."""

@@ -35,6 +35,9 @@ class Pipe:
     def peer_has_gone(self) -> bool:
         return False
 
+    def has_octets(self) -> bool:
+        return bool(self._octets)
+
     async def send_eof(self) -> None:
         await trio.lowlevel.checkpoint()
 
