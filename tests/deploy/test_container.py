@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import subprocess
 import sys
 import tomllib
@@ -52,8 +53,9 @@ class TestImage:
         volume = tmp_path / "volume"
         volume.mkdir()
         os.chown(volume, 10001, 10001)
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
+        for folder in (tmp_path, *tmp_path.parents):
+            if not folder.stat().st_mode & stat.S_IXOTH:
+                folder.chmod(0o755)
         seen = run_container(stage, volume)
         assert seen["greeting"] == "CONNECTED"
         assert seen["status"] == 0
@@ -91,6 +93,13 @@ class TestImage:
         state = Path("/var/lib/stomp-gateway")
         assert settings.users_file is not None
         assert settings.users_file.parent == Path(settings.store.removeprefix("sqlite:")).parent == state
+
+    def test_queues_are_durable_everywhere(self) -> None:
+        """In the image, in the cluster, and where somebody installs it by hand."""
+        policy = '[[policy]]\nmatch = "/queue/#"\ndurable = true'
+        for path in ("deploy/container.toml", "deploy/kubernetes.yaml", "docs/operations.md"):
+            lines = [line.partition(" #")[0].strip() for line in (ROOT / path).read_text().splitlines()]
+            assert policy in "\n".join(lines), path
 
 
 def settings_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:

@@ -1,0 +1,59 @@
+"""How `make test` divides the tests between two workers (pytest-xdist); run without it, this does nothing.
+
+A worker gets a file at a time, so that what a module shares is made once.  What a whole folder shares and is dear, a
+JVM, a browser or an image, is not made once by each worker: such a folder goes to one worker as a whole.  These come
+first, or one worker would be busy with the last of them while the other has nothing left.
+
+Nothing else is shared between workers: each has its own `tmp_path`, its own environment, and ports of its own (see
+`tests.gateway_process.free_ports`).  Node IDs stay what they are without workers.
+
+How long something takes says nothing where others run too, so Hypothesis does not look at it.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
+
+# By what is shared, dearest first; a group of two folders shares it between them.
+TOGETHER = {
+    "tests/pyspark_stomp/": "spark",
+    "tests/pipeline/": "spark",
+    "tests/deploy/": "deploy",
+    "tests/console/": "console",
+    "tests/clients/": "clients",
+}
+
+
+def group(nodeid: str) -> str:
+    """The name of what goes to a worker as a whole: a group of folders, or a file."""
+    path = nodeid.partition("::")[0]
+    return next((name for folder, name in TOGETHER.items() if path.startswith(folder)), path)
+
+
+def rank(nodeid: str) -> int:
+    """A lower one is begun sooner."""
+    names = list(dict.fromkeys(TOGETHER.values()))
+    return names.index(name) if (name := group(nodeid)) in names else len(names)
+
+
+class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
+    """One group after the other, in the order in which they are collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByGroup:
+    config.option.loadscopereorder = False  # by the number of tests, which says nothing of how long they take
+    return ByGroup(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: rank(item.nodeid))
