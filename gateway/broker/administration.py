@@ -207,7 +207,7 @@ class Administration:
         return self._begin(self._queue(name), Redrive(self._broker), then, ids=ids, limit=limit)
 
     def delete_durable(self, name: str, then: Callable[[], None]) -> None:
-        """A durable subscription that nobody consumes is no more, nor what waits for it.
+        """A durable subscription that nobody consumes is no more; what waits for it goes in slices, for good.
 
         Args:
             name: of its queue.
@@ -271,10 +271,12 @@ class Administration:
         """The canonical name of what messages are to be moved to.
 
         Raises:
-            NotAllowed: no such kind of destination.
+            NotAllowed: no such kind of destination, or several.
         """
         if isinstance(self._broker.directory.find(name), Queue):
             return name
+        if "," in name:  # a queue of that name nobody could consume
+            raise NotAllowed("several targets", f"{name[:80]!r} must name one destination")
         name = names.canonical(name)
         if name.startswith(names.APP):
             raise NotAllowed(

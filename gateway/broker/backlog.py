@@ -27,7 +27,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 from typing import TYPE_CHECKING
 
 from . import fate
@@ -108,9 +108,13 @@ class _Rows:
         sizes = self._sizes[self._first : end]
         return [row for row, size in zip(self._rows[self._first : end], sizes, strict=True) if size != _GONE]
 
-    def sizes(self) -> list[int]:
-        """What each of them costs, in the order of `rows`."""
-        return [size for size in self._sizes[self._first :] if size != _GONE]
+    def all(self) -> tuple[array[int], array[int]]:
+        """The numbers of all, and what each costs: copied at once, for there may be millions, and it is one turn."""
+        rows, sizes = self._rows[self._first :], self._sizes[self._first :]
+        if self._gone:
+            is_here = list(map(_GONE.__ne__, sizes))
+            rows, sizes = array("q", compress(rows, is_here)), array("q", compress(sizes, is_here))
+        return rows, sizes
 
     def size_of(self, row: int) -> int | None:
         """What a row costs; None: it is not here."""
@@ -212,8 +216,9 @@ class Backlog:
             return array("q", signed), array("q", [self._size_of(row) or 0 for row in signed])
         rows, sizes = array("q", self._reading), array("q", self._reading.values())
         for _, each in sorted(self._ranks.items()):
-            rows.extend(each.rows())
-            sizes.extend(each.sizes())
+            its_rows, its_sizes = each.all()
+            rows.extend(its_rows)
+            sizes.extend(its_sizes)
         return rows, sizes
 
     def has(self, row: int) -> bool:

@@ -215,6 +215,7 @@ class Work:
             group.tidy(2 * queue.present + SLACK)
         for group in found:
             arrivals.serve(queue, group)
+        _shed(queue)
         queue.tidy()
         queue.look_for_room()
         if queue.shelf is not None:
@@ -244,6 +245,15 @@ class Work:
     def _end(self) -> None:
         if self._then is not None:
             self._then(self.outcome)
+
+
+def _shed(queue: Queue) -> None:
+    """Forget at the front what has gone: once half of it had, all that is left would be looked at in one turn."""
+    for lane in queue.lanes:
+        lane.shed()
+    for heap in (queue.expiry, queue.ages):
+        if heap is not None:
+            heap.first()
 
 
 class Purge:

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from . import selectors
 from .destinations import DURABLE, USER
 from .errors import NotAllowed, SessionEnded
-from .fate import forgotten
+from .fate import drop, forgotten
 from .message import Message
 from .options import Options, Selector
 from .policy import Hints
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from .session import Session
     from .subscription import Subscription
     from .topic import Topic
+
+# Messages that are thrown away in one turn: 1 ms.
+_PER_TURN = 500
 
 
 class Name(NamedTuple):
@@ -108,6 +113,17 @@ def _in_use(name: str, consumers: int) -> NotAllowed:
         "a durable subscription is in use",
         f"{consumers} consume {name[:80]!r}; before it ends, or gets another topic, selector or no-local, they must go",
     )
+
+
+def _throw_away(queue: Queue, messages: deque[Message]) -> None:
+    """What waits in a queue that is gone goes, in slices; should the process die meanwhile, the store knows the end."""
+    for _ in range(min(_PER_TURN, len(messages))):
+        message = messages.popleft()
+        if message.waits:
+            queue.remove(message)
+            drop(queue, message, "purged")
+    if messages:
+        queue.broker.agenda.later(partial(_throw_away, queue, messages))
 
 
 class Durable:
@@ -276,7 +292,9 @@ class Durables:
             return
         del self._found[name], topic.durables[name]
         self._directory.hidden.pop(name, None)
-        queue.purge()
+        _throw_away(queue, deque(queue.waiting_messages()))
+        if queue.shelf is not None:
+            queue.shelf.purge()
         forgotten(queue)
         if queue.shelf is not None:
             queue.shelf.end()

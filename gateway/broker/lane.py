@@ -142,6 +142,13 @@ class Lane:
             tail.popleft()
             self._wanted = None
 
+    def shed(self) -> None:
+        """Forget those at the front that wait no longer: where all go in order, nobody needs to look at the others."""
+        while self._tail and not self._tail[0].waits:
+            self._tail.popleft()
+        while self._others and not self._others[0][2].waits:
+            heapq.heappop(self._others)
+
     def compact(self) -> None:
         """Forget those that wait no longer."""
         self._tail = deque([message for message in self._tail if message.waits])

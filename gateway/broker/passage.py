@@ -31,7 +31,7 @@ class Passage:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._slow: set[Outbound] = set()
-        self._behind: set[Subscription] = set()
+        self._behind: dict[Subscription, Queue] = {}
 
     def check(self, name: str, message: Message) -> None:
         """Whether a message finds room there.
@@ -85,16 +85,17 @@ class Passage:
         broker.strained.intersection_update(strained)
         if names.is_topic(target):
             for topic in self._topics(target):
-                self._behind.update([each for each, own in topic.queued.items() if _is_half_full(own)])
+                self._behind |= {each: own for each, own in topic.queued.items() if _is_half_full(own)}
 
     def strained(self) -> str:
         """Who does not read what came there, as a sentence; empty: all do."""
         self._slow = {each for each in self._slow if each.size > each.relief and not each.closed}
-        self._behind = {each for each in self._behind if each.queue is not None and _is_half_full(each.queue)}
-        session = next((each.session for each in (*self._slow, *self._behind) if not each.session.closed), None)
-        return "" if session is None else (
-            f"session {session.id} ({session.login[:80]}) does not read what it subscribed to"
-        )
+        self._behind = {each: own for each, own in self._behind.items() if not each.ended and _is_half_full(own)}
+        sessions = [*[each.session for each in self._slow], *[each.session for each in self._behind]]
+        if not sessions:
+            return ""
+        session = sessions[0]
+        return f"session {session.id} ({session.login[:80]}) does not read what it subscribed to"
 
 
 def _properties(message: Message) -> Properties:

@@ -95,11 +95,6 @@ into an outbox.
 """
 
 
-def every_subscription(broker: Broker) -> Iterator[Subscription]:
-    """Those of the oldest session first."""
-    return chain.from_iterable(session.subscriptions.values() for session in broker.sessions.values())
-
-
 def target_of(subscription: Subscription) -> str:
     """The canonical name of what it consumes."""
     target = subscription.topic or subscription.queue

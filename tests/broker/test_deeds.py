@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -241,6 +242,28 @@ class TestNoRoom:
         assert 0 < outcome.done < 5
         assert outcome.stopped.endswith(" octets wait in '/queue/b', 1000 may (max_octets)")
 
+    @pytest.mark.parametrize("when_full", [each for each in WhenFull if each is not WhenFull.BLOCK])
+    def test_octets_that_something_had_to_go_for(self, stage: Stage, when_full: WhenFull) -> None:
+        """Neither what waits there nor what is moved is lost, though the queue is not full yet."""
+        scene = stage({"/queue/b": {"max_octets": 1_000, "when_full": when_full}})
+        operator = Operator(scene)
+        fill(scene, 1, filling="x" * 200)
+        fill(scene, 1, "b")
+        outcome = operator.move("a", "b")
+        assert outcome.done == 0
+        assert re.fullmatch(
+            r"the message costs \d+ octets, \d+ wait in '/queue/b', 1000 may \(max_octets\)", outcome.stopped
+        )
+        assert (len(operator.bodies("a")), len(operator.bodies("b"))) == (1, 1)
+        assert (scene.broker.counters.dropped, scene.broker.counters.dead_lettered) == (0, 0)
+
+    def test_a_queue_that_is_not_there_yet(self, stage: Stage) -> None:
+        scene = stage({"/queue/b": {"max_octets": 300, "when_full": WhenFull.DROP_NEWEST}})
+        operator = Operator(scene)
+        fill(scene, 1)
+        assert "0 wait in '/queue/b', 300 may" in operator.move("a", "b").stopped
+        assert operator.bodies("a") == texts(0)
+
     def test_too_many_destinations(self, stage: Stage) -> None:
         scene = stage(max_destinations=1)
         fill(scene, 1)
@@ -292,6 +315,23 @@ class TestToATopic:
         )
         assert operator.bodies("a") == texts(0, 1)
 
+    @pytest.mark.parametrize("when_full", list(WhenFull))
+    def test_a_durable_subscription_is_full(self, stage: Stage, when_full: WhenFull) -> None:
+        """As any queue that is; also where it is the only one of many that take the message."""
+        scene = stage({"/topic/#": {"max_messages": 2, "when_full": when_full}})
+        operator, client = Operator(scene), scene.connect()
+        client.subscribe("/topic/*", "d", ack="client", durable="true")
+        client.subscribe("/topic/t", "e", ack="client", durable="true", selector="color = 'red'")
+        client.drop()
+        fill(scene, 5)
+        outcome = operator.move("a", "/topic/t")
+        assert outcome.done == 2
+        assert outcome.stopped.startswith("2 messages wait in '/dsub/")
+        assert operator.bodies("a") == texts(2, 3, 4)
+        assert scene.broker.counters.dropped == 0
+        for name in list(scene.broker.directory.hidden):
+            operator.administration.delete_durable(name, lambda: None)
+
     def test_it_keeps_a_log(self, stage: Stage) -> None:
         scene = stage({"/topic/t": {"log_messages": 5}})
         fill(scene, 2)
@@ -338,6 +378,57 @@ class TestToATopic:
     def test_who_goes_holds_up_nobody(self, stage: Stage) -> None:
         scene, client = self.slow(stage)
         scene.connect().subscribe("/topic/t")
+        operator = Operator(scene)
+        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
+        scene.settle()
+        assert operator.told == []
+        client.drop()
+        scene.wait(1.0)
+        assert [outcome.done for outcome in operator.told] == [20]
+
+    @pytest.mark.parametrize(
+        "policy",
+        [{}, {"slow_messages": 6, "slow_consumer": "disconnect"}, {"slow_messages": 6, "slow_consumer": "drop-newest"}],
+    )
+    def test_who_must_acknowledge_is_waited_for(self, stage: Stage, policy: dict[str, Any]) -> None:
+        """What waits for him would else cost him messages, or his connection."""
+        scene = stage({"/topic/t": policy}, max_outbound=20_000)
+        fill(scene, 20, filling="x" * 1_000)
+        client = scene.connect()
+        client.subscribe("/topic/t", ack="client", **{"prefetch-count": "1"})
+        operator = Operator(scene)
+        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
+        scene.wait(0.1)
+        assert operator.told == []
+        found = []
+        for _ in range(20):
+            found.append(client.message())
+            client.ack(found[-1])
+            scene.wait(0.1)
+        assert [message.body for message in found] == [b"%d" % number for number in range(20)]
+        assert [outcome.done for outcome in operator.told] == [20]
+        assert scene.broker.counters.dropped == 0
+
+    def test_who_acknowledges_nothing_is_not_cut_off(self, stage: Stage) -> None:
+        scene = stage(max_outbound=20_000)
+        fill(scene, 20, filling="x" * 1_000)
+        client = scene.connect()
+        client.subscribe("/topic/t", ack="client", **{"prefetch-count": "1"})
+        operator = Operator(scene)
+        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
+        scene.wait(deeds._PATIENCE + 1)
+        (outcome,) = operator.told
+        assert outcome.stopped == f"session {client.session.id} (anonymous) does not read what it subscribed to"
+        assert 0 < outcome.done < 20
+        assert len(operator.bodies("a")) == 20 - outcome.done
+        assert not client.closed
+
+    def test_who_goes_instead_of_acknowledging_holds_up_nobody(self, stage: Stage) -> None:
+        scene = stage(max_outbound=20_000)
+        fill(scene, 20, filling="x" * 1_000)
+        client = scene.connect()
+        scene.connect().subscribe("/topic/t")
+        client.subscribe("/topic/t", ack="client", **{"prefetch-count": "1"})
         operator = Operator(scene)
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
         scene.settle()

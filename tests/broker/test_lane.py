@@ -160,6 +160,15 @@ class TestGone:
         assert len(lane) == 5
         assert drain(lane) == [message.number for message in sorted(messages[15:], key=lambda message: message.order)]
 
+    def test_at_the_front_they_are_shed(self) -> None:
+        messages = [new(number, priority) for number in range(4) for priority in (4, 5)]
+        lane = filled(messages)
+        for index in (0, 1, 2, 3, 6, 7):
+            messages[index].waits = False
+        lane.shed()
+        assert len(lane) == 4
+        assert drain(lane) == [2, 2]
+
     def test_what_comes_back_is_found_once(self) -> None:
         """It still stands at its old place, and waits again."""
         messages = [new(number) for number in range(3)]
@@ -357,6 +366,10 @@ class Model(RuleBasedStateMachine):
     def look(self) -> None:
         found = self.lane.first()
         assert found is (self.due[0] if self.due else None) or self.lane.tired
+
+    @rule()
+    def shed(self) -> None:
+        self.lane.shed()
 
     @rule()
     def compact(self) -> None:

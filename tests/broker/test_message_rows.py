@@ -51,6 +51,17 @@ def test_a_message(scene: Scene) -> None:
     }
 
 
+def test_headers_that_would_fill_a_page(scene: Scene) -> None:
+    """A list has rows by the thousand, and a client may write headers of 256 KiB in each message."""
+    scene.connect().publish("a", b"x", first="x" * 3_000, large="x" * 5_000, second="x" * 3_000, last="1")
+    found = row(scene)
+    assert found["headers"] == {"destination": "a", "first": "x" * 3_000, "last": "1"}
+    assert (found["truncated"], found["body"]) == (True, "x")
+    whole = Operator(scene).find("a", str(found["id"]), 1024 * 1024)
+    assert whole is not None
+    assert (len(whole["headers"]), whole["truncated"]) == (5, False)  # type: ignore[arg-type]
+
+
 def _run(scene: Scene) -> str:
     queue = scene.broker.destinations["/queue/a"]
     return str(Operator(scene).ids(queue.name)[0]).partition("-")[0]
@@ -133,6 +144,8 @@ def test_nobody_sees_secrets(scene: Scene, name: str) -> None:
     ],
 )
 def test_bodies(scene: Scene, body: bytes, most: int, shown: bytes, encoding: str) -> None:
+    before = b"-" * 20  # so many characters the headers need, too
+    body, most, shown = before + body, len(before) + most, before + shown
     client = scene.connect()
     client.publish("a", body)
     operator = Operator(scene)

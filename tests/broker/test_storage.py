@@ -672,6 +672,19 @@ class TestReads:
         scene.commit()
         assert [[each.content.body for each in some] for some in found] == [[b"0", b"1"]]
 
+    def test_behind_the_batch_that_is_being_written_and_no_later(self, scene: Scene) -> None:
+        storage, client = scene.vault.storage, scene.connect()
+        client.publish("/queue/a", b"0", **P)
+        first = scene.vault.take()
+        assert first is not None
+        client.publish("/queue/a", b"1", **P)
+        found: list[bytes] = []
+        storage.read(sorted(first.rows), lambda some: found.extend(each.content.body for each in some))
+        scene.vault.write(None)
+        assert found == []
+        scene.vault.write(first)
+        assert found == [b"0"]
+
     def test_in_order_and_each_once(self, scene: Scene) -> None:
         storage, client = scene.vault.storage, scene.connect()
         for number in range(3):

@@ -483,7 +483,10 @@ class TestRows:
         assert [rows.remove(row) for row in (2, -6, 2, 99)] == [102, 106, None, None]
         assert rows.rows() == [1, -3, 4, 5, 7, 8, -9, 10]
         assert rows.rows(3) == [1, -3]
-        assert rows.sizes() == [101, 103, 104, 105, 107, 108, 109, 110]
+        assert [list(each) for each in rows.all()] == [
+            [1, -3, 4, 5, 7, 8, -9, 10],
+            [101, 103, 104, 105, 107, 108, 109, 110],
+        ]
         assert len(rows) == 8
         assert rows.take(3) == [(1, 101), (-3, 103), (4, 104)]
         assert rows.take(2) == [(5, 105), (7, 107)]
