@@ -32,6 +32,7 @@ class _Commands(click.Group):
         "archive": ("gateway.archive.command", "archive"),
         "doctor": ("gateway.doctor.command", "doctor"),
         "pipeline": ("gateway.pipeline.command", "pipeline"),
+        "relay": ("gateway.relay.command", "relay"),
         "send": ("gateway.commands.send", "send"),
         "subscribe": ("gateway.commands.subscribe", "subscribe"),
         "top": ("gateway.commands.top", "top"),

@@ -29,6 +29,8 @@ ARROWS = {
     "client": {"codec"},
     "visible": set(),
     "commands": {"client", "codec", "settings", "visible"},
+    # Two clients in a process of their own, which logs as the gateway does.
+    "relay": {"client", "codec", "observe"},
     "transports": {"codec", "broker"},
     "service": set(),
     "address": {"service"},
@@ -134,6 +136,7 @@ ARROWS = {
         "archive",
         "commands",
         "pipeline",
+        "relay",
     },
     "commands_reference": {"cli"},
     "__main__": {"cli"},

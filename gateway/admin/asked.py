@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import TypeVar
 
+import trio
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
@@ -23,6 +24,9 @@ from gateway.admin.errors import BadQuery, Refused
 
 MOST_OCTETS = 1024 * 1024
 """Of a body.  A message that is to be published is in it as text, so it may have as much, nearly."""
+
+PATIENCE = 30.0
+"""Seconds for a body to come: the HTTP server has no such limit, and each that does not come keeps a descriptor."""
 
 Value = str | float | bool | None
 Model = TypeVar("Model", bound=BaseModel)
@@ -88,14 +92,19 @@ async def body_of(request: Request, model: type[Model]) -> Model:
     """The body, as the model has it.
 
     Raises:
-        Refused: 415, it does not say that it is JSON; 413, it is too large; 400, it does not fit.
+        Refused: 415, it does not say that it is JSON; 413, it is too large; 408, it does not come; 400, it does not
+            fit.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise Refused(415, f"the body must be application/json, not {media_type[:80] or 'without a content-type'}")
-    octets = await _read(request)
+    octets = None
+    with trio.move_on_after(PATIENCE):
+        octets = await _read(request)
+    if octets is None:
+        raise Refused(408, f"the body did not come within {PATIENCE:g} s")
     try:
-        return model.model_validate_json(octets)
+        return model.model_validate_json(octets, strict=True)
     except ValidationError as error:
         raise Refused(400, f"body: {_sentence(error)}", logged="the body is not what is asked for") from None
 
@@ -111,6 +120,7 @@ async def _read(request: Request) -> bytes:
             octets += chunk
             if len(octets) > MOST_OCTETS:
                 raise _too_large()
+    request.state.is_read = True
     return bytes(octets)
 
 

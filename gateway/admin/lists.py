@@ -2,6 +2,9 @@
 
 The rows and what they can be sorted by are the broker's (`gateway.broker.rows`); this module knows which filters there
 are, and adds for what a publisher is held, which only the transports know.
+
+One list is made at a time, the others wait for it: each of those at work would have a slice in every round of the loop,
+and so many slices would be what a message waits for.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ class Lists:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._one_at_a_time = trio.Lock()
 
     def endpoints(self) -> list[Endpoint]:
         """Its part of the table."""
@@ -155,8 +159,9 @@ class Lists:
     async def sessions(self, request: Request) -> Response:
         """Connected clients."""
         tests = _equal(request, rows.SESSION_KEYS, "transport", "login")
-        every = rows.every_session(self._gateway.broker)
-        return JSONResponse(await page_of(request, _SESSIONS, every, self._session_rows, tests))
+        async with self._one_at_a_time:
+            every = rows.every_session(self._gateway.broker)
+            return JSONResponse(await page_of(request, _SESSIONS, every, self._session_rows, tests))
 
     async def session(self, request: Request) -> Response:
         """One of them."""
@@ -192,8 +197,9 @@ class Lists:
         name = asked.text(request, "destination")
         if name:
             tests.append(lambda each: name in (rows.SUBSCRIPTION_KEYS["destination"](each), rows.target_of(each)))
-        every = await self._all_subscriptions()
-        return JSONResponse(await page_of(request, _SUBSCRIPTIONS, every, _each(rows.of_subscription), tests))
+        async with self._one_at_a_time:
+            every = await self._all_subscriptions()
+            return JSONResponse(await page_of(request, _SUBSCRIPTIONS, every, _each(rows.of_subscription), tests))
 
     async def _all_subscriptions(self) -> list[Subscription]:
         """Those of the oldest session first, gathered in slices."""
@@ -212,8 +218,9 @@ class Lists:
         state = asked.text(request, "state")
         if state:
             tests.append(rows.DESTINATION_STATES[state])
-        every = rows.every_destination(self._gateway.broker)
-        return JSONResponse(await page_of(request, _DESTINATIONS, every, _each(rows.of_destination), tests))
+        async with self._one_at_a_time:
+            every = rows.every_destination(self._gateway.broker)
+            return JSONResponse(await page_of(request, _DESTINATIONS, every, _each(rows.of_destination), tests))
 
     async def destination(self, request: Request) -> Response:
         """One of them."""

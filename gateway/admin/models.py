@@ -172,10 +172,10 @@ class MessageRow(Answer):
     deliveries: int
     redelivered: bool
     delayed: bool = Field(description="it comes back later, after a failure")
-    headers: dict[str, str] = Field(description="secret values are hidden")
+    headers: dict[str, str] = Field(description="those that fit where the body is cut; secret values are hidden")
     body: str
     body_encoding: Literal["utf-8", "base64"]
-    truncated: bool = Field(description="the body is longer")
+    truncated: bool = Field(description="the body is longer, or there are other headers")
     dead_letter: DeadLetter | None
 
 

@@ -34,6 +34,7 @@ _ERRORS = {
     401: "One has to log in, or what was shown is wrong.",
     403: "This is not for who asks, or not from there.",
     404: "There is no such thing.",
+    408: "The body does not come.",
     409: "Not now.",
     413: "The body is too large.",
     415: "The body is not JSON.",
@@ -97,7 +98,7 @@ def errors_of(endpoint: Endpoint) -> list[int]:
     if endpoint.path.startswith(BASE) and endpoint.method != "OPTIONS":
         found.add(400)
     if endpoint.body is not None:
-        found |= {413, 415}
+        found |= {408, 413, 415}
     return sorted(found)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -113,7 +113,7 @@ class Second(Answer):
 
 
 class OverviewNow(Answer):
-    """The gateway as it is, and its last seconds."""
+    """The gateway as it is, and its last seconds; `drained`: nothing is connected, and all is written."""
 
     at: float
     version: str
@@ -122,6 +122,7 @@ class OverviewNow(Answer):
     uptime: float
     ready: bool
     reason: str | None
+    drain: Literal["draining", "drained"] | None
     complaints: dict[str, str]
     counters: dict[str, int]
     sessions: SessionsNow
@@ -190,6 +191,7 @@ class Overview:
             "uptime": round(max(now - sampler.started_at, 0.0), 3),
             "ready": reason is None,
             "reason": reason,
+            "drain": ("drained" if opened.drained else "draining") if opened.draining else None,
             "complaints": opened.complaints(),
             "counters": {name: getattr(counters, name) for name in counters.__slots__},
             "sessions": {

@@ -1,7 +1,7 @@
 """From the table of endpoints to routes: who asks, what is asked, the call, and the line of the audit log.
 
     guard   who asks; 401, 403, 429
-    asked   query and body; 400, 413, 415
+    asked   query and body; 400, 408, 413, 415
     call    the endpoint's own
     audit   where it changes something, whatever became of it
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -56,11 +56,18 @@ class _Methods:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, endpoint: Endpoint) -> Response:
+        request.state.is_read = False
         entry = request.state.audit = audit.Entry(request, endpoint, self._guard)
         try:
             response = await self._call(request, endpoint, entry)
         except Refused as reason:
             entry.write(audit.REFUSED, reason.logged)
+            if endpoint.body is not None and not request.state.is_read and request.scope["http_version"] < "2":
+                # What is left of the body is in the way of another request; without this a client would send one.
+                reason.headers["connection"] = "close"
+            raise
+        except ClientDisconnect:
+            entry.write(audit.REFUSED, "the body has no end")
             raise
         except BaseException:
             entry.write(audit.FAILED)

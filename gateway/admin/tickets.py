@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import structlog
 import trio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from gateway.settings import Settings
 
 PATH = "/api/v1/tickets"
+
+log = structlog.get_logger("gateway.tickets")
 
 _CORS = {
     "access-control-allow-methods": "POST",
@@ -137,8 +140,10 @@ class TicketOffice:
             with trio.fail_after(self._settings.connect_timeout):
                 identity = await self._gateway.identify(_credentials(fields, client))
         except TooManyFailures as error:
+            _tell(error, client)
             raise _Refused(429, f"{error}: {error.detail}", {"retry-after": f"{error.seconds:.0f}"}) from None
         except LoginRefused as error:
+            _tell(error, client)
             challenge = {"www-authenticate": 'Bearer realm="gateway"'}
             raise _Refused(401, f"{error}: {error.detail}", challenge) from None
         except trio.TooSlowError:
@@ -147,6 +152,13 @@ class TicketOffice:
         if identity.method == "ticket":
             raise _Refused(403, "a ticket is good for a session, and not for another ticket")
         return identity
+
+
+def _tell(error: LoginRefused, client: Client) -> None:
+    """A line of the log, as for a CONNECT that is refused: without the detail, and without a name that is no user's."""
+    known = {"login": error.user, "method": error.method, "why": error.why}
+    shown = {key: text for key, text in known.items() if text}
+    log.info("ticket refused", peer=client.address or "unix", reason=str(error), **shown)
 
 
 def _credentials(fields: dict[str, str], client: Client) -> Credentials:

@@ -11,12 +11,17 @@ with it, as with every program that logs to a pipe.
 Libraries log through the standard library.  Those listed in FOREIGN get the same form.  hypercorn's command sets its
 logger up when it first has something to say, be that before us or behind us; so its lines are caught where they come in
 (`_Diverted`).  What it says before our settings are read has its own form.
+
+A journal of systemd knows no levels but those in front of each line, like `<4>` (sd-daemon(3)).  So they stand there
+where standard error is the journal's, and nowhere else.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import TextIO
 
@@ -31,6 +36,11 @@ HYPERCORN = "hypercorn.error"
 
 FOREIGN = ("trio-websocket", "gateway.http")
 """Loggers of the standard library that get our form; the second is hypercorn's under `gateway serve`."""
+
+PRIORITIES = {"debug": "<7>", "info": "<6>", "warning": "<4>", "error": "<3>", "critical": "<2>"}
+"""What the journal of systemd takes for these levels; it keeps none of it in the text."""
+
+_Renderer = Callable[[WrappedLogger, str, EventDict], str | bytes]
 
 
 def configure(log_format: str = "auto", log_level: str = "info", *, stream: TextIO | None = None) -> None:
@@ -95,11 +105,36 @@ def _shared() -> list[Processor]:
 
 
 def _rendering(human: bool, stream: TextIO) -> list[Processor]:
+    last: _Renderer
     if human:
         plain = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)]
-    # `default=str`: a log call never fails because of what it was given.
-    return [structlog.processors.format_exc_info, lead_with_event, structlog.processors.JSONRenderer(default=str)]
+        first: list[Processor] = [disarm]
+        last = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)
+    else:
+        first = [structlog.processors.format_exc_info, lead_with_event]
+        # `default=str`: a log call never fails because of what it was given.
+        last = structlog.processors.JSONRenderer(default=str)
+    return [*first, _Prioritized(last) if is_journal(stream) else last]
+
+
+def is_journal(stream: TextIO) -> bool:
+    """Whether what is written there goes to the journal: systemd names its device and inode by JOURNAL_STREAM."""
+    try:
+        found = os.fstat(stream.fileno())
+    except OSError:  # a stream of no file, as in tests
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+class _Prioritized:
+    """Renders an event, with its priority in front of each line: the journal takes each for an entry of its own."""
+
+    def __init__(self, renderer: _Renderer) -> None:
+        self._renderer = renderer
+
+    def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> str:
+        priority = PRIORITIES.get(event["level"], "<6>")  # before the renderer takes the event apart
+        return "\n".join([priority + line for line in str(self._renderer(logger, method, event)).split("\n")])
 
 
 def _adopt_foreign(human: bool, stream: TextIO, level: int) -> None:
@@ -134,6 +169,18 @@ def add_logger(logger: WrappedLogger, _method: str, event: EventDict) -> EventDi
 def lead_with_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Time, level, logger and event first, for whoever reads JSON lines by eye."""
     return {key: event[key] for key in ("timestamp", "level", "logger", "event") if key in event} | dict(event)
+
+
+def disarm(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Escape what a terminal would obey: names come from clients.  Line breaks are the renderer's affair."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = "".join([_escaped(character) for character in value])
+    return event
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() or character in "\n\r\t" else ascii(character)[1:-1]
 
 
 def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

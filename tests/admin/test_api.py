@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.transports.peers import until
+
 from .running import Running, running
 
 BEARER = {"authorization": "Bearer planted-token"}
@@ -55,6 +57,8 @@ class TestOfTheGateway:
         with pytest.raises(OSError):
             await here.peer()
         assert await here.post("drain", status=202) == {"draining": True, "sessions": 0}
+        await until(lambda: here.gateway.drained)
+        assert (await here.get("overview"))["drain"] == "drained"
 
     async def test_openapi_of_itself(self, here: Running) -> None:
         here.headers = BEARER

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from starlette.requests import Request
+from structlog.testing import capture_logs
+from trio.testing import MockClock
 
-from gateway.admin import asked
+from gateway.admin import asked, models
 from gateway.admin.endpoint import Parameter
-from gateway.admin.errors import BadQuery
+from gateway.admin.errors import BadQuery, Refused
 from tests.app.asgi import LOCAL, scope_of
 
 from .running import Running, running
@@ -92,8 +95,25 @@ class TestBodies:
             sent.append(message)
 
         headers = {"host": "localhost", "content-type": "application/json", **BEARER}
-        await here.app(scope_of("POST", "/api/v1/publish", headers), receive, send)
+        with capture_logs() as logs:
+            await here.app(scope_of("POST", "/api/v1/publish", headers), receive, send)
         assert sent[0]["status"] == 400
+        (line,) = [each for each in logs if each["event"] == "admin"]
+        assert (line["outcome"], line["reason"]) == ("refused", "the body has no end")
+
+    async def test_that_does_not_come(self, autojump_clock: MockClock) -> None:
+        headers = {"content-type": "application/json"}
+        with pytest.raises(Refused, match="the body did not come within 30 s") as caught:
+            await asked.body_of(Request(scope_of("POST", "/", headers), trio.sleep_forever), models.Purge)
+        assert caught.value.status == 408
+        assert trio.current_time() == asked.PATIENCE
+
+    @pytest.mark.parametrize("limit", [True, "5", 5.0])
+    async def test_of_another_type(self, here: Running, limit: object) -> None:
+        """Nothing is guessed: the reference says what is a number."""
+        body = {"destination": "/queue/a", "limit": limit}
+        answer = await here.ask("POST", "queues/redrive", body, headers=BEARER)
+        assert (answer.status, "'limit'" in answer.error) == (400, True)
 
     async def test_in_pieces(self, here: Running) -> None:
         pieces = [b'{"destination": "/queue/a",', b' "body": "x"}']

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from gateway.admin import paging
 from gateway.admin.paging import SLICE
 from gateway.broker import rows
 from gateway.broker.administration import Administration
@@ -236,6 +237,51 @@ class TestDurable:
         started = trio.current_time()
         answer = await site.ask("DELETE", "destination", name="/dsub/x")
         assert (answer.status, trio.current_time() - started) == (503, pytest.approx(30))
+
+
+class Rounds(trio.abc.Instrument):
+    """Counts what is done in each round of the loop."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.total = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.now = 0
+
+    def look(self) -> None:
+        self.now += 1
+        self.total += 1
+        self.most = max(self.most, self.now)
+
+
+class TestAtOnce:
+    @pytest.mark.parametrize(
+        ("path", "name", "keys"),
+        [("destinations", "name", rows.DESTINATION_KEYS), ("subscriptions", "target", rows.SUBSCRIPTION_KEYS)],
+    )
+    async def test_many_lists_hold_up_others_no_longer_than_one(
+        self, site: Running, monkeypatch: pytest.MonkeyPatch, path: str, name: str, keys: dict[str, Any]
+    ) -> None:
+        peer = await site.peer()
+        for number in range(50):
+            await peer.subscribe(f"/queue/{number}", id=str(number))
+        monkeypatch.setattr(paging, "SLICE", 10)
+        rounds, key = Rounds(), keys[name]
+        monkeypatch.setitem(keys, name, lambda entry: (rounds.look(), key(entry))[1])
+        trio.lowlevel.add_instrument(rounds)
+        answers: list[Any] = []
+
+        async def ask() -> None:
+            answers.append(await site.get(path, sort=name, limit=1))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(ask)
+        trio.lowlevel.remove_instrument(rounds)
+        assert [answer["total"] for answer in answers] == [50] * 10
+        assert rounds.total >= 500
+        assert rounds.most <= 20
+        await close(peer)
 
 
 class Nobody:

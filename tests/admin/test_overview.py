@@ -40,7 +40,7 @@ class TestNow:
         found = await here.get("overview")
         assert found["version"] == gateway.__version__
         assert found["server_name"] == here.settings.server_name
-        assert (found["ready"], found["reason"], found["complaints"]) == (True, None, {})
+        assert (found["ready"], found["reason"], found["drain"], found["complaints"]) == (True, None, None, {})
         assert found["sessions"] == {"total": 0, "tcp": 0, "websocket": 0}
         assert found["started_at"] <= found["at"]
         assert 0 <= found["uptime"] <= found["at"] - found["started_at"] + 0.01
@@ -81,6 +81,7 @@ class TestNow:
         await here.gateway.drain()
         found = await here.get("overview")
         assert (found["ready"], found["reason"]) == (False, "the gateway is shutting down")
+        assert found["drain"] == "draining"
 
     async def test_with_a_store_and_a_journal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)

@@ -157,6 +157,8 @@ class TestRefused:
         assert answer.headers["www-authenticate"] == 'Bearer realm="gateway"', "Basic would open a window"
         assert office.broker.counters.logins_failed == 1
         assert "planted-secret" not in str(lines)
+        (line,) = [each for each in lines if each["event"] == "ticket refused"]
+        assert (line["peer"], line["reason"], line["login"]) == ("127.0.0.1", "login refused", "alice")
 
     async def test_nothing(self, make: Callable[..., Office]) -> None:
         answer = await make().ask()
@@ -167,8 +169,10 @@ class TestRefused:
         office = make(login_attempts=2)
         for _ in range(2):
             assert (await office.ask(authorization=WRONG)).status == 401
-        answer = await office.ask(authorization=BASIC)
+        with capture_logs() as lines:
+            answer = await office.ask(authorization=BASIC)
         assert (answer.status, answer.headers["retry-after"]) == (429, "60")
+        assert [each["reason"] for each in lines] == ["too many failed logins"]
         assert "login_attempts" in answer.error
         assert (await office.ask(authorization=BASIC, client=("192.0.2.1", 5))).status == 200
 

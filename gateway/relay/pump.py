@@ -1,0 +1,379 @@
+"""What goes from one server to another: a link to each, and one thread for both.
+
+    gather      what has come from the source is held
+    pass on     all that came together is sent to the target, and its RECEIPTs are waited for
+    settle      what is confirmed is acknowledged at the source, what is refused is given back there as a dead letter
+
+Nothing is acknowledged that the target has not confirmed.  So whatever breaks, and wherever, a message is at the
+source, at the target, or at both; then its `dedup-id` says so.
+
+STOMP's RECEIPT says of the frames before it only that they were received.  At our gateway it says that they were
+carried out, so one RECEIPT is for all that is sent together; at others each message asks for its own.
+
+**Refused.**  An ERROR ends the connection and need not say what it is about.  So what was under way is sent again, one
+by one, and a message that is refused twice, when nothing else was under way, is what the target does not want.
+
+**Away.**  Without the target, messages are held up to the prefetch of their subscriptions, and to `_MOST` octets; then
+the source is not read.  Without the source, what is held is forgotten: it comes again.
+
+The known weakness: one thread serves both sides, so that no call may wait longer for one than the other has patience
+with us.  The times in `settings` see to it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.client import Client, ConnectionLost, ServerError, StompError
+from gateway.codec import V10, V12, Frame
+
+from .headers import Loop, onward
+from .link import Link, Lost
+from .settings import Plan, Route, address
+
+log = structlog.get_logger("gateway.relay")
+
+_LOOK = 0.5
+_OURS = "stomp-gateway"
+_TOGETHER = 1000
+_OCTETS = 1024**2
+_SLICE = 256 * 1024
+_MOST = 64 * 1024**2
+_PROOFS = 2
+# Seconds without a RECEIPT.  Long, because a target may hold back who sends: its queue is full.
+_PATIENCE = 300.0
+_LINE_EVERY = 60.0
+
+
+@dataclass(eq=False)
+class _Held:
+    """A message that has come and is not settled.
+
+    Attributes:
+        refusals: ERRORs that came when nothing else was under way.
+        is_confirmed: by the target.
+        fault: why it is given back; "": it is not.
+    """
+
+    frame: Frame
+    headers: dict[str, str]
+    refusals: int = 0
+    is_confirmed: bool = False
+    fault: str = ""
+
+    @property
+    def handle(self) -> str:
+        """By which it is acknowledged."""
+        headers = self.frame.headers
+        return headers.get("ack", headers["message-id"])
+
+    @property
+    def subscription(self) -> str:
+        """By which it came."""
+        return self.frame.headers.get("subscription", "")
+
+    @property
+    def octets(self) -> int:
+        """What it costs."""
+        return len(self.frame.body) + self.frame.head.size
+
+
+@dataclass
+class _Counts:
+    """Since the last line of the log."""
+
+    messages: int = 0
+    octets: int = 0
+    refused: int = 0
+    loops: int = 0
+
+
+class Pump:
+    """One direction.
+
+    Args:
+        stop: set when it is to end.
+    """
+
+    def __init__(self, plan: Plan, stop: threading.Event) -> None:
+        self._plan = plan
+        self._stop = stop
+        self._source = Link("source", plan.source)
+        self._target = Link("target", plan.target)
+        self._routes = {route.source: route for route in plan.routes}
+        self._held: list[_Held] = []
+        self._settled: list[_Held] = []  # and the source is not told yet
+        self._under_way: list[_Held] = []
+        self._alone = 0  # so many of those held are sent one by one
+        self._receipts = 0
+        self._is_ours = False
+        self._told_loops: set[str] = set()
+        self._counts = _Counts()
+        self._next_line = time.monotonic() + _LINE_EVERY
+
+    def run(self) -> None:
+        """Relay until `stop` is set.
+
+        Raises:
+            ServerError: a server refuses, before it has worked.
+        """
+        plan = self._plan
+        names = [f"{route.source}={route.target}" if route.target else route.source for route in plan.routes]
+        log.info("relaying", relay=plan.name, destinations=names, **self._ends())
+        try:
+            while not self._stop.is_set():
+                self._step()
+            self._finish()
+        finally:
+            self._source.close()
+            self._target.close()
+        self._tell()
+
+    def _ends(self) -> dict[str, str]:
+        return {"source": address(self._plan.source), "target": address(self._plan.target)}
+
+    def _step(self) -> None:
+        self._target.open(self._greet)
+        self._source.open(self._subscribe)
+        try:
+            self._turn()
+        except Lost as lost:
+            self._drop(lost)
+        if time.monotonic() >= self._next_line:
+            self._tell()
+
+    def _greet(self, client: Client) -> None:
+        self._is_ours = client.server.startswith(_OURS)
+
+    def _subscribe(self, client: Client) -> None:
+        if client.version is V10:
+            raise ServerError(f"{address(self._plan.source)} speaks STOMP 1.0, which cannot acknowledge one by one")
+        for route in self._plan.routes:
+            headers = {"id": route.source, "destination": route.source, "ack": "client-individual"}
+            headers["prefetch-count"] = str(self._plan.prefetch)
+            if self._plan.durable and route.source.startswith("/topic/"):
+                headers |= {"durable": "true", "auto-delete": "false"}
+            client.request("SUBSCRIBE", headers)
+
+    def _turn(self) -> None:
+        """One round of whatever is possible."""
+        has_source, has_target = self._source.client is not None, self._target.client is not None
+        if has_source:
+            self._settle()
+            self._source.works()
+        if has_target and not self._held:
+            self._target.works()
+        if has_source and has_target:
+            if not self._held:
+                self._gather(_LOOK)
+            if self._held:
+                self._pass_on()
+                self._settle()
+            self._listen(0.0)
+        elif has_source:
+            self._gather(min(_LOOK, self._target.due()))
+        elif has_target:
+            self._listen(min(_LOOK, self._source.due()))
+        else:
+            self._stop.wait(min(_LOOK, self._source.due(), self._target.due()))
+
+    # The source.
+
+    def _gather(self, seconds: float) -> None:
+        with self._source.talk() as client:
+            if sum([each.octets for each in self._held]) >= _MOST:
+                client.rest(seconds)
+                return
+            frames = client.receive(seconds)
+        for frame in frames:
+            route = self._routes.get(frame.headers.get("subscription", ""))
+            if frame.command == "MESSAGE" and route is not None:
+                self._take(frame, route)
+
+    def _take(self, frame: Frame, route: Route) -> None:
+        try:
+            self._held.append(_Held(frame, onward(frame, self._plan, route)))
+        except Loop as loop:
+            self._settled.append(_Held(frame, {}, fault=str(loop)))
+            self._counts.loops += 1
+            if route.source not in self._told_loops:
+                self._told_loops.add(route.source)
+                log.warning("a message goes in a circle", destination=route.source, reason=str(loop), **self._ends())
+
+    def _settle(self) -> None:
+        """Tell the source what has become of messages."""
+        if not self._settled:
+            return
+        confirmed: dict[str, list[str]] = {}
+        frames = []
+        with self._source.talk() as client:
+            for each in self._settled:
+                if each.fault:
+                    frames.append(_nack(client, each))
+                else:
+                    confirmed.setdefault(each.subscription, []).append(each.handle)
+            frames += [client.acks(subscription, handles) for subscription, handles in confirmed.items()]
+            client.send(b"".join(frames))
+        self._settled.clear()
+
+    def _beat(self) -> None:
+        """The source hears that we are there, while the target has us wait.
+
+        If it has gone, that is found out later: a frame to the target must not end in its middle.
+        """
+        if self._source.client is not None:
+            with suppress(Lost), self._source.talk() as client:
+                client.rest(0.0)
+
+    # The target.
+
+    def _listen(self, seconds: float) -> None:
+        """Heart-beats, and what else may come from the target."""
+        with self._target.talk() as client:
+            client.receive(seconds)
+
+    def _pass_on(self) -> None:
+        """Send what is held, or the first part of it, and wait until it is confirmed."""
+        self._under_way = self._next_part()
+        try:
+            self._send(self._under_way)
+        finally:
+            confirmed = [each for each in self._under_way if each.is_confirmed]
+            self._release(confirmed)
+        self._target.has_confirmed()
+
+    def _next_part(self) -> list[_Held]:
+        if self._alone:
+            return self._held[:1]
+        count = octets = 0
+        while count < min(len(self._held), _TOGETHER) and octets < _OCTETS:
+            octets += self._held[count].octets
+            count += 1
+        return self._held[:count]
+
+    def _send(self, part: list[_Held]) -> None:
+        waiting: dict[str, list[_Held]] = {}
+        frames = []
+        with self._target.talk() as client:
+            for each in part:
+                headers = each.headers
+                if not self._is_ours or each is part[-1]:
+                    self._receipts += 1
+                    headers = {**headers, "receipt": f"m{self._receipts}"}
+                    waiting[headers["receipt"]] = part if self._is_ours else [each]
+                frames.append(client.encode("SEND", headers, each.frame.body))
+            octets = b"".join(frames)
+            try:
+                for start in range(0, len(octets), _SLICE):
+                    client.send(octets[start : start + _SLICE])
+                    self._beat()
+                self._wait_for(client, waiting)
+            except StompError:
+                with suppress(StompError):
+                    _confirm(client.receive(0.0), waiting)  # what came in front of the end
+                raise
+
+    def _wait_for(self, client: Client, waiting: dict[str, list[_Held]]) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while waiting:
+            if _confirm(client.receive(_LOOK), waiting):
+                deadline = time.monotonic() + _PATIENCE
+            self._beat()
+            if time.monotonic() > deadline:
+                raise ConnectionLost(f"{address(self._plan.target)} did not confirm SEND in {_PATIENCE:g} s")
+
+    def _release(self, settled: list[_Held]) -> None:
+        """They are held no longer; the source will be told."""
+        if not settled:
+            return
+        gone = set(settled)
+        self._held = [each for each in self._held if each not in gone]
+        self._under_way = [each for each in self._under_way if each not in gone]
+        self._settled += settled
+        self._alone = max(0, self._alone - len(settled))
+        for each in settled:
+            if not each.fault:
+                self._counts.messages += 1
+                self._counts.octets += each.octets
+
+    # What breaks.
+
+    def _drop(self, lost: Lost) -> None:
+        if lost.link is self._source:
+            self._held, self._settled, self._under_way, self._alone = [], [], [], 0
+            self._source.lost(lost.error)
+            return
+        is_suspicion = lost.is_refusal and bool(self._under_way)
+        self._target.lost(lost.error, quiet=is_suspicion)
+        if is_suspicion:
+            self._suspect(str(lost.error))
+        self._under_way = []
+
+    def _suspect(self, reason: str) -> None:
+        """One of those under way was refused, and if it is only one, that one."""
+        self._alone = max(self._alone, len(self._under_way))
+        if len(self._under_way) > 1:
+            return
+        (each,) = self._under_way
+        each.refusals += 1
+        if each.refusals < _PROOFS:
+            return
+        each.fault = reason
+        headers = each.frame.headers
+        log.warning(
+            "a message is refused",
+            destination=headers.get("destination", each.subscription),
+            message_id=headers["message-id"],
+            to=each.headers["destination"],
+            reason=reason,
+            **self._ends(),
+        )
+        self._counts.refused += 1
+        self._release([each])
+        self._target.has_confirmed()
+
+    # The end.
+
+    def _finish(self) -> None:
+        """What is held and not sent goes back to the source by itself."""
+        try:
+            if self._source.client is not None:
+                self._settle()
+        except Lost as lost:
+            self._source.lost(lost.error)
+        self._source.disconnect()
+        self._target.disconnect()
+
+    def _tell(self) -> None:
+        self._next_line = time.monotonic() + _LINE_EVERY
+        counts, self._counts = self._counts, _Counts()
+        log.info(
+            "relayed",
+            messages=counts.messages,
+            octets=counts.octets,
+            refused=counts.refused,
+            loops=counts.loops,
+            held=len(self._held),
+            **self._ends(),
+        )
+
+
+def _confirm(frames: list[Frame], waiting: dict[str, list[_Held]]) -> bool:
+    """Whether RECEIPTs that were waited for are among the frames."""
+    confirmed = [each for frame in frames for each in waiting.pop(frame.headers.get("receipt-id", ""), ())]
+    for each in confirmed:
+        each.is_confirmed = True
+    return bool(confirmed)
+
+
+def _nack(client: Client, message: _Held) -> bytes:
+    """A NACK that makes a dead letter of it at once, as far as the server knows how."""
+    headers = {"id": message.handle}
+    if client.version is not V12:
+        headers = {"subscription": message.subscription, "message-id": message.handle}
+    return client.encode("NACK", headers | {"requeue": "false", "reason": message.fault[:500]})

@@ -1,0 +1,215 @@
+"""What is relayed from where to where: the options of the command line, or the tables of a file.
+
+    [[relay]]
+    from = "stomp://a@one:61613"
+    to = "stomps://b@two:61614"
+    destinations = ["/queue/orders", "/topic/prices.>=/topic/prices"]
+
+Paths in the file count from its folder.  Passcodes stand in files or, for the command line, in the environment.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gateway.client import Server
+from gateway.client.server import read_url
+
+PREFETCH = 1000
+MOST_PREFETCH = 100_000
+FROM_PASSCODE, TO_PASSCODE = "STOMP_FROM_PASSCODE", "STOMP_TO_PASSCODE"
+_SIDES = ("from", "to")
+_OF_A_SIDE = ("passcode_file", "ca", "vhost")
+_KEYS = {*_SIDES, "destinations", "name", "prefetch", "durable", "client_id"}
+_KEYS |= {f"{side}_{key}" for side in _SIDES for key in _OF_A_SIDE}
+# One thread serves both sides.  It may have to wait this long for one of them, and is not to be missed by the other.
+_HEARTBEAT = 30_000
+_RECEIPT_TIMEOUT = 10_000
+_CONNECT_TIMEOUT = 5_000
+
+
+class PlanError(ValueError):
+    """What is wrong with a plan, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """What is subscribed, and where it goes; `target` "": where it was sent to."""
+
+    source: str
+    target: str = ""
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether messages of other names come by it."""
+        return any(sign in self.source for sign in "*#>")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One direction.
+
+    Attributes:
+        name: of the relay, which a message remembers; both directions between two servers share it.
+        prefetch: messages of one route that are under way, at most.
+        durable: subscriptions to topics outlive the connection.
+    """
+
+    source: Server
+    target: Server
+    routes: tuple[Route, ...]
+    name: str = ""
+    prefetch: int = PREFETCH
+    durable: bool = False
+
+
+def address(server: Server) -> str:
+    """A server as it is told."""
+    return f"{server.host}:{server.port}"
+
+
+def make(
+    source: Server,
+    target: Server,
+    destinations: Iterable[str],
+    *,
+    name: str = "",
+    prefetch: int = PREFETCH,
+    durable: bool = False,
+    client_id: str = "",
+) -> Plan:
+    """A plan of its parts.
+
+    Raises:
+        PlanError: they make none.
+    """
+    routes = tuple([_route(text) for text in destinations])
+    sources = [route.source for route in routes]
+    if not routes:
+        raise PlanError("no destination is named: write SOURCE or SOURCE=TARGET, like /queue/orders")
+    if twice := next((each for each in sources if sources.count(each) > 1), ""):
+        raise PlanError(f"{twice[:80]!r} is named twice: one connection subscribes it once")
+    if "," in name or "\n" in name or len(name) > 200:
+        raise PlanError(f"{name[:80]!r} is no name of a relay: up to 200 characters, without comma and line end")
+    if not 1 <= prefetch <= MOST_PREFETCH:
+        raise PlanError(f"prefetch is {prefetch}, and must be from 1 to {MOST_PREFETCH}")
+    headers = {"client-id": client_id} if client_id else {}
+    times = {
+        "heartbeat": _HEARTBEAT,
+        "receipt_timeout": _RECEIPT_TIMEOUT,
+        "connect_timeout": _CONNECT_TIMEOUT,
+        "versions": "1.1,1.2",
+    }
+    return Plan(
+        replace(source, headers=headers, **times),  # type: ignore[arg-type]
+        replace(target, **times),  # type: ignore[arg-type]
+        routes,
+        name or "-".join(sorted([address(source), address(target)])),
+        prefetch,
+        durable,
+    )
+
+
+def _route(text: str) -> Route:
+    source, equals, target = text.partition("=")
+    source, target = source.strip(), target.strip()
+    if not source or (equals and not target):
+        raise PlanError(f"{text[:80]!r} names no destination: write SOURCE or SOURCE=TARGET, like /queue/orders")
+    route = Route(source, target)
+    if target and Route(target).is_pattern:
+        raise PlanError(f"{text[:80]!r} goes to a pattern: messages go to one destination")
+    return route
+
+
+def server(url: str, passcode: str, variable: str, ca: Path | None, vhost: str) -> Server:
+    """One side.
+
+    Raises:
+        PlanError: the URL is none of a STOMP server.
+    """
+    try:
+        found, destination = read_url(url, variable)
+    except ValueError as error:
+        raise PlanError(str(error)) from None
+    if destination:
+        raise PlanError(f"{url[:80]!r} has a destination: those stand for themselves")
+    return replace(found, passcode=passcode, ca=str(ca or ""), vhost=vhost)
+
+
+def read_passcode(path: Path) -> str:
+    """The passcode in a file, without its line end.
+
+    Raises:
+        PlanError: it cannot be read.
+    """
+    try:
+        return path.read_text().rstrip("\r\n")
+    except OSError as error:
+        raise PlanError(f"the passcode file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise PlanError(f"the passcode file {path} cannot be read: it is not UTF-8") from None
+
+
+def read(path: Path) -> list[Plan]:
+    """The plans of a file.
+
+    Raises:
+        PlanError: it is no such file.
+    """
+    try:
+        values = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise PlanError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise PlanError(f"{path} cannot be read: it is not UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"{path} cannot be read: {error}") from None
+    tables = values.pop("relay", [])
+    if values:
+        raise PlanError(f"{path}: {next(iter(values))!r} is unknown: there are tables [[relay]], and nothing else")
+    if not tables or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise PlanError(f"{path} has no table [[relay]]")
+    plans = []
+    for number, table in enumerate(tables, 1):
+        try:
+            plans.append(_of_table(table, path.parent))
+        except PlanError as error:
+            raise PlanError(f"{path}, [[relay]] number {number}: {error}") from None
+    return plans
+
+
+def _of_table(table: Mapping[str, Any], folder: Path) -> Plan:
+    if unknown := sorted(table.keys() - _KEYS):
+        raise PlanError(f"{unknown[0]!r} is unknown: keys are {', '.join(sorted(_KEYS))}")
+    destinations = table.get("destinations", [])
+    if not isinstance(destinations, list) or not all(isinstance(each, str) for each in destinations):
+        raise PlanError("destinations must be a list of strings")
+    prefetch, durable = table.get("prefetch", PREFETCH), table.get("durable", False)
+    if type(prefetch) is not int:
+        raise PlanError("prefetch must be a whole number")
+    if type(durable) is not bool:
+        raise PlanError("durable must be true or false")
+    source, target = [_side(table, side, folder) for side in _SIDES]
+    name, client_id = _text(table, "name"), _text(table, "client_id")
+    return make(source, target, destinations, name=name, prefetch=prefetch, durable=durable, client_id=client_id)
+
+
+def _side(table: Mapping[str, Any], side: str, folder: Path) -> Server:
+    url = _text(table, side)
+    if not url:
+        raise PlanError(f'{side} is missing: write {side} = "stomp://user@host:port"')
+    passcode_file, ca = _text(table, f"{side}_passcode_file"), _text(table, f"{side}_ca")
+    passcode = read_passcode(folder / passcode_file) if passcode_file else ""
+    variable = f"a file that {side}_passcode_file names"
+    return server(url, passcode, variable, folder / ca if ca else None, _text(table, f"{side}_vhost"))
+
+
+def _text(table: Mapping[str, Any], key: str) -> str:
+    value = table.get(key, "")
+    if not isinstance(value, str):
+        raise PlanError(f"{key} must be a string")
+    return value

@@ -1,0 +1,51 @@
+"""Two gateways for all tests of the relay, a RabbitMQ, and a name for each test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.client import Server
+from tests.gateway_process import GatewayProcess
+from tests.pyspark_stomp.rabbitmq import is_installed, running_rabbitmq
+from tests.shared import name
+
+from .relaying import AT_RABBITMQ, at, running
+
+__all__ = ["name"]
+
+
+@pytest.fixture(scope="package")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """Where messages come from."""
+    with running(tmp_path_factory.mktemp("one") / "gateway") as process:
+        yield process
+
+
+@pytest.fixture(scope="package")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """Where they go; it wants no body above 1 KiB."""
+    with running(tmp_path_factory.mktemp("two") / "gateway", max_body=1024) as process:
+        yield process
+
+
+@pytest.fixture
+def source(one: GatewayProcess) -> Server:
+    """The first, for a client."""
+    return at(one.tcp_port)
+
+
+@pytest.fixture
+def target(two: GatewayProcess) -> Server:
+    """The second."""
+    return at(two.tcp_port)
+
+
+@pytest.fixture(scope="package")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A RabbitMQ that all tests share."""
+    assert is_installed() or not os.environ.get("CI"), "RabbitMQ is missing: tests/install-tools brings it"
+    with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as port:
+        yield at(port, **AT_RABBITMQ)

@@ -1,0 +1,157 @@
+"""A relay as a process of its own, and words for what tests do at its two ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gateway.client import Client, Server
+from tests.gateway_process import HOST, GatewayProcess
+
+PATIENCE = 60.0
+AT_RABBITMQ = {"login": "guest", "passcode": "guest", "vhost": "/"}
+
+
+def eventually(holds: Callable[[], bool], told: Callable[[], str] = str) -> None:
+    """Wait until it holds, for a bounded time."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s\n{told()}"
+        time.sleep(0.05)
+
+
+class Relay:
+    """`gateway relay WORDS` and its log."""
+
+    def __init__(self, folder: Path, *words: str, **variables: str) -> None:
+        self.path = folder / "relay.log"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GATEWAY_", "STOMP_"))}
+        command = [sys.executable, "-m", "gateway", "relay", *words]
+        with self.path.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=kept | variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    @property
+    def log(self) -> str:
+        """All that it has written."""
+        return self.path.read_text()
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """Its lines of one event."""
+        lines = [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+    def wait_for(self, event: str, count: int = 1) -> list[dict[str, Any]]:
+        """The lines of an event, as soon as there are so many."""
+        eventually(lambda: len(self.events(event)) >= count or self.process.poll() is not None, lambda: self.log)
+        found = self.events(event)
+        assert len(found) >= count, self.log
+        return found
+
+    def end(self) -> int:
+        """Its status, when it ends by itself."""
+        return self.process.wait(PATIENCE)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Its status after a signal."""
+        self.process.send_signal(number)
+        return self.end()
+
+
+@contextmanager
+def relaying(folder: Path, *words: str, **variables: str) -> Iterator[Relay]:
+    """A relay for the block, which it must survive; then it ends by SIGTERM, with status 0."""
+    relay = Relay(folder, *words, **variables)
+    try:
+        yield relay
+    except BaseException:
+        relay.process.kill()
+        relay.process.wait()
+        raise
+    assert relay.stop() == 0, relay.log
+    assert "Traceback" not in relay.log
+
+
+@contextmanager
+def running(folder: Path, toml: str = "", **settings: object) -> Iterator[GatewayProcess]:
+    """A gateway in a folder of its own, with a settings file."""
+    folder.mkdir()
+    (folder / "gateway.toml").write_text(toml)
+    process = GatewayProcess(folder, settings)
+    try:
+        process.start()
+        yield process
+    except BaseException:
+        process.kill()
+        raise
+    process.stop()
+
+
+def at(port: int, **more: Any) -> Server:
+    """The server on a port of this machine."""
+    return Server(HOST, port, **more)
+
+
+def url(gateway: GatewayProcess) -> str:
+    """A gateway, for the command line."""
+    return f"stomp://{HOST}:{gateway.tcp_port}"
+
+
+def send(where: Server, destination: str, bodies: list[str], **headers: str) -> None:
+    """Send messages; on return the server has them."""
+    client = Client(where)
+    lines = {"destination": destination, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    for body in bodies[:-1]:
+        client.send(client.encode("SEND", lines, body.encode()))
+    client.request("SEND", lines, bodies[-1].encode())
+    client.disconnect()
+
+
+class Reader:
+    """A subscriber that takes all that comes."""
+
+    def __init__(self, where: Server, destination: str, **headers: str) -> None:
+        self.client = Client(where)
+        self.messages: list[tuple[dict[str, str], str]] = []
+        lines = {"id": "0", "destination": destination, "ack": "auto"} | headers
+        self.client.request("SUBSCRIBE", lines)
+
+    @property
+    def bodies(self) -> list[str]:
+        """Of all that has come."""
+        return [body for _, body in self.messages]
+
+    def read(self, seconds: float = 0.0) -> list[str]:
+        """Take what is there; the bodies of all that has come."""
+        for frame in self.client.receive(seconds):
+            if frame.command == "MESSAGE":
+                self.messages.append((dict(frame.headers), frame.body.decode()))
+        return self.bodies
+
+    def until(self, count: int, told: Callable[[], str] = str) -> list[str]:
+        """The bodies, as soon as so many have come."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self.messages) < count:
+            assert time.monotonic() < deadline, f"{len(self.messages)} of {count} came\n{told()}"
+            self.read(0.2)
+        return self.bodies
+
+
+def waiting(where: Server, destination: str) -> list[tuple[dict[str, str], str]]:
+    """Headers and bodies of what waits in a queue of a gateway."""
+    reader = Reader(where, destination, browser="true")
+    deadline = time.monotonic() + PATIENCE
+    while not any(headers.get("browser") == "end" for headers, _ in reader.messages):
+        assert time.monotonic() < deadline
+        reader.read(0.2)
+    reader.client.disconnect()
+    return reader.messages[:-1]

@@ -1,0 +1,132 @@
+"""Plans out of options and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.client import Server
+from gateway.relay import settings
+from gateway.relay.settings import PlanError, Route, make, read
+
+ONE, TWO = Server("one"), Server("two", 61_614)
+
+
+@pytest.mark.parametrize(
+    ("text", "route", "is_pattern"),
+    [
+        ("/queue/a", Route("/queue/a"), False),
+        ("/queue/a=/queue/b", Route("/queue/a", "/queue/b"), False),
+        ("/queue/a = /queue/b", Route("/queue/a", "/queue/b"), False),
+        ("/topic/a.>=/topic/a", Route("/topic/a.>", "/topic/a"), True),
+        ("/topic/a.*", Route("/topic/a.*"), True),
+        ("/topic/a.#", Route("/topic/a.#"), True),
+    ],
+)
+def test_routes(text: str, route: Route, is_pattern: bool) -> None:
+    (found,) = make(ONE, TWO, [text]).routes
+    assert (found, found.is_pattern) == (route, is_pattern)
+
+
+@pytest.mark.parametrize(
+    ("destinations", "more", "sentence"),
+    [
+        ([], {}, "no destination is named"),
+        (["=/queue/a"], {}, "names no destination"),
+        (["/queue/a="], {}, "names no destination"),
+        (["/queue/a=/topic/a.>"], {}, "goes to a pattern"),
+        (["/queue/a", "/queue/a=/queue/b"], {}, "is named twice"),
+        (["/queue/a"], {"name": "a,b"}, "no name of a relay"),
+        (["/queue/a"], {"prefetch": 0}, "prefetch is 0, and must be from 1 to"),
+    ],
+)
+def test_what_is_no_plan(destinations: list[str], more: dict[str, object], sentence: str) -> None:
+    with pytest.raises(PlanError, match=sentence):
+        make(ONE, TWO, destinations, **more)  # type: ignore[arg-type]
+
+
+def test_both_directions_have_one_name() -> None:
+    there, back = make(ONE, TWO, ["a"]), make(TWO, ONE, ["a"])
+    assert there.name == back.name == "one:61613-two:61614"
+    assert make(ONE, TWO, ["a"], name="x").name == "x"
+
+
+def test_whoever_waits_for_one_side_is_not_missed_by_the_other() -> None:
+    plan = make(ONE, TWO, ["a"])
+    for server in (plan.source, plan.target):
+        assert 0.8 * server.heartbeat + server.receipt_timeout < 1.5 * server.heartbeat
+        assert 0.8 * server.heartbeat + 2 * server.connect_timeout < 1.5 * server.heartbeat
+
+
+FILE = """
+[[relay]]
+from = "stomp://a@one"
+from_passcode_file = "passcode"
+from_ca = "ca.pem"
+to = "stomps://two:61614"
+to_vhost = "/"
+destinations = ["/queue/a", "/topic/b=/topic/c"]
+prefetch = 5
+durable = true
+client_id = "me"
+name = "here"
+
+[[relay]]
+from = "stomp://two"
+to = "stomp://one"
+destinations = ["/queue/c"]
+"""
+
+
+def test_a_file(tmp_path: Path) -> None:
+    (tmp_path / "passcode").write_text("secret\n")
+    (tmp_path / "relay.toml").write_text(FILE)
+    first, second = read(tmp_path / "relay.toml")
+    assert (first.source.login, first.source.passcode) == ("a", "secret")
+    assert first.source.ca == str(tmp_path / "ca.pem")
+    assert (first.source.tls, first.target.tls, first.target.port, first.target.vhost) == (False, True, 61_614, "/")
+    assert first.source.headers == {"client-id": "me"}
+    assert first.target.headers == {}
+    assert (first.prefetch, first.durable, first.name) == (5, True, "here")
+    assert first.routes == (Route("/queue/a"), Route("/topic/b", "/topic/c"))
+    assert (second.prefetch, second.durable) == (settings.PREFETCH, False)
+
+
+TABLE = '[[relay]]\nfrom = "stomp://a"\nto = "stomp://b"\ndestinations = ["x"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", r"has no table \[\[relay\]\]"),
+        ("relay = 1", r"has no table \[\[relay\]\]"),
+        ("relay = [1]", r"has no table \[\[relay\]\]"),
+        ("x = 1", "'x' is unknown"),
+        ("x = ", "cannot be read"),
+        (TABLE + TABLE + 'fron = "a"', "number 2: 'fron' is unknown: keys are client_id, destinations, durable, from,"),
+        (TABLE + 'prefetch = "1"', "prefetch must be a whole number"),
+        (TABLE + "durable = 1", "durable must be true or false"),
+        (TABLE + "name = 1", "name must be a string"),
+        (TABLE.replace('["x"]', '"x"'), "destinations must be a list of strings"),
+        (TABLE.replace('"stomp://a"', '""'), "from is missing"),
+        (TABLE.replace("stomp://a", "stomp://a/queue/x"), "has a destination"),
+        (TABLE.replace("stomp://a", "stomp://a:b@c"), "put it into a file that from_passcode_file names"),
+        (TABLE + 'to_passcode_file = "gone"', "gone cannot be read: No such file"),
+    ],
+)
+def test_what_is_wrong_with_a_file(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "relay.toml").write_text(text)
+    with pytest.raises(PlanError, match=sentence):
+        read(tmp_path / "relay.toml")
+
+
+@pytest.mark.parametrize("octets", [b"\xff", None])
+def test_a_file_that_cannot_be_read(octets: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    if octets is not None:
+        path.write_bytes(octets)
+    with pytest.raises(PlanError, match="cannot be read"):
+        read(path)
+    with pytest.raises(PlanError, match="cannot be read"):
+        settings.read_passcode(path)
