@@ -77,7 +77,10 @@ def entrance_of(kind: str, hub: Hub, settings: Settings, certificates: Certifica
 
 
 def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[str]:
-    """What an operator should know of the doors and their keys, a sentence each."""
+    """What an operator should know of the doors and their keys, a sentence each: what it is, a colon, what mends it.
+
+    Of a certificate that ends it says when, instead.
+    """
     expired = certificates.warning() if certificates is not None else None
     if expired:
         yield expired
@@ -93,10 +96,18 @@ def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[
             "trusted_proxies is set and no authenticator is, so everybody who comes through a proxy is let in, under "
             "any name: set users_file (GATEWAY_USERS_FILE), or another authenticator"
         )
+    if not (settings.anonymous or settings.admin_token or settings.admin_groups):
+        yield (
+            "clients must log in, and every program on this machine may use the admin API without a login, whoever "
+            "runs it: set admin_token (GATEWAY_ADMIN_TOKEN), or admin_groups"
+        )
     yield from secrecy.warnings(settings)
     for transport in ("tcp", "websocket"):
         if getattr(settings, f"{transport}_proxy_protocol") and not settings.trusted_proxies:
-            yield f"{transport}_proxy_protocol is on and trusted_proxies names nobody, so nobody can connect there"
+            yield (
+                f"{transport}_proxy_protocol is on and trusted_proxies names nobody, so nobody can connect there: "
+                "name the proxy there, or turn it off"
+            )
 
 
 async def open_all(setting: str, texts: list[str]) -> Listening:

@@ -104,6 +104,7 @@ class Gateway:
         certificates: of the TLS listeners; None: there are none.
         functions: the operator's own; None: there are none.
         tracing: sends spans to a collector; None: nothing is traced.
+        drained: an operator's drain is over: nothing is connected, and all that is durable is written.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Gateway:
         self.trusted = Trusted(settings.trusted_proxies)
         self.certificates: Certificates | None = None
         self.tracing: Spans | None = None
+        self.drained = False
         self._settings = settings
         self._hub = hub
         self.functions = functions
@@ -141,6 +143,11 @@ class Gateway:
             LoginRefused: the credentials are refused.
         """
         return await identify(self._hub, credentials)
+
+    @property
+    def draining(self) -> bool:
+        """Sessions are being ended, or have been, and none will be opened any more."""
+        return self._hub.draining
 
     def not_ready(self) -> str | None:
         """Why no new session should be sent here, or None."""
@@ -186,6 +193,12 @@ class Gateway:
     async def _drain_when_asked(self) -> None:
         await self._drain_asked.wait()
         await self.drain()
+        # Unlike a signal's drain this one need not end: the process stays, so whoever lingers is waited for.
+        await self._hub.wait_empty()
+        if self._hub.committer is not None:
+            await self._hub.committer.finish()
+        self.drained = True
+        log.info("drained", next="stop or restart the process: nothing is connected any more")
 
     async def store_all(self) -> bool:
         """Write what is not in the store yet; False: it took too long."""

@@ -27,7 +27,7 @@ def warnings(settings: Settings) -> Iterator[str]:
             name, path = "tls_certificate", settings.tls_certificate
         found = _open_to_others(name, path) if path is not None else ""
         if found:
-            yield f"{name}: every user of this machine can {found} {path}; `chmod o-rwx` ends that"
+            yield f"{name}: every user of this machine can {found} {path}: end that by `chmod o-rwx {path}`"
 
 
 def _open_to_others(setting: str, path: Path) -> str:

@@ -108,10 +108,19 @@ def summary(settings: Settings) -> Iterator[str]:
         ways.append("tls_client_ca")
     yield f"# Who comes in: {', '.join(ways) or 'everybody, under any name, for no authenticator is set'}."
     yield f"# Rules: {len(settings.rule) or 'none, so whoever is in may do everything'}."
+    yield f"# Admin API: {_admins(settings)}."
     texts = [(name, text, Address.parse(text)) for name in LISTENERS for text in getattr(settings, name)]
     reached = [f"{name} {text}" for name, text, address in texts if not (address.name or address.is_loopback)]
     reached += [f"{name} {text} if its .socket unit says so" for name, text, address in texts if address.name]
     yield f"# Other machines can reach: {', '.join(reached) or 'nothing'}."
+
+
+def _admins(settings: Settings) -> str:
+    """Who may use the admin API."""
+    ways = ["whoever has the admin token"] if settings.admin_token else []
+    if settings.admin_groups:
+        ways.append(f"users of {', '.join(settings.admin_groups)}")
+    return ", and ".join(ways) or "every program on this machine"
 
 
 def _table(kind: str, values: Mapping[str, object], settings: Settings) -> Iterator[str]:

@@ -120,7 +120,8 @@ class Security(BaseSettings):
         ge=1,
         le=100_000,
         description="Wrong passcodes of one address, in one minute, before it is refused unheard for the rest of it; "
-        "also what the `authenticator` refuses. One a second, for an old client that dials again every 5 s shares its "
+        "also what the `authenticator` refuses. A login that was right there within a day is heard all the same, until "
+        "it has so many of its own. One a second, for an old client that dials again every 5 s shares its "
         "address with a whole office. Tokens, tickets, cookies and certificates, which nobody guesses, are heard all "
         "the same.",
     )

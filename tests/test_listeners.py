@@ -60,8 +60,15 @@ class TestWarnings:
         assert "tcp_tls" in sentence
 
     def test_a_proxy_may_have_it(self) -> None:
-        chosen = settings(websocket="0.0.0.0:2", trusted_proxies="10.0.0.1", users_file="users.txt")
+        chosen = settings(websocket="0.0.0.0:2", trusted_proxies="10.0.0.1", users_file="users.txt", admin_token="x")
         assert not list(warnings(chosen, None))
+
+    def test_programs_of_this_machine(self) -> None:
+        (sentence,) = warnings(settings(users_file="users.txt"), None)
+        assert "every program on this machine may use the admin API" in sentence
+        assert sentence.endswith(": set admin_token (GATEWAY_ADMIN_TOKEN), or admin_groups")
+        for ways in ({"admin_token": "x"}, {"admin_groups": "ops"}):
+            assert not list(warnings(settings(users_file="users.txt", **ways), None))
 
     def test_a_secret_within_reach(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(secrecy, "warnings", lambda _: ["somebody can read it"])

@@ -119,7 +119,7 @@ class TestCommands:
         write('max_headers = 20\n[[policy]]\nmatch = "/queue/a"\ndead_letter = "failed"\nbackoff = 1\n')
         status, shown, _ = run("check-config")
         assert status == 0
-        table = shown.splitlines()[-8:-4]  # before the summary
+        table = shown.splitlines()[-9:-5]  # before the summary
         assert table[0].split() == ["[[policy]]", "#", "file"]
         assert table[1:] == ['match = "/queue/a"', 'dead_letter = "/queue/failed"', "backoff = 1.0"]
         before = load()

@@ -200,6 +200,35 @@ class TestDrain:
             await gateway.drain()
         assert trio.current_time() - began < 5
 
+    async def test_an_operators_drain_waits_for_the_last(self) -> None:
+        """Beyond `drain_timeout`, because the process stays; the log says when it may be stopped."""
+        with structlog.testing.capture_logs() as logs:
+            async with running(drain_timeout=0.05, close_linger=30.0) as gateway:
+                peer = await connected(gateway, "tcp")
+                await gateway.drain()
+                gateway.begin_drain()
+                await trio.testing.wait_all_tasks_blocked()
+                assert (gateway.draining, gateway.drained) == (True, False)
+                await peer.at_end_after_error()
+                await peer.aclose()
+                await until(lambda: gateway.drained)
+                assert [each["event"] for each in logs][-1] == "drained"
+
+    async def test_an_operators_drain_waits_for_the_store(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        async with running(store="sqlite:store.db") as gateway:
+            peer = await connected(gateway, "tcp")
+            await peer.publish("/queue/a", b"x", persistent="true")
+            await peer.settled()
+            gateway.begin_drain()
+            await peer.at_end_after_error()
+            await peer.aclose()
+            await until(lambda: gateway.drained)
+            assert gateway.broker.storage is not None
+            assert not gateway.broker.storage.unwritten
+
     @pytest.mark.parametrize("kind", KINDS)
     async def test_bounded_in_time(self, kind: str) -> None:
         """A client that does not close is cut; the linger alone would be half a minute."""

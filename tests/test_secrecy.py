@@ -30,7 +30,9 @@ def found(folder: Path, setting: str, mode: int, content: bytes = b"s" * 40) -> 
 @pytest.mark.parametrize(("mode", "what"), [(0o644, "read"), (0o602, "write"), (0o666, "read and write")])
 def test_open_to_others(folder: Path, setting: str, mode: int, what: str) -> None:
     (sentence,) = found(folder, setting, mode)
-    assert sentence == (f"{setting}: every user of this machine can {what} {folder}/file; `chmod o-rwx` ends that")
+    assert sentence == (
+        f"{setting}: every user of this machine can {what} {folder}/file: end that by `chmod o-rwx {folder}/file`"
+    )
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o660])

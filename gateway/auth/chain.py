@@ -17,11 +17,10 @@ have `Bearer` in front, it may be anything, as with RabbitMQ: clients that insis
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Awaitable
 from dataclasses import replace
 
+from gateway.auth.basic import basic_of
 from gateway.auth.certificates import Certificates
 from gateway.auth.cookies import Cookies
 from gateway.auth.custom import Custom
@@ -159,7 +158,7 @@ class Chain:
         if upgrade is None:
             return None
         answer = self._by_bearer(upgrade.authorization, credentials.address)
-        basic = None if answer is not None or self._users is None else _basic(upgrade.authorization)
+        basic = None if answer is not None or self._users is None else basic_of(upgrade.authorization)
         if self._users is not None and basic is not None:
             answer = self._by_passcode(self._users, replace(credentials, login=basic[0], passcode=basic[1]))
         if answer is None and upgrade.ticket:
@@ -189,15 +188,3 @@ def _agreeing(identity: Identity, login: str | None) -> Identity:
         why = f"login is not the user that the {what} names"
         raise LoginRefused(f"{why}; leave it out", is_guess=False, method=identity.method, why=why)
     return identity
-
-
-def _basic(authorization: str) -> tuple[str, str] | None:
-    """Login and passcode of HTTP Basic; None: it is not that."""
-    scheme, _, text = authorization.strip().partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        login, colon, passcode = base64.b64decode(text.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, ValueError):
-        return None
-    return (login, passcode) if colon else None

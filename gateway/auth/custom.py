@@ -27,6 +27,7 @@ from typing import Any
 import structlog
 import trio
 
+from gateway.auth.basic import login_of
 from gateway.auth.claims import user_of
 from gateway.auth.failures import Failures
 from gateway.auth.turns import Turns
@@ -95,7 +96,7 @@ class Custom:
             LoginRefused: likewise, on the word of the function, or as the address has failed too often.
         """
         try:
-            async with self._turns.of(credentials.address):
+            async with self._turns.of(credentials.address, login_of(credentials)):
                 found = await self._answer(credentials)
         except LoginRefused:
             raise

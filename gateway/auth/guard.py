@@ -15,6 +15,7 @@ from typing import Protocol
 
 import trio
 
+from gateway.auth.basic import login_of
 from gateway.auth.failures import Failures, TooManyFailures
 from gateway.auth.tickets import Tickets
 from gateway.broker.errors import LoginRefused
@@ -75,6 +76,7 @@ class Guard:
             identity, refusal = None, error
         if identity is not None:
             if identity.expires > time.time():
+                self._remember(credentials, identity)
                 return identity
             refusal = LoginRefused(
                 "what was shown has expired; log in with a new one",
@@ -84,6 +86,12 @@ class Guard:
                 user=identity.user,
             )
         if refusal.is_guess:
-            self._failures.count(credentials.address)
+            self._failures.count(credentials.address, login_of(credentials))
         await trio.sleep(self._delay)
         raise refusal
+
+    def _remember(self, credentials: Credentials, identity: Identity) -> None:
+        """That a name was let in: not beside a token, where it may be anybody's."""
+        login = login_of(credentials)
+        if login and login == identity.user and identity.method not in ("certificate", "cookie", "ticket", "token"):
+            self._failures.succeed(credentials.address, login)

@@ -21,7 +21,7 @@ class Turns:
     """Lines by address.  One that nobody stands in is forgotten.
 
     Args:
-        failures: of addresses; None: nobody counts them.
+        failures: those that count; None: nobody counts them.
         places: in the line, of one address.
     """
 
@@ -31,13 +31,13 @@ class Turns:
         self._lines: dict[str, _Line] = {}
 
     @asynccontextmanager
-    async def of(self, address: str) -> AsyncIterator[None]:
+    async def of(self, address: str, login: str = "") -> AsyncIterator[None]:
         """Wait for a place, and have it while the block runs.
 
         Raises:
-            TooManyFailures: the address has failed too often, perhaps while it waited.
+            TooManyFailures: the address or the login has failed too often, perhaps while it waited.
         """
-        self.check(address)
+        self.check(address, login)
         network = network_of(address)
         line = self._lines.get(network)
         if line is None:
@@ -45,21 +45,21 @@ class Turns:
         line.length += 1
         try:
             async with line.places:
-                self.check(address)
+                self.check(address, login)
                 yield
         finally:
             line.length -= 1
             if not line.length:
                 del self._lines[network]
 
-    def check(self, address: str) -> None:
-        """Refuse an address that has failed too often.
+    def check(self, address: str, login: str = "") -> None:
+        """Refuse an address, or a login there, that has failed too often.
 
         Raises:
             TooManyFailures: it has.
         """
         if self._failures is not None:
-            self._failures.check(address)
+            self._failures.check(address, login)
 
 
 class _Line:

@@ -20,6 +20,7 @@ import os
 from pathlib import Path
 
 from gateway.auth import passwords
+from gateway.auth.basic import login_of
 from gateway.auth.failures import Failures
 from gateway.auth.passwords import User
 from gateway.auth.threads import SlowThreads
@@ -61,9 +62,9 @@ class UsersFile:
         """The user, or None when the credentials are refused.
 
         Raises:
-            TooManyFailures: the address has failed too often.
+            TooManyFailures: the address, or the login there, has failed too often.
         """
-        self._turns.check(credentials.address)
+        self._turns.check(credentials.address, login_of(credentials))
         login, passcode = credentials.login, credentials.passcode
         if login is None or passcode is None or passwords.is_too_long(login) or passwords.is_too_long(passcode):
             return None
@@ -71,7 +72,7 @@ class UsersFile:
         user = self.file.value.get(login, _NOBODY)
         if self.file.is_current and self._digest(login, user.hashed, passcode) in self._verified:
             return Identity(login, user.groups)
-        async with self._turns.of(credentials.address):
+        async with self._turns.of(credentials.address, login):
             found = await self._threads.run(self._check, login, passcode)
         return None if found is None else Identity(login, found.groups)
 

@@ -87,12 +87,22 @@ class Client:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ConnectionLost(f"{self._name} does not answer CONNECT")
-            self._pull(left)
+            self._pull_first(left, where.tls)
         answer = self._frames.pop(0)
         if answer.command != "CONNECTED":
             raise ServerError(f"{self._name} answered CONNECT with {answer.command}")
         self.server = answer.headers.get("server", "")
         self._beats(interval, answer.headers.get("heart-beat", "0,0"))
+
+    def _pull_first(self, timeout: float, tls: bool) -> None:
+        """Read a chunk; who hangs up without a word has expected something else than STOMP."""
+        try:
+            self._pull(timeout)
+        except ConnectionLost as error:
+            if self._held:
+                raise
+            other = "does it expect another protocol" if tls else "does it expect TLS"
+            raise ConnectionLost(f"{error} without an answer to CONNECT; {other}, or a PROXY header first?") from None
 
     def _beats(self, interval: int, answer: str) -> None:
         theirs, _, ours = answer.partition(",")

@@ -26,7 +26,15 @@ PREFACE = b"PROXY UNKNOWN\r\n"
 
 
 class CertificateTrouble(Trouble):
-    """The server's certificate does not hold."""
+    """The server's certificate does not hold.
+
+    Attributes:
+        is_expired: because of its end.
+    """
+
+    def __init__(self, detail: str, remedy: str, *, is_expired: bool = False) -> None:
+        super().__init__(detail, remedy)
+        self.is_expired = is_expired
 
 
 class TlsTrouble(Trouble):
@@ -144,7 +152,8 @@ def _distrusted(place: Place, error: ssl.SSLCertVerificationError) -> Certificat
     setting = "tls_certificate" if place.kind == TCP else "tls_certificate, or nginx's ssl_certificate"
     code = error.verify_code
     if code == _EXPIRED:
-        return CertificateTrouble("the certificate has expired", f"Renew the file of {setting}, and reload")
+        remedy = f"Renew the file of {setting}, and reload"
+        return CertificateTrouble("the certificate has expired", remedy, is_expired=True)
     if code == _NOT_YET:
         remedy = "Set the clock of this machine, or wait: the certificate is from the future"
         return CertificateTrouble("the certificate is not good yet", remedy)

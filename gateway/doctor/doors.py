@@ -35,7 +35,7 @@ async def enter(dialler: Dialler, place: Place, tell: Tell, now: float) -> Place
         stream = await dialler.open(place)
     except CertificateTrouble as trouble:
         place = replace(place, is_verified=False)
-        detail = await _certificate_in_words(dialler, place)
+        detail = await _certificate_in_words(dialler, place, None if trouble.is_expired else now)
         tell(fail(what, f"{trouble.detail}{detail}", f"{trouble.remedy}. No passcode is sent there"))
         return place
     except TlsTrouble as trouble:
@@ -64,8 +64,14 @@ def _end_of(stream: trio.SSLStream[trio.SocketStream], what: str, now: float) ->
     return warn(what, detail, "Renew it now, and see why that was not done by itself (certbot renew), then reload")
 
 
-async def _certificate_in_words(dialler: Dialler, place: Place) -> str:
-    """Names and end of the certificate that is not believed; empty: it cannot be had."""
+async def _certificate_in_words(dialler: Dialler, place: Place, now: float | None) -> str:
+    """Names and end of the certificate that is not believed; empty: it cannot be had.
+
+    OpenSSL names one fault only, so that it has expired besides is said here.
+
+    Args:
+        now: None: that it has expired is said already.
+    """
     try:
         stream = await dialler.open(place)
     except Trouble:
@@ -82,7 +88,9 @@ async def _certificate_in_words(dialler: Dialler, place: Place) -> str:
         hosts = ", ".join(str(each.value) for each in names)
     except (x509.ExtensionNotFound, ValueError):
         hosts = ""
-    return f": it is for {shown(hosts) or 'nobody'}, good until {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+    end = certificate.not_valid_after_utc
+    besides = ", so it has expired, too" if now is not None and end.timestamp() <= now else ""
+    return f": it is for {shown(hosts) or 'nobody'}, good until {end:%Y-%m-%d %H:%M} UTC{besides}"
 
 
 def _certificate(stream: trio.SSLStream[trio.SocketStream]) -> x509.Certificate | None:

@@ -96,7 +96,7 @@ async def _inside(dialler: Dialler, orders: Orders, settings: Settings, admin: P
             detail = "the gateway does not run, so files are looked at as by root, who may do everything"
             tell(warn("user", detail, "Name its user, as in its systemd unit: --user stomp-gateway"))
         _tell_all(files.examine(settings, user), tell)
-    _tell_all(_settings(settings), tell)
+    _tell_all(_settings(settings, orders.now()), tell)
     if settings.archive is not None or settings.tables is not None or orders.pipeline:
         await trio.to_thread.run_sync(partial(_tell_all, _pipeline(orders.pipeline), partial(_from_thread, tell)))
 
@@ -113,7 +113,7 @@ async def _is_gateway(dialler: Dialler, admin: Place) -> bool:
     return answer.status == 200 and b'"alive"' in answer.body
 
 
-def _settings(settings: Settings) -> Iterator[Finding]:
+def _settings(settings: Settings, now: float) -> Iterator[Finding]:
     """What the gateway itself would say at its start."""
     try:
         certificates = listeners.read_certificates(settings)
@@ -121,7 +121,14 @@ def _settings(settings: Settings) -> Iterator[Finding]:
         yield fail("settings", str(error), "Mend the file, or name another")
         return
     warnings = list(listeners.warnings(settings, certificates))
-    yield from [warn("settings", sentence, "Change what it names") for sentence in warnings]
+    ends = certificates.warning() if certificates is not None else None
+    if certificates is not None and ends is not None:
+        remedy = "Renew it, and see why that was not done by itself (certbot renew), then reload"
+        yield (fail if certificates.ends <= now else warn)("certificate", ends, remedy)
+    for sentence in warnings:
+        if sentence != ends:
+            detail, _, remedy = sentence.rpartition(": ")
+            yield warn("settings", detail, remedy[:1].upper() + remedy[1:])
     if not warnings:
         yield ok("settings", "nothing speaks against them")
 

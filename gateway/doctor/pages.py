@@ -130,7 +130,10 @@ async def _admin(dialler: Dialler, place: Place, orders: Orders, tell: Tell) -> 
         elif orders.is_direct(place) and place.is_loopback:
             tell(ok(what, "answers without a token, to this machine only"))
         else:
-            remedy = "Set admin_token, and in nginx `location ~ ^/(api/|metrics$) { allow 127.0.0.1; deny all; ... }`"
+            remedy = (
+                "Set admin_token, and let the proxy say that it is one "
+                "(nginx: `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;`)"
+            )
             tell(fail(what, "answers everybody, without a token", remedy))
 
 

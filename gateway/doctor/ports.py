@@ -39,8 +39,9 @@ def examine(settings: Settings, is_alive: bool) -> Iterator[Finding]:
             "Start it (`gateway serve`, `systemctl start stomp-gateway`); `gateway check-config --bind` looks first",
         )
         return
+    used = frozenset(address.port for _, address in found)
     for name, address in found:
-        yield _of_address(name, address, there[address], gateway, is_alive)
+        yield _of_address(name, address, there[address], gateway, _another(address, used), is_alive)
 
 
 def gateway_of(settings: Settings) -> list[Process]:
@@ -48,7 +49,9 @@ def gateway_of(settings: Settings) -> list[Process]:
     return [each for text in settings.http for each in listeners(Address.parse(text))]
 
 
-def _of_address(name: str, address: Address, there: list[Process], gateway: list[Process], is_alive: bool) -> Finding:
+def _of_address(
+    name: str, address: Address, there: list[Process], gateway: list[Process], another: str, is_alive: bool
+) -> Finding:
     what = f"port {name} {address}"
     if not there and is_alive:
         remedy = f"Restart the gateway, whose settings were others when it started; or change {name}"
@@ -58,18 +61,21 @@ def _of_address(name: str, address: Address, there: list[Process], gateway: list
     who = " and ".join(sorted({str(each) for each in there}))
     if {(each.pid, each.user) for each in there} & {(each.pid, each.user) for each in gateway}:
         return ok(what, f"the gateway has it: {who}")
-    remedy = f'Stop that program, or write {name} = ["{_another(address)}"]'
+    remedy = f'Stop that program, or write {name} = ["{another}"]'
     if is_alive:
         return fail(what, f"it is taken by {who}, which is not the gateway", remedy)
     remedy += "; if that is the gateway, `http` does not say where it answers (hypercorn: `--bind`)"
     return fail(what, f"it is taken by {who}, and no gateway answers at `http`", remedy)
 
 
-def _another(address: Address) -> str:
-    """An address beside it; whether it is free the start will tell."""
+def _another(address: Address, used: frozenset[int] = frozenset()) -> str:
+    """An address beside it, and no other one of the settings; whether it is free the start will tell."""
     if address.path:
         return f"unix:{address.path}.new"
-    return str(Address(address.host, address.port + 1 if address.port < 65_535 else 1024))
+    port = address.port
+    while port in used | {address.port}:
+        port = port + 1 if port < 65_535 else 1024
+    return str(Address(address.host, port))
 
 
 def files(settings: Settings, gateway: list[Process]) -> Finding:

@@ -49,6 +49,8 @@ class OpenGateway:
     certificates: Any = None
     functions: Any = None
     tracing: Any = None
+    draining: bool = False
+    drained: bool = False
 
     def __post_init__(self) -> None:
         hub = Hub(Anonymous())

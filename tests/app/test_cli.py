@@ -106,21 +106,39 @@ class TestCheckConfig:
         assert "sesame" not in result.output
 
     def test_it_ends_with_a_summary(self, tmp_path: Path) -> None:
-        assert run("check-config").stdout.splitlines()[-4:] == [
+        assert run("check-config").stdout.splitlines()[-5:] == [
             "",
             "# Who comes in: everybody, under any name, for no authenticator is set.",
             "# Rules: none, so whoever is in may do everything.",
+            "# Admin API: every program on this machine.",
             "# Other machines can reach: nothing.",
         ]
         passwords.write_user(tmp_path / "users.txt", "alice", passwords.hash_passcode("secret"))
         (tmp_path / "gateway.toml").write_text('[[rule]]\ndestination = "**"\nallow = ["send"]\n')
         result = run("check-config", users_file="users.txt", tcp="127.0.0.1:1,0.0.0.0:2", http="[::]:3")
-        assert result.stdout.splitlines()[-4:] == [
+        assert result.stdout.splitlines()[-5:] == [
             "",
             "# Who comes in: users_file.",
             "# Rules: 1.",
+            "# Admin API: every program on this machine.",
             "# Other machines can reach: tcp 0.0.0.0:2, http [::]:3.",
         ]
+
+    @pytest.mark.parametrize(
+        ("values", "who"),
+        [
+            ({"admin_token": "sesame"}, "whoever has the admin token"),
+            ({"admin_groups": "ops,dev"}, "users of ops, dev"),
+            ({"admin_token": "sesame", "admin_groups": "ops"}, "whoever has the admin token, and users of ops"),
+        ],
+    )
+    def test_who_may_use_the_admin_api(self, tmp_path: Path, values: dict[str, str], who: str) -> None:
+        passwords.write_user(tmp_path / "users.txt", "alice", passwords.hash_passcode("secret"))
+        result = run("check-config", users_file="users.txt", **values)
+        assert f"\n# Admin API: {who}.\n" in result.stdout
+        assert "Warning" not in result.stderr
+        without = run("check-config", users_file="users.txt")
+        assert "every program on this machine may use the admin API" in without.stderr
 
     def test_list(self) -> None:
         result = run("check-config", "--list", tcp="foo")

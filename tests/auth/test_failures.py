@@ -1,4 +1,4 @@
-"""Failed logins by address."""
+"""Failed logins, by address and by login."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def test_networks(address: str, network: str) -> None:
     assert network_of(address) == network
 
 
-def is_refused(found: Failures, address: str) -> bool:
+def is_refused(found: Failures, address: str, login: str = "") -> bool:
     try:
-        found.check(address)
+        found.check(address, login)
     except TooManyFailures:
         return True
     return False
@@ -74,12 +74,88 @@ class TestFailures:
         assert not is_refused(found, "2001:db8:0:1::3")
 
     async def test_memory_is_bounded(self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(failures, "MAX_ADDRESSES", 3)
+        monkeypatch.setattr(failures, "MAX_KNOWN", 3)
         found = Failures(1)
         for number in range(5):
-            found.count(str(number))
+            found.count(str(number), "alice")
             await trio.sleep(1)
         assert [number for number in range(5) if is_refused(found, str(number))] == [2, 3, 4]
         await trio.sleep(60)
-        found.count("x")
-        assert list(found._known) == ["x"]
+        found.count("x", "alice" * 10_000)
+        assert list(found._of_addresses._known) == [b"x"]
+        assert [len(key) for key in found._of_logins._known] == [16]
+
+
+class TestNeighbours:
+    """Many workers behind one address, some of them with an old passcode."""
+
+    async def test_who_has_succeeded_there_is_heard(self, autojump_clock: MockClock) -> None:
+        found = Failures(3)
+        found.succeed("a", "good")
+        for _ in range(3):
+            found.count("a", "old")
+        assert not is_refused(found, "a", "good")
+        assert is_refused(found, "a", "old")
+        assert is_refused(found, "a", "new")
+        assert is_refused(found, "a")
+        assert is_refused(found, "a", "goo")
+        await trio.sleep(60)
+        assert not is_refused(found, "a", "old")
+
+    async def test_only_there(self) -> None:
+        found = Failures(1)
+        found.succeed("2001:db8::1", "good")
+        for address in ("2001:db8::2", "2001:db8:0:1::1"):
+            found.count(address, "old")
+        assert not is_refused(found, "2001:db8::3", "good")
+        assert is_refused(found, "2001:db8:0:1::1", "good")
+
+    async def test_a_guesser_gains_nothing(self, autojump_clock: MockClock, logged: list[EventDict]) -> None:
+        """Neither by a passcode of his own, nor where a user's name is known to have been right."""
+        found = Failures(3)
+        for login in ("mine", "alice"):
+            found.succeed("a", login)
+        heard = 0
+        for _ in range(20):
+            if not is_refused(found, "a", "alice"):
+                heard += 1
+                found.count("a", "alice")
+            found.succeed("a", "mine")
+        assert heard == 3
+        assert is_refused(found, "a", "bob")
+        assert not is_refused(found, "a", "mine")
+        with pytest.raises(TooManyFailures) as error:
+            found.check("a", "alice")
+        assert error.value.detail == (
+            "3 logins with this name at this address failed in a minute (login_attempts); try again in 60 s"
+        )
+        assert [line["event"] for line in logged] == ["too many failed logins, the address is refused"]
+
+    async def test_one_of_many_that_is_refused(self, logged: list[EventDict]) -> None:
+        found = Failures(3)
+        found.succeed("a", "alice")
+        for login in ("old", "old", "old", "alice", "alice", "alice"):
+            found.count("a", login)
+        assert is_refused(found, "a", "alice")
+        assert [(line["event"], line["address"], line["login_attempts"]) for line in logged] == [
+            ("too many failed logins, the address is refused", "a", 3),
+            ("too many failed logins with one name, it is refused there", "a", 3),
+        ]
+        assert "alice" not in str(logged)
+
+    async def test_a_success_helps_for_a_day(self, autojump_clock: MockClock) -> None:
+        found = Failures(1)
+        found.succeed("a", "good")
+        await trio.sleep(86_399)
+        found.count("a", "old")
+        assert not is_refused(found, "a", "good")
+        await trio.sleep(1)
+        assert is_refused(found, "a", "good")
+
+    async def test_the_oldest_success_goes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(failures, "MAX_SUCCEEDED", 2)
+        found = Failures(1)
+        for login in ("one", "two", "one", "three"):
+            found.succeed("a", login)
+        found.count("a", "old")
+        assert [login for login in ("one", "two", "three") if is_refused(found, "a", login)] == ["two"]

@@ -78,6 +78,39 @@ async def test_failures_are_counted_by_address(autojump_clock: MockClock) -> Non
     failures.check("b")
 
 
+async def test_who_was_let_in_is_heard_beside_those_who_fail(autojump_clock: MockClock) -> None:
+    failures = Failures(2)
+    inner = Inner(Identity("alice"))
+    found = Guard(inner, failures)
+    await found.authenticate(Credentials("alice", "right", address="a"))
+    inner.answer = None
+    for _ in range(2):
+        with pytest.raises(LoginRefused):
+            await found.authenticate(Credentials("bob", "old", address="a"))
+    failures.check("a", "alice")
+    for login in ("", "bob", "carol"):
+        with pytest.raises(TooManyFailures):
+            failures.check("a", login)
+
+
+@pytest.mark.parametrize(
+    ("login", "identity"),
+    [
+        ("alice", Identity("alice", method="token")),
+        ("alice", Identity("alice", method="certificate")),
+        ("alice", Identity("bob")),
+        (None, Identity("alice")),
+    ],
+)
+async def test_a_name_beside_what_is_no_passcode_is_not_remembered(login: str | None, identity: Identity) -> None:
+    """Who has a token may write any name beside it."""
+    failures = Failures(1)
+    await Guard(Inner(identity), failures).authenticate(Credentials(login, "x", address="a"))
+    failures.count("a", "x")
+    with pytest.raises(TooManyFailures):
+        failures.check("a", "alice")
+
+
 async def test_all_at_once_are_counted_before_they_are_answered(autojump_clock: MockClock) -> None:
     failures = Failures(100)
     found = Guard(Inner(None), failures)

@@ -112,7 +112,7 @@ def test_nobody_listens() -> None:
         ((b"ERROR\nmessage:go away\n\nfar\0",), ServerError, r"says: go away \(far\)"),
         ((b"RECEIPT\nreceipt-id:1\n\n\0",), ServerError, "answered CONNECT with RECEIPT"),
         ((b"ERROR\nmessage:later\nretry-after:2000\n\n\0",), ConnectionLost, "says: later"),
-        ((b"",), ConnectionLost, "ended the connection"),
+        ((b"",), ConnectionLost, r"ended the connection without an answer to CONNECT; does it expect TLS, or a PROXY"),
         ((b"\n",), ConnectionLost, "does not answer CONNECT"),
     ],
 )

@@ -20,6 +20,7 @@ def test_the_token(visit: Visit) -> None:
     page = visit.page
     page.goto(f"{visit.front.url}/console/")
     expect(dialog(page).get_by_label("Admin token")).to_be_focused()
+    expect(page.get_by_text("Not logged in")).to_be_visible()
     assert visit.faults() == []
     dialog(page).get_by_label("Admin token").fill("wrong")
     page.keyboard.press("Enter")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -46,6 +48,66 @@ def test_redrive_end_to_end(visit: Visit, front: Front) -> None:
         assert [(headers["number"], body) for headers, body in came] == [(str(n), f"letter {n}") for n in range(3)]
         assert not [name for headers, _ in came for name in headers if name.startswith("dlq-")]
     expect(page.get_by_text("Nothing is here now")).to_be_visible()
+
+
+def box(cell: Locator) -> tuple[float, float]:
+    """Where it begins and ends, from left to right."""
+    found = cell.bounding_box()
+    assert found is not None
+    return found["x"], found["x"] + found["width"]
+
+
+def test_where_a_dead_letter_comes_from(visit: Visit, front: Front) -> None:
+    kill_letters(front.gateway.tcp_port, "origin", 1)
+    page = visit.open("destination?name=/queue/dlq.origin")
+    expect(table(page).get_by_role("columnheader", name="Sent")).to_have_count(0)  # nobody records it
+    assert table(page).get_by_role("columnheader").all_inner_texts()[2:4] == ["From", "First failed"]
+    cells = rows(page).first.get_by_role("cell")
+    expect(cells.nth(1)).to_have_text("/queue/origin")
+    expect(cells.nth(2)).to_have_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"))
+
+
+def test_when_it_was_sent(visiting: Callable[..., Visit], starting: Callable[..., Front], tmp_path: Path) -> None:
+    front = starting(journal=tmp_path / "journal")
+    with Client(front.gateway.tcp_port) as client:
+        client.send("/queue/sent")
+    page = visiting(front).open("destination?name=/queue/sent")
+    expect(table(page).get_by_role("columnheader", name="Sent")).to_be_visible()
+    expect(rows(page).first.get_by_role("cell").nth(1)).to_have_text(re.compile(r"\d\d:\d\d:\d\d"))
+    expect(table(page).get_by_role("columnheader", name="From")).to_have_count(0)
+
+
+def test_on_a_phone(visiting: Callable[..., Visit], front: Front) -> None:
+    kill_letters(front.gateway.tcp_port, "a-name-that-is-longer-than-a-phone-is-wide", 1)
+    visit = visiting(front, width=360, height=740)
+    page = visit.open("destination?name=/queue/dlq.a-name-that-is-longer-than-a-phone-is-wide")
+    row = rows(page).first
+    expect(row.get_by_text("letter 0").first).to_be_visible()
+    identifier, size = row.get_by_role("button"), row.get_by_role("cell").filter(has_text=" B").last
+    assert box(identifier)[1] <= box(size)[0]
+    assert box(table(page))[1] <= 360
+    identifier.click()
+    sheet = page.get_by_role("dialog")
+    heading, close = sheet.get_by_role("heading", level=2), sheet.get_by_role("button", name="Close")
+    assert box(heading)[1] <= box(close)[0]
+    tops = [each.bounding_box() for each in (heading, close)]
+    assert tops[0] is not None
+    assert tops[1] is not None
+    assert tops[1]["y"] < tops[0]["y"] + tops[0]["height"]
+
+
+def test_the_policy_in_words(visit: Visit, client: Client) -> None:
+    client.send("/queue/policy")
+    page = visit.open("destination?name=/queue/policy")
+    policy = page.get_by_role("region", name="Policy in force")
+    expect(policy.get_by_text("/queue/dlq.policy")).to_be_visible()
+    expect(policy.get_by_text("no limit but memory")).to_have_count(2)
+    expect(policy.get_by_text("never expires")).to_be_visible()
+    expect(policy.get_by_text("none", exact=True)).to_have_count(0)
+    client.subscribe("/topic/policy")
+    visit.open("destination?name=/topic/policy")
+    expect(policy.get_by_text("nowhere")).to_be_visible()
+    expect(policy.get_by_text("no log")).to_have_count(3)
 
 
 def test_one_dead_letter_of_many(visit: Visit, front: Front) -> None:

@@ -125,6 +125,13 @@ def test_a_stranger_without_a_way_to_log_in(
     expect(visit.page.get_by_text("admin_token")).to_be_visible()
 
 
+def test_a_refusal_of_the_proxy(visit: Visit) -> None:
+    visit.tolerated = ("403",)
+    visit.page.route("**/api/**", lambda route: route.fulfill(status=403, body="<h1>403 Forbidden</h1>"))
+    visit.page.goto(f"{visit.front.url}/console/")
+    expect(visit.page.get_by_text("Something in front of the gateway, most likely its proxy, refused")).to_be_visible()
+
+
 def test_the_token_is_in_no_address(visit: Visit) -> None:
     asked: list[str] = []
     visit.page.on("request", lambda request: asked.append(request.url))

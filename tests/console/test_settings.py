@@ -24,14 +24,30 @@ def test_settings_in_force(visit: Visit) -> None:
     expect(table.get_by_role("row")).to_have_count(2)
 
 
+def test_values_are_not_cut_within_words(visit: Visit) -> None:
+    page = visit.open("settings")
+    row = page.get_by_role("row").filter(has=page.get_by_text("tcp", exact=True))
+    value = row.get_by_role("cell").first.locator("span")
+    expect(value).to_have_text(f"127.0.0.1:{visit.front.gateway.tcp_port}")
+    assert value.evaluate("(span) => span.getClientRects().length") == 1
+
+
 def test_drain(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
-    front = starting()
-    page = visiting(front).open("settings")
+    front = starting(close_linger=30, drain_timeout=60)  # whoever does not hang up is still there
+    visit = visiting(front)
+    page = visit.open("settings")
     with Client(front.gateway.tcp_port) as client:
         page.get_by_role("button", name="Drain").click()
         page.get_by_role("dialog").get_by_role("button", name="Drain").click()
         expect(page.get_by_text("The gateway drains")).to_be_visible()
         assert "retry-after" in client.hear("ERROR")[0]
+        expect(page.get_by_text("Not ready: the gateway is shutting down.")).to_be_visible()
+        expect(page.get_by_text("0 sessions, 1 connection left")).to_be_visible()
+        expect(page.get_by_role("button", name="Draining …")).to_be_disabled()
+    expect(page.get_by_text("Drained: nothing is connected; stop or restart the process now.")).to_be_visible()
+    expect(page.get_by_role("button", name="Drained")).to_be_disabled()
+    assert visit.faults() == []
+    assert '"drained"' in front.gateway.log
     expect(page.get_by_role("status").get_by_text("Not ready")).to_be_visible()
     page.get_by_role("link", name="Overview").click()
     expect(page.get_by_text("Not ready").nth(1)).to_be_visible()

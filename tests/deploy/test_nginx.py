@@ -120,6 +120,8 @@ class TestPages:
         """The gateway sees that somebody came through a proxy, and does not take him for a user of this machine."""
         assert asked(public, "/metrics")[0] == 401
         assert asked(public, "/metrics", Authorization="Bearer operator")[0] == 200
+        assert asked(public, "/api/v1/overview")[0] == 401
+        assert asked(public, "/api/v1/overview", Authorization="Bearer operator")[0] == 200
 
     async def test_who_he_is(self, public: Public, gateway: GatewayProcess) -> None:
         """He is at the address that nginx sees, and at no other that he names."""
@@ -187,8 +189,12 @@ class TestText:
         (block,) = re.findall(r"location = /api/v1/tickets \{(.*?)\}", self.PAGES, re.DOTALL)
         assert block.split() == ["proxy_pass", "http://gateway_http;"]
 
-    def test_operators_are_of_this_machine(self) -> None:
-        (block,) = re.findall(r"location ~ \^/\(api/\|metrics\$\) \{(.*?)\}", self.PAGES, re.DOTALL)
+    def test_the_gateway_guards_the_api(self) -> None:
+        (block,) = re.findall(r"location /api/ \{(.*?)\}", self.PAGES, re.DOTALL)
+        assert block.split() == ["proxy_pass", "http://gateway_http;"]
+
+    def test_scrapers_are_of_this_machine(self) -> None:
+        (block,) = re.findall(r"location = /metrics \{(.*?)\}", self.PAGES, re.DOTALL)
         assert re.findall(r"(?:allow|deny) .*?;", block) == ["allow 127.0.0.1;", "allow ::1;", "deny all;"]
 
     def test_a_clients_own_word_on_who_it_is_does_not_pass(self) -> None:

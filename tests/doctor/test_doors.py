@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 import trustme
+from cryptography import x509
 
 from gateway.doctor import doors
 from gateway.doctor.finding import Level
@@ -97,6 +98,17 @@ async def test_a_certificate_that_is_signed_by_itself(tmp_path: Path, nursery: t
     port = await door(tmp_path, nursery, trustme.LeafCert(own.private_key_pem.bytes(), own.cert_pem.bytes(), []))
     found = await look(tcp=(tcp(port, tls=True),), patience=0.5)
     assert found[0].detail.startswith("the certificate is signed by itself, and no client knows it: it is for nobody")
+
+
+async def test_one_that_is_signed_by_itself_and_has_expired(tmp_path: Path, nursery: trio.Nursery) -> None:
+    """OpenSSL names the first of both only."""
+    own = trustme.CA()
+    port = await door(tmp_path, nursery, trustme.LeafCert(own.private_key_pem.bytes(), own.cert_pem.bytes(), []))
+    end = x509.load_pem_x509_certificate(own.cert_pem.bytes()).not_valid_after_utc.timestamp()
+    for now, both in ((end - 1, False), (end, True)):
+        found = await look(tcp=(tcp(port, tls=True),), patience=0.5, now=lambda now=now: now)
+        assert found[0].detail.startswith("the certificate is signed by itself, ")
+        assert found[0].detail.endswith(" UTC, so it has expired, too") is both
 
 
 async def test_a_certificate_that_only_openssl_can_read(

@@ -8,6 +8,7 @@ import resource
 import socket
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from gateway.pipeline.errors import EnvironmentFailure
 from gateway.settings import Settings
 from tests.doctor.scene import faults, look, only, settings_of
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
+from tests.transports import papers
 
 US = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -49,6 +51,13 @@ async def test_another_program_has_a_port(gateway: GatewayProcess) -> None:
     fault = only(found, str(port))
     assert f"(process {os.getpid()} of {US}), which is not the gateway" in fault.detail
     assert f'tcp = ["{HOST}:{port + 1}"]' in fault.remedy
+
+
+async def test_another_port_is_none_that_the_settings_have(gateway: GatewayProcess) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        found = await look(settings=settings_of(gateway, tcp=[f"{HOST}:{port}"], websocket=[f"{HOST}:{port + 1}"]))
+    assert f'tcp = ["{HOST}:{port + 2}"]' in only(found, f"port tcp {HOST}:{port}").remedy
 
 
 async def test_another_program_has_a_port_and_the_gateway_could_not_start() -> None:
@@ -90,6 +99,7 @@ def test_unix_sockets_and_ports_of_version_6(tmp_path: Path) -> None:
         assert [each.pid for each in processes.listeners(Address("a.name", port))] == [os.getpid()]
         assert processes.listeners(Address("127.0.0.1", port)) == []
     assert ports._another(Address("", 0, path)) == f"unix:{path}.new"
+    assert ports._another(Address(HOST, 65_535), frozenset([1024])) == f"{HOST}:1025"
     assert rights.user_name(3_999_999_999) == "3999999999"
 
 
@@ -216,6 +226,36 @@ async def test_settings_that_do_not_fit(tmp_path: Path) -> None:
     assert "everybody who comes through a proxy is let in" in only(found, "settings", Level.WARN).detail
     found = await look(settings=quiet_settings(tcp_tls=[f"{HOST}:{free_ports(1)[0]}"]))
     assert "set tls_certificate and tls_key" in only(found, "settings").detail
+
+
+async def test_programs_of_this_machine_where_clients_must_log_in(public: Path) -> None:
+    keys = public / "keys.txt"
+    keys.write_text("k" * 40)
+    keys.chmod(0o644)
+    found = await look(settings=quiet_settings(jwt_keys=keys))
+    first, second = [each for each in found if each.what == "settings"]
+    assert (first.level, second.level) == (Level.WARN, Level.WARN)
+    assert first.detail.endswith("every program on this machine may use the admin API without a login, whoever runs it")
+    assert first.remedy == "Set admin_token (GATEWAY_ADMIN_TOKEN), or admin_groups"
+    assert second.detail == f"jwt_keys: every user of this machine can read {keys}"
+    assert second.remedy == f"End that by `chmod o-rwx {keys}`"
+
+
+@pytest.mark.parametrize(
+    ("after", "level"), [(timedelta(days=-1), Level.FAIL), (timedelta(days=6), Level.WARN), (timedelta(days=8), None)]
+)
+async def test_the_certificate_of_the_settings(tmp_path: Path, after: timedelta, level: Level | None) -> None:
+    start, end = datetime.now(UTC) - timedelta(days=30), datetime.now(UTC) + after
+    papers.write(tmp_path, papers.authority().issue_cert(HOST, not_before=start, not_after=end))
+    (port,) = free_ports(1)
+    own = {"tls_certificate": tmp_path / "server.pem", "tls_key": tmp_path / "server.key"}
+    found = await look(settings=quiet_settings(tcp_tls=[f"{HOST}:{port}"], **own))
+    if level is None:
+        assert only(found, "settings", Level.OK)
+    else:
+        (fault,) = [each for each in found if each.what == "certificate"]
+        assert (fault.level, fault.remedy.startswith("Renew it")) == (level, True)
+        assert "settings" not in [each.what for each in found]
 
 
 async def test_no_java_for_the_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

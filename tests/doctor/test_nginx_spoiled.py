@@ -116,7 +116,9 @@ async def test_the_proxy_hides_that_it_is_one(gateway: GatewayProcess) -> None:
     with spoiled(gateway, FORWARDED) as port:
         found = await look(http=http(port), settings=settings_of(gateway))
     assert "X-Forwarded-For" in only(found, "forwarding").remedy
-    assert "admin_token" in only(found, "/api/v1/sessions").remedy
+    remedy = only(found, "/api/v1/sessions").remedy
+    assert "admin_token" in remedy
+    assert FORWARDED_FOR in remedy
     assert "answers everybody" in only(found, "/metrics").detail
 
 

@@ -9,7 +9,7 @@ from .event_scan import PAGE, Event, events, tables
 # Lines that are about a client and not about a session: there is none yet, or it is not its doing.
 _BEFORE = {
     *("TLS hello on a plain port", "connection refused", "handshake failed", "WebSocket refused"),
-    *("a request that cannot be read", "admin"),
+    *("a request that cannot be read", "admin", "ticket refused"),
 }
 
 

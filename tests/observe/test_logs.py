@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import socket
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 import structlog
@@ -99,6 +102,17 @@ class TestForm:
         assert "who=you" in stream.getvalue()
         assert "\x1b[" not in stream.getvalue(), "no colours into a file"
 
+    @pytest.mark.parametrize(
+        "name", ["\x1b[2J", "a\x9b31mb", "a\u202eb", "a b\x1b[2J", "a\n2026 [info] admin outcome=done"]
+    )
+    def test_what_clients_name_does_nothing_to_a_terminal(self, name: str) -> None:
+        stream = io.StringIO()
+        logs.configure("human", stream=stream)
+        structlog.get_logger().info("admin", target=name)
+        assert stream.getvalue().rstrip("\n").isprintable()
+        structlog.get_logger().info("admin", target="Zürich")
+        assert "target=Zürich" in stream.getvalue()
+
     def test_human_exceptions_are_plain_tracebacks(self) -> None:
         stream = io.StringIO()
         logs.configure("human", stream=stream)
@@ -113,6 +127,55 @@ class TestForm:
         structlog.get_logger().info("hello")
         output = capsys.readouterr()
         assert (output.out, json.loads(output.err)["event"]) == ("", "hello")
+
+
+class TestJournal:
+    """Under systemd standard error is a socket, and JOURNAL_STREAM names it."""
+
+    @pytest.fixture
+    def ends(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TextIO, socket.socket]]:
+        """What a service writes to, and what the journal reads."""
+        ours, journal = socket.socketpair()
+        with ours, journal, ours.makefile("w") as stream:
+            found = os.fstat(ours.fileno())
+            monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+            yield stream, journal
+
+    def test_each_line_has_its_priority(self, ends: tuple[TextIO, socket.socket]) -> None:
+        stream, journal = ends
+        logs.configure("json", "debug", stream=stream)
+        for level in ("debug", "info", "warning", "error", "critical"):
+            getattr(structlog.get_logger(), level)(level)
+        logging.getLogger("gateway.http").warning("of a library")
+        logging.getLogger("gateway.http").log(35, "of a level that nobody knows")
+        found = [(line[:3], json.loads(line[3:])["event"]) for line in journal.recv(65536).decode().splitlines()]
+        assert found == [
+            ("<7>", "debug"),
+            ("<6>", "info"),
+            ("<4>", "warning"),
+            ("<3>", "error"),
+            ("<2>", "critical"),
+            ("<4>", "of a library"),
+            ("<6>", "of a level that nobody knows"),
+        ]
+
+    def test_each_line_of_a_traceback(self, ends: tuple[TextIO, socket.socket]) -> None:
+        stream, journal = ends
+        logs.configure("human", stream=stream)
+        try:
+            raise ZeroDivisionError("why")
+        except ZeroDivisionError:
+            structlog.get_logger().exception("failed")
+        found = journal.recv(65536).decode().splitlines()
+        assert {line[:3] for line in found} == {"<3>"}
+        assert found[-1] == "<3>ZeroDivisionError: why"
+
+    def test_nothing_in_a_file_of_another_inode(self, tmp_path: Path, ends: tuple[TextIO, socket.socket]) -> None:
+        """As where an operator sends standard error to a file of his own."""
+        with (tmp_path / "log").open("w") as stream:
+            logs.configure("json", stream=stream)
+            structlog.get_logger().warning("hello")
+        assert (tmp_path / "log").read_text().startswith("{")
 
 
 class TestLevel:

@@ -75,6 +75,7 @@ CASES = {
     "SlowConsumers": _grows("gateway_slow_consumers_total", 1, 0.1),
     "DeadLetters": _grows("gateway_messages_dead_lettered_total", 1, 0),
     "Unconsumed": Case({"gateway_messages_unconsumed": "0+10x90"}, {"gateway_messages_unconsumed": "5000-10x90"}),
+    "NoConsumer": Case({"gateway_messages_unconsumed": "5x90"}, {"gateway_messages_unconsumed": "5x40 0 5x49"}),
     "MessagesDropped": _grows("gateway_messages_dropped_total", 1, 0),
     "HandlersFail": _grows("gateway_handler_failures_total", 1, 0.1),
     "LoginsFail": _grows("gateway_logins_failed_total", 20, 5),
@@ -184,9 +185,9 @@ def test_a_short_time_is_no_alert() -> None:
 def test_words(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     notes = rule["annotations"]
-    assert set(notes) == {"summary", "description", "runbook_url"}
+    assert set(notes) == {"summary", "description", "runbook"}
     assert "$labels.instance" in notes["description"]
-    page, _, anchor = notes["runbook_url"].partition("#")
+    page, _, anchor = notes["runbook"].partition("#")
     assert anchor == rule["alert"].lower()
     assert f"\n### {rule['alert']}\n" in (ROOT / page).read_text()
 

@@ -1,8 +1,8 @@
 // The admin API: one call, and the three ways in which it ends otherwise.
 //
 // `Unreachable` is a gateway that does not answer, or a proxy that says so for it; `NeedsLogin` a 401; `Refused` the
-// gateway's own sentence.  What all of the console must know of a call (the gateway is away, somebody has to log in)
-// is told by events, so that no page repeats it.
+// gateway's own sentence, or that something in front of it refuses.  What all of the console must know of a call (the
+// gateway is away, somebody has to log in) is told by events, so that no page repeats it.
 
 const BASE = new URL("../api/v1/", document.baseURI);
 const CHANGES = new Set(["POST", "PUT", "DELETE"]);
@@ -66,8 +66,16 @@ export async function call(method, path, { query, body, signal } = {}) {
   if (AWAY.has(response.status) && !answer?.error) throw away("The proxy does not reach the gateway");
   news.dispatchEvent(new Event("here"));
   if (response.ok) return answer;
+  if (!answer?.error) throw foreign(response);
   if (response.status === 401 && path !== "login") throw needsLogin(answer);
-  throw new Refused(response.status, answer?.error ?? `The gateway answered ${response.status} ${response.statusText}`);
+  throw new Refused(response.status, answer.error);
+}
+
+/** The gateway says in JSON why it refuses something, so whoever says it otherwise stands before it. */
+function foreign({ status, statusText }) {
+  const did = [401, 403].includes(status) ? "refused this" : "answered";
+  const words = `${status} ${statusText}`.trim(); // HTTP/2 has no words
+  return new Refused(status, `Something in front of the gateway, most likely its proxy, ${did} (${words})`);
 }
 
 function parsed(content) {

@@ -23,8 +23,11 @@ export const now = () => ({ answer, samples });
 export function begin() {
   polling?.stop();
   samples = [];
-  polling = poll(ask, () => (watched ? OFTEN : SELDOM));
+  polling = poll(ask, () => (watched || answer?.drain === "draining" ? OFTEN : SELDOM));
 }
+
+/** Ask now: something was done that the answer tells of. */
+export const soon = () => polling?.soon();
 
 /** Be told of every answer; returns what ends it. */
 export function follow(listener, { closely = false } = {}) {

@@ -1,6 +1,7 @@
 // The console: its pages, its navigation, and the head that says how the gateway is.
 
-import { Refused } from "./api.js";
+import { news, Refused } from "./api.js";
+import { show } from "./drain.js";
 import { html, render } from "./html.js";
 import { line } from "./line.js";
 import * as live from "./live.js";
@@ -69,6 +70,7 @@ function begin() {
   if (begun) return again();
   begun = true;
   live.follow(told);
+  live.follow(show);
   return start(PAGES, shown);
 }
 
@@ -77,6 +79,7 @@ $("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address names the page
   $("main").focus();
 });
+news.addEventListener("login", () => state("wait", "Not logged in"));
 line.addEventListener("away", () => state("bad", "Connection lost"));
 line.addEventListener("here", async () => {
   await refresh();

@@ -116,6 +116,7 @@ export class Messages {
   content(row) {
     if (!this.answer) return loading;
     const { messages, total, offset, limit } = this.answer;
+    const dated = messages.some((each) => each.sent !== null); // the gateway knows it where it keeps a record alone
     if (!messages.length) {
       const elsewhere = row.unacknowledged ? `${many(row.unacknowledged, "message")} with consumers, without ACK.` : "";
       return empty(this.query.get("selector") ? "No message matches" : "No message waits here", elsewhere);
@@ -131,7 +132,7 @@ export class Messages {
             <tr>
               <th scope="col">${this.all(messages)}</th>
               <th scope="col">Message</th>
-              <th scope="col" class="p2">Sent</th>
+              ${row.dead_letters ? graveHeads : nothing} ${dated ? html`<th scope="col" class="p2">Sent</th>` : nothing}
               <th scope="col" class="number">Size</th>
               <th scope="col" class="number p3">Prio.</th>
               <th scope="col" class="number p2">Deliveries</th>
@@ -142,7 +143,7 @@ export class Messages {
             ${repeat(
               messages,
               (each) => each.id,
-              (each) => this.row(each, row),
+              (each) => this.row(each, row, dated),
             )}
           </tbody>
         </table>
@@ -168,8 +169,8 @@ export class Messages {
     />`;
   }
 
-  row(message, row) {
-    const { id } = message;
+  row(message, row, dated) {
+    const { id, dead_letter: letter } = message;
     const mark = this.chosen.has(id);
     return html`<tr class=${mark ? "chosen" : ""}>
       <td>
@@ -185,8 +186,10 @@ export class Messages {
           <button type="button" class="plain link mono" @click=${() => this.open(message, row)}>${id}</button>
           ${marks(message)}
         </div>
+        <span class="below mono">${preview(message)}</span>
       </th>
-      <td class="p2" title=${date(message.sent)}>${clock(message.sent)}</td>
+      ${row.dead_letters ? grave(letter) : nothing}
+      ${dated ? html`<td class="p2" title=${date(message.sent)}>${clock(message.sent)}</td>` : nothing}
       <td class="number">${octets(message.size)}</td>
       <td class="number p3">${message.priority}</td>
       <td class="number p2">${count(message.deliveries)}</td>
@@ -239,6 +242,15 @@ function marks(message) {
   ${message.dead_letter ? html`<span class="badge bad">${message.dead_letter.reason}</span>` : nothing}`;
 }
 
+const graveHeads = html`<th scope="col" class="p2">From</th>
+  <th scope="col" class="p2">First failed</th>`;
+
+/** A message that was sent to a dead-letter queue, and not brought there, has not failed. */
+function grave(letter) {
+  return html`<td class="p2 name mono">${letter?.destination ?? "–"}</td>
+    <td class="p2 number">${date(letter?.first_at)}</td>`;
+}
+
 function preview(message) {
   return message.body_encoding === "utf-8" ? message.body.slice(0, 200) : `${octets(message.size)} that are not text`;
 }
@@ -246,14 +258,14 @@ function preview(message) {
 function whole(message, close, buttons) {
   const { dead_letter: letter } = message;
   return html`<div class="stack">
-    <div class="card-head">
+    <div class="sheet-head">
       <h2 class="mono">${message.id}</h2>
       <button type="button" class="plain close" aria-label="Close" @click=${close}>×</button>
     </div>
     <div class="badges">${marks(message)}</div>
     ${letter ? death(letter) : nothing}
     ${facts([
-      ["Sent", date(message.sent)],
+      ...(message.sent === null ? [] : [["Sent", date(message.sent)]]),
       ["Expires", message.expires ? date(message.expires) : "never"],
       ["Size", octets(message.size)],
       ["Priority", message.priority],

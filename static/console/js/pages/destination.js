@@ -3,7 +3,7 @@
 // An empty queue without consumers is none: the gateway has forgotten it, and its page says so until it is there again.
 
 import { get } from "../api.js";
-import { count, octets, value } from "../format.js";
+import { count, octets } from "../format.js";
 import { html, nothing, render } from "../html.js";
 import { plainTable } from "../list.js";
 import { card, empty, facts, failure, loading } from "../parts.js";
@@ -11,6 +11,7 @@ import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { Messages } from "../messages.js";
 import { moveAll, purge, redriveAll } from "../operations.js";
+import { meaning } from "../policy.js";
 import { badges } from "./destinations.js";
 import { columnsWithout } from "./subscriptions.js";
 
@@ -137,7 +138,7 @@ class Destination {
       : empty("Nobody consumes here");
     return html`${facts(numbers(row), "facts card")} ${row.kind === "queue" ? this.messages.view(row) : nothing}
     ${card("consumers-title", "Consumers", consumers)}
-    ${policy.length ? card("policy-title", "Policy in force", facts(policy.map(inCode))) : nothing}`;
+    ${policy.length ? card("policy-title", "Policy in force", facts(policy.map(inCode(row)))) : nothing}`;
   }
 }
 
@@ -159,4 +160,6 @@ function numbers(row) {
   ];
 }
 
-const inCode = ([name, found]) => [html`<code>${name}</code>`, html`<span class="mono">${value(found)}</span>`];
+const inCode =
+  (row) =>
+  ([name, found]) => [html`<code>${name}</code>`, html`<span class="mono whole">${meaning(name, found, row)}</span>`];

@@ -4,6 +4,7 @@ import { get, post } from "../api.js";
 import { ask } from "../ask.js";
 import { value } from "../format.js";
 import { html, nothing, render } from "../html.js";
+import * as live from "../live.js";
 import { plainTable } from "../list.js";
 import { card, empty, failure, headers, loading } from "../parts.js";
 import { attempt } from "../say.js";
@@ -17,14 +18,19 @@ const COLUMNS = [
     header: true,
     cell: (row) => html`<code>${row.name}</code><br /><span class="quiet">${prose(row.description)}</span>`,
   },
-  { key: "value", label: "Value", cell: (row) => html`<span class="mono">${value(row.value)}</span>` },
+  { key: "value", label: "Value", cell: (row) => html`<span class="mono whole">${value(row.value)}</span>` },
   {
     key: "source",
     label: "From",
     hide: 2,
     cell: (row) => html`<span class="badge ${changed(row) ? "good" : ""}">${row.source}</span>`,
   },
-  { key: "default", label: "Default", hide: 3, cell: (row) => html`<span class="mono">${value(row.default)}</span>` },
+  {
+    key: "default",
+    label: "Default",
+    hide: 3,
+    cell: (row) => html`<span class="mono whole">${value(row.default)}</span>`,
+  },
 ];
 
 /** A sentence with `code` in it. */
@@ -43,6 +49,7 @@ class Settings {
     this.own = false;
     this.ask();
     this.draw();
+    this.leave = live.follow(() => this.draw());
   }
 
   async ask() {
@@ -59,20 +66,28 @@ class Settings {
     const fields = await ask({
       title: "Drain the gateway",
       text: html`<p>
-        It takes no new connections, tells its clients to come back later, and ends them. Only a restart undoes this.
+        It takes no new connections, tells its clients to come back later, and ends them. The process does not
+        end by itself, and only a restart undoes this.
       </p>`,
       yes: "Drain",
       danger: true,
     });
-    if (fields) await attempt(() => post("drain"), "The gateway drains");
+    if (!fields) return;
+    await attempt(() => post("drain"), "The gateway drains");
+    live.soon();
   }
 
   draw() {
     const { answer, error } = this;
+    const drain = live.now().answer?.drain;
     render(
       html`<div class="page-head">
           <h1>Settings</h1>
-          <div class="actions"><button type="button" class="danger" @click=${() => this.drain()}>Drain …</button></div>
+          <div class="actions">
+            <button type="button" class="danger" ?disabled=${Boolean(drain)} @click=${() => this.drain()}>
+              ${{ draining: "Draining …", drained: "Drained" }[drain] ?? "Drain …"}
+            </button>
+          </div>
         </div>
         ${error ? this.failed(error) : nothing} ${answer ? this.parts(answer) : error ? nothing : loading}`,
       this.root,

@@ -1,0 +1,39 @@
+// What a policy's values mean: 0 and "none" say something else for each key, as docs/policies.md has it.
+
+import { value } from "./format.js";
+
+const OF_LOGS = ["log_messages", "log_octets", "log_age"];
+const ZERO = {
+  max_messages: "no limit but memory",
+  max_octets: "no limit but memory",
+  max_attempts: "no limit",
+  backoff: "at once",
+  time_to_live: "never expires",
+  idle_timeout: "never",
+};
+const NONE = {
+  conflate_by: "no header",
+  durable: "those that ask for it",
+  journal_bodies: "as the setting journal_bodies",
+};
+
+/**
+ * A value, as a person reads it.
+ * @param row the destination: its name, and its policy
+ */
+export function meaning(name, found, { name: destination, policy }) {
+  if (name === "dead_letter") return (found ?? grave(destination)) || "nowhere";
+  if (OF_LOGS.includes(name) && !found) return OF_LOGS.some((each) => policy[each]) ? unlimited(name, policy) : "no log";
+  if (found === 0 && name in ZERO) return ZERO[name];
+  if ((found === null || found === "") && name in NONE) return NONE[name];
+  return value(found);
+}
+
+/** Where dead letters go of themselves: those of a dead-letter queue, and of topics, nowhere. */
+function grave(destination) {
+  const [, rest] = /^\/queue\/(?!dlq\.)(.*)$/.exec(destination) ?? [];
+  return rest && `/queue/dlq.${rest}`;
+}
+
+/** A limit of a log that has others. */
+const unlimited = (name, policy) => (name === "log_octets" && !policy.log_messages ? "16 MiB" : "no limit but the others");
