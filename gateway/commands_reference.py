@@ -15,7 +15,7 @@ Made of `gateway --help` and its like by `make docs`. Status 2 means everywhere 
 
 def page(main: click.Command) -> str:
     """The whole page, in Markdown."""
-    return "\n".join([_HEAD, *_of(click.Context(main, info_name="gateway"))])
+    return "\n".join([_HEAD, *_of(click.Context(main, info_name="gateway", **main.context_settings))])
 
 
 def _of(context: click.Context) -> Iterator[str]:

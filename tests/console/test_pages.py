@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from playwright.sync_api import TimeoutError as TooLate
 from playwright.sync_api import expect
 
 from tests.console.conftest import TOKEN, Front, Visit
@@ -51,8 +52,10 @@ def _faults(visit: Visit, place: str, client: Client) -> list[str]:
     expect(page.get_by_text("Loading …")).to_have_count(0)
     found = visit.faults()
     page.set_viewport_size({"width": 360, "height": 740})
-    width = page.evaluate("document.documentElement.scrollWidth")
-    if width > 360:
+    try:  # charts follow the width one frame later
+        page.wait_for_function("document.documentElement.scrollWidth <= 360", timeout=5_000)
+    except TooLate:
+        width = page.evaluate("document.documentElement.scrollWidth")
         found.append(f"it is {width} px wide on a phone of 360")
     return found + visit.faults()
 

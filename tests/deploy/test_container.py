@@ -153,8 +153,9 @@ class TestCompose:
     def test_nginx_understands_what_it_gets(self, tmp_path: Path) -> None:
         """The command itself, with the places of this machine, and a look instead of a start."""
         command = self.SERVICES["nginx"]["command"]
-        script = command[-1].replace("/etc/nginx/stomp-gateway.conf", str(DEPLOY / "nginx.conf"))
-        script = script.replace("/tmp", str(tmp_path)).replace("nginx -c", f"{tool('nginx')} -t -c")
+        script = command[-1].replace("/tmp", str(tmp_path))  # first: the places of this machine may be in there, too
+        script = script.replace("/etc/nginx/stomp-gateway.conf", str(DEPLOY / "nginx.conf"))
+        script = script.replace("nginx -c", f"{tool('nginx')} -t -c")
         checked(*command[:-1], script)
         written = (tmp_path / "nginx.conf").read_text()
         gateway_at = self.SERVICES["gateway"]["networks"]["inside"]["ipv4_address"]

@@ -30,6 +30,7 @@ def test_the_five_minutes(spark: SparkSession, tmp_path: Path, capsys: pytest.Ca
         exec(placed(first), names)
         assert "|/queue/orders|" in capsys.readouterr().out
         view, query = [statement for statement in placed(sql).split(";") if statement.strip()]
+        spark.catalog.dropTempView("waiting")  # the session is shared, and another test may have left one
         spark.sql(view)
         assert {tuple(row) for row in spark.sql(query).collect()} == {("red", 1), ("blue", 1)}
         exec(placed(stream), names)
