@@ -30,6 +30,7 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--ignore-certificate-errors",  # where they arise: each restart by Playwright counts in Chromium
 ]
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
