@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 HOST = "127.0.0.1"
 START_TIMEOUT = 30.0
@@ -135,6 +136,17 @@ class GatewayProcess:
         assert status == 0, f"the gateway ended with status {status}; its log:\n{self.log}"
         assert "Traceback" not in self.log, f"there is a traceback in the log:\n{self.log}"
 
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Run it for the time of the block; leaving that stops the process and checks how it ended."""
+        try:
+            self.start()
+            yield self
+        except BaseException:
+            self.kill()  # the test has failed already: what it found counts, not how the gateway ends
+            raise
+        self.stop()
+
     def kill(self) -> None:
         """End the process by SIGKILL, as a crash would."""
         process, self._process = self._process, None
@@ -174,12 +186,8 @@ class GatewayProcess:
 @contextmanager
 def start_gateway(**settings: object) -> Iterator[GatewayProcess]:
     """A running gateway for the time of the block; leaving it stops the process and checks how it ended."""
-    with tempfile.TemporaryDirectory(prefix="gateway-") as folder:
-        gateway = GatewayProcess(Path(folder), settings)
-        try:
-            gateway.start()
-            yield gateway
-        except BaseException:
-            gateway.kill()  # the test has failed already: what it found counts, not how the gateway ends
-            raise
-        gateway.stop()
+    with (
+        tempfile.TemporaryDirectory(prefix="gateway-") as folder,
+        GatewayProcess(Path(folder), settings).running() as gateway,
+    ):
+        yield gateway

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 
 from gateway.broker.administration import Administration, Outcome, Page
 
-from .client import Scene
+from .client import Client, Scene
+
+
+def fill(scene: Scene, count: int, name: str = "a", **headers: str) -> Client:
+    """Send so many messages, whose bodies are their numbers."""
+    client = scene.connect()
+    for number in range(count):
+        client.publish(name, b"%d" % number, **headers)
+    return client
+
+
+def texts(*numbers: int) -> list[str]:
+    """Bodies, as rows show them."""
+    return [str(number) for number in numbers]
 
 
 class Operator:

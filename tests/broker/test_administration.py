@@ -11,10 +11,10 @@ from gateway.broker.errors import NotAllowed
 from gateway.broker.message import Message
 from gateway.broker.queue import Queue
 
-from .client import WITH_NACK, Client, Scene
+from .client import WITH_NACK, Scene
 from .conftest import Stage
 from .durable import P, drain
-from .operators import Operator
+from .operators import Operator, fill, texts
 from .recorder import recorded
 
 RUN = Message.run.decode()
@@ -24,17 +24,6 @@ DURABLE = {"durable": "true"}
 @pytest.fixture
 def operator(scene: Scene) -> Operator:
     return Operator(scene)
-
-
-def fill(scene: Scene, count: int, name: str = "a", **headers: str) -> Client:
-    client = scene.connect()
-    for number in range(count):
-        client.publish(name, b"%d" % number, **headers)
-    return client
-
-
-def texts(*numbers: int) -> list[str]:
-    return [str(number) for number in numbers]
 
 
 class TestBrowse:

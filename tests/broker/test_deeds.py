@@ -14,7 +14,7 @@ from gateway.broker.policy import WhenFull
 from .client import WITH_NACK, Client, Scene
 from .conftest import Stage
 from .durable import P, drain
-from .operators import Operator
+from .operators import Operator, fill, texts
 from .recorder import recorded
 from .wire import Received
 
@@ -24,17 +24,6 @@ RUN = Message.run.decode()
 @pytest.fixture
 def operator(scene: Scene) -> Operator:
     return Operator(scene)
-
-
-def fill(scene: Scene, count: int, name: str = "a", **headers: str) -> Client:
-    client = scene.connect()
-    for number in range(count):
-        client.publish(name, b"%d" % number, **headers)
-    return client
-
-
-def texts(*numbers: int) -> list[str]:
-    return [str(number) for number in numbers]
 
 
 def consumed(scene: Scene, name: str) -> list[Received]:

@@ -14,7 +14,7 @@ from gateway.broker.walk import SLICE, Walk, Where
 from .client import WITH_NACK, Scene
 from .conftest import Stage
 from .durable import ONE, P, drain, fill, shelf
-from .operators import Operator
+from .operators import Operator, texts
 from .recorder import recorded
 
 QUEUE = "/queue/a"
@@ -56,10 +56,6 @@ def send(scene: Scene, count: int) -> None:
     client = scene.connect()
     for number in range(count):
         client.publish("a", b"%d" % number)
-
-
-def texts(*numbers: int) -> list[str]:
-    return [str(number) for number in numbers]
 
 
 class TestInMemory:

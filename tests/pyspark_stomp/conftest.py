@@ -31,14 +31,8 @@ _POLICIES += '[[policy]]\nmatch = "/topic/short.#"\nlog_messages = 100\n'
 def running_gateway(folder: Path, **settings: object) -> Iterator[GatewayProcess]:
     """A gateway for the time of the block, in a folder that is there."""
     (folder / "gateway.toml").write_text(_POLICIES)
-    process = GatewayProcess(folder, settings)
-    try:
-        process.start()
+    with GatewayProcess(folder, settings).running() as process:
         yield process
-    except BaseException:
-        process.kill()
-        raise
-    process.stop()
 
 
 @pytest.fixture(scope="package")

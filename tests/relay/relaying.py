@@ -86,14 +86,8 @@ def running(folder: Path, toml: str = "", **settings: object) -> Iterator[Gatewa
     """A gateway in a folder of its own, with a settings file."""
     folder.mkdir()
     (folder / "gateway.toml").write_text(toml)
-    process = GatewayProcess(folder, settings)
-    try:
-        process.start()
+    with GatewayProcess(folder, settings).running() as process:
         yield process
-    except BaseException:
-        process.kill()
-        raise
-    process.stop()
 
 
 def at(port: int, **more: Any) -> Server:
