@@ -61,9 +61,10 @@ def page() -> str:
     parts.append(
         _section(
             "Queue arguments on SEND and SUBSCRIBE",
-            "They narrow what the queue's policy says, and never widen it. The first client that has any is heard, and "
-            "nobody is refused because of a difference, unless the setting `client_queue_arguments` says so. Of a "
-            "topic's subscription they count for what waits for it alone. Subscribers never see them.",
+            "They narrow what the queue's policy says, and never widen it. Those of the frame that creates the queue "
+            "count; to a queue that is there they change nothing, and nobody is refused because of a difference, "
+            "unless the setting `client_queue_arguments` says so. Of a topic's subscription they count for what waits "
+            "for it alone. Subscribers never see them.",
             [row for row in TABLE if row.argument],
         )
     )

@@ -27,7 +27,7 @@ class Reach(Enum):
 
 
 class Access(Protocol):
-    """What one user may do.  All sessions of the same user, groups and transport share it.
+    """What one session may do.  All whom the rules cannot tell apart share what was found out of it.
 
     Attributes:
         sendable: destinations, as clients write them, that a plain SEND may go to; the broker adds what it has asked

@@ -3,8 +3,8 @@
 Everything here is checked at once, begins in a turn of its own, goes on in slices (`walk`), and says by a callback when
 it is over.  What it does to messages is in `deeds`.
 
-SENDs with a delay are in no queue: nobody sees them here before their time has come.  Nor is anything here of what a
-topic's ordinary subscriber still has to get; that is gone with the session.
+SENDs with a delay are in no queue; each is found by an id of its own, and `kept_rows` lists them.  Of what a topic's
+ordinary subscriber still has to get nothing is here; that is gone with the session.
 """
 
 from __future__ import annotations
@@ -24,11 +24,18 @@ from .walk import Walk, Where
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .delayed import PutOff
 
 __all__ = ["Administration", "Busy", "Outcome", "Page", "Search", "Unknown", "Work"]
 
 MOST_SHOWN = 4 * 1024
 """Octets of each body in a list."""
+MOST_OF_A_PAGE = 512 * 1024
+"""Octets of the rows of a list, of bodies and headers as they were sent.  To make JSON of them takes 1 to 3 ms, and
+nobody has a turn meanwhile; of a thousand rows with all that one may have it would take 60.  A hundred whole bodies
+with ordinary headers fit in."""
+# What a row has beside what a client wrote into its message.
+_OF_A_ROW = 300
 
 
 class Unknown(NotAllowed):
@@ -46,10 +53,12 @@ class Page:
     Attributes:
         messages: rows, in the order in which they are due; what comes back later stands at the end.
         total: of how many.
+        next: the offset of the page behind it, which may have ended before its limit; None: there is none.
     """
 
     messages: list[dict[str, object]]
     total: int
+    next: int | None
 
 
 class Search:
@@ -57,7 +66,7 @@ class Search:
 
     Args:
         offset: so many are passed over.
-        limit: rows at most.
+        limit: rows at most; where they are large, `MOST_OF_A_PAGE` comes first, but one there is always.
         selector: only what it takes; None: all.
         total: how many there are; None: they are to be counted.
         most: octets of each body.
@@ -84,6 +93,7 @@ class Search:
         self._total = total
         self._most = most
         self._found: list[dict[str, object]] = []
+        self._room = MOST_OF_A_PAGE
         # What need not be looked at is passed over by the walk.
         self._seen = skip = offset if total is not None and only is None else 0
         self._walk = Walk(queue, self, only=only, skip=skip)
@@ -99,15 +109,25 @@ class Search:
         if self._first <= self._seen < self._end:
             row = message_rows.of_message(self._queue, message, self._most)
             self._found.append(row | {"position": self._seen, "delayed": where is Where.RESTING})
+            self._count(message)
         self._seen += 1
         return self._total is None or self._seen < self._end
+
+    def _count(self, message: Message) -> None:
+        """Count what was shown, and end the page behind it where that is much."""
+        # Of headers the destinations stand in fields of their own besides.
+        shown = min(len(message.body), self._most) + min(message.head.size, 2 * self._most)
+        self._room -= _OF_A_ROW + shown
+        if self._room <= 0:
+            self._end = self._seen + 1
 
     def turn_over(self) -> None:
         """See `Visitor`: nothing has changed."""
 
     def over(self) -> None:
         """See `Visitor`."""
-        self._then(Page(self._found, self._seen if self._total is None else self._total))
+        total = self._seen if self._total is None else self._total
+        self._then(Page(self._found, total, self._end if self._found and self._end < total else None))
 
 
 class Administration:
@@ -151,6 +171,11 @@ class Administration:
             then(page.messages[0] | {"position": None} if page.messages else None)
 
         return Search(self._queue(name), tell, total=1, most=most, only=list(_numbers([id])))
+
+    def scheduled(self, id: str) -> PutOff | None:
+        """The SEND that waits for its time under that id; None: there is none."""
+        found = self._broker.router.delayed
+        return next((found.find(number) for number in _numbers([id])), None)
 
     # changing
 

@@ -30,8 +30,9 @@ class Entry:
 
 # What is due in one turn; the rest of it follows in the next.
 _ACTIONS_PER_TURN = 500
-# Cancelled entries that may lie about, beside as many as are in force.
+# Cancelled entries that may lie about, beside as many as are in force; and entries that are swept in one turn: 0.5 ms.
 _SLACK = 16
+_SWEPT_PER_TURN = 500
 
 
 class Agenda:
@@ -44,7 +45,18 @@ class Agenda:
         busy: asks for calls of `proceed` until it returns False.
     """
 
-    __slots__ = ("_busy", "_cancelled", "_heap", "_serial", "_unfinished", "_wake", "_wakes_at", "clock", "epoch")
+    __slots__ = (
+        "_busy",
+        "_cancelled",
+        "_heap",
+        "_serial",
+        "_swept",
+        "_unfinished",
+        "_wake",
+        "_wakes_at",
+        "clock",
+        "epoch",
+    )
 
     def __init__(
         self,
@@ -58,6 +70,7 @@ class Agenda:
         self._wake = wake
         self._busy = busy
         self._heap: list[tuple[float, int, Entry]] = []
+        self._swept: list[tuple[float, int, Entry]] = []  # likewise; what is in force in it goes over, bit by bit
         self._cancelled = 0
         self._serial = 0
         self._wakes_at = math.inf
@@ -65,7 +78,7 @@ class Agenda:
 
     def __len__(self) -> int:
         """Entries, also cancelled ones that are not swept yet."""
-        return len(self._heap)
+        return len(self._heap) + len(self._swept)
 
     def at(self, due: float, action: Action) -> Entry:
         """Carry out `action` at `due` (of `clock`); of equal times in the order given."""
@@ -83,10 +96,20 @@ class Agenda:
             return
         entry.action = None
         self._cancelled += 1
-        if self._cancelled > len(self._heap) // 2 + _SLACK:
-            self._heap = [each for each in self._heap if each[2].action is not None]
-            heapq.heapify(self._heap)
-            self._cancelled = 0
+        if self._cancelled > len(self) // 2 + _SLACK and not self._swept:
+            self._swept, self._heap = self._heap, []
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop what was cancelled; the end of a heap's list can be taken off, and what is left is a heap still."""
+        for _ in range(min(_SWEPT_PER_TURN, len(self._swept))):
+            each = self._swept.pop()
+            if each[2].action is None:
+                self._cancelled -= 1
+            else:
+                heapq.heappush(self._heap, each)
+        if self._swept:
+            self.later(self._sweep)
 
     def tick(self) -> None:
         """Carry out what is due."""
@@ -98,16 +121,22 @@ class Agenda:
         finally:  # a fault in one of them must not keep the others waiting for ever
             if not finished:
                 self.later(self.tick)
-            elif self._heap and self._heap[0][0] < self._wakes_at:
-                self._wakes_at = self._heap[0][0]
+            elif (heap := self._next()) and heap[0][0] < self._wakes_at:
+                self._wakes_at = heap[0][0]
                 self._wake(self._wakes_at)
+
+    def _next(self) -> list[tuple[float, int, Entry]]:
+        """The heap that has what is due first; empty: there is nothing."""
+        heap, swept = self._heap, self._swept
+        return swept if swept and not (heap and heap[0] < swept[0]) else heap
 
     def _carry_out(self, now: float) -> bool:
         """Carry out what is due; False: there is more of it."""
         for _ in range(_ACTIONS_PER_TURN):
-            if not self._heap or self._heap[0][0] > now:
+            heap = self._next()
+            if not heap or heap[0][0] > now:
                 return True
-            entry = heapq.heappop(self._heap)[2]
+            entry = heapq.heappop(heap)[2]
             action, entry.action = entry.action, None
             if action is None:
                 self._cancelled -= 1

@@ -8,6 +8,8 @@ one that wishes for nothing else than the policy has already goes through: many 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .destinations import is_temporary, is_topic
@@ -21,6 +23,25 @@ if TYPE_CHECKING:
 
 _HEADERS = {each.field: each.name for row in ARGUMENTS for each in row.spellings}
 _HEADERS["dead_letter"] = _HEADERS["dead_letter_prefix"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a client's queue arguments came to, for the log.
+
+    Attributes:
+        queue: its canonical name.
+        values: keys of the policy that they change, or would change, and their values.
+        session: the id of the client's; it may be gone, as with a delayed SEND.
+        login: of that session; empty: it is gone.
+        heard: they came into force; False: the queue was there already, and stays as it is.
+    """
+
+    queue: str
+    values: Mapping[str, object]
+    session: str
+    login: str
+    heard: bool
 
 
 class Arguments:

@@ -36,6 +36,7 @@ from .message import LOWEST_PRIORITY, Message
 
 if TYPE_CHECKING:
     from .batch import Stored
+    from .counters import Drop
     from .queue import Queue
     from .storage import Storage
 
@@ -99,6 +100,13 @@ class _Rows:
             del self._rows[: self._first], self._sizes[: self._first], self._expires[: self._first]
             self._first = 0
         return taken
+
+    def first(self) -> int | None:
+        """The number of the first; None: there is none."""
+        while self._first < len(self._rows) and self._sizes[self._first] == _GONE:
+            self._first += 1
+            self._gone -= 1
+        return self._rows[self._first] if self._first < len(self._rows) else None
 
     def rows(self, count: int | None = None) -> list[int]:
         """The numbers of the first; of all where no count is given."""
@@ -195,7 +203,7 @@ class Backlog:
         self._reading_rank = 0
         self._date: Entry | None = None
         self._expiring: list[list[tuple[int, int]]] = []  # a list for each read
-        self._leaving: list[_Rows] = []
+        self._leaving: list[tuple[_Rows, Drop]] = []
         self._when_left: list[Action] = []
         self._due = math.inf
 
@@ -204,6 +212,11 @@ class Backlog:
         yield list(map(abs, self._reading))
         for _, rows in sorted(self._ranks.items()):
             yield list(map(abs, rows.rows(count)))
+
+    def first_rows(self) -> list[int]:
+        """The first row of what is being read, and of each priority: the oldest is among them."""
+        found = [next(iter(self._reading), None), *[rows.first() for rows in self._ranks.values()]]
+        return [abs(row) for row in found if row is not None]
 
     def all_rows(self, only: Collection[int] | None = None) -> tuple[array[int], array[int]]:
         """The rows in the order in which they are due, and what each costs.
@@ -350,7 +363,7 @@ class Backlog:
         self._ranks = {}
         return sorted(rows)
 
-    def purge(self, then: Action | None = None) -> None:
+    def purge(self, why: Drop, then: Action | None = None) -> None:
         """Throw all of it away.
 
         Args:
@@ -362,7 +375,7 @@ class Backlog:
         for row in chain(self._reading, [row for each in self._expiring for row, _ in each]):
             others.add(row, 0, 0.0)
         is_leaving = bool(self._leaving)
-        self._leaving += [others, *self._ranks.values()]
+        self._leaving += [(rows, why) for rows in (others, *self._ranks.values())]
         self._count(-self.count, -self.octets)
         self._ranks, self._reading, self._expiring = {}, {}, []
         if not is_leaving:
@@ -374,13 +387,14 @@ class Backlog:
         assert shelf is not None  # this is its backlog
         most = _SLICE
         while self._leaving and most:
-            rows = self._leaving[0].take(most)
+            leaving, why = self._leaving[0]
+            rows = leaving.take(most)
             most -= len(rows)
             if self._queue.broker.records is not None:
-                self._queue.broker.records.purged(self._queue.name, [abs(row) for row, _ in rows])
+                self._queue.broker.records.purged(self._queue.name, [abs(row) for row, _ in rows], why)
             for row, _ in rows:
                 shelf.leave_row(row)
-            if not len(self._leaving[0]):
+            if not len(leaving):
                 del self._leaving[0]
         if self._leaving:
             self._storage.when_written(self._storage.number, self._leave)

@@ -23,7 +23,9 @@ from gateway.codec import Version
 from .access import Access
 from .administration import Administration
 from .agenda import Agenda
+from .arguments import Wish
 from .counters import Counters
+from .dates import Dates
 from .directory import Directory
 from .errors import OUTBOX, SLOW_LIMITS, NotAllowed, SessionEnded, SlowConsumer
 from .outbound import Outbound
@@ -53,6 +55,7 @@ class Broker:
     Attributes:
         quotas: the limits in force.
         counters: totals since the start.
+        dates: when messages came.
         slow: limit -> how many slow consumers were ended for it.
         sessions: by id.
         directory: which destinations there are.
@@ -78,6 +81,7 @@ class Broker:
         on_relief: called when it ends.
         full: queues at their limit that the reader at work just filled; it empties the set.
         on_room: called when a queue is no longer at its limit.
+        on_wish: called when a client's queue arguments come into force, or come too late.
         application: handles what is sent to `/app/`; None: nobody does.
         group_octets: what the groups of all queues cost, nearly.
         dead_letters_under_way: how many dead letters became dead letters on their way, at the moment.
@@ -102,10 +106,12 @@ class Broker:
         on_pressure: Callable[[], None] = lambda: None,
         on_relief: Callable[[], None] = lambda: None,
         on_room: Callable[[], None] = lambda: None,
+        on_wish: Callable[[Wish], None] = lambda wish: None,
     ) -> None:
         self.quotas = quotas or Quotas()
         self.counters = Counters()
         self.slow = dict.fromkeys(SLOW_LIMITS, 0)
+        self.dates = Dates(clock)
         self.agenda = Agenda(clock, epoch, wake, busy)
         self.storage: Storage | None = None
         self.records: Records | None = None
@@ -131,6 +137,7 @@ class Broker:
         self.on_relief = on_relief
         self.full: set[Queue] = set()
         self.on_room = on_room
+        self.on_wish = on_wish
         self.application: Application | None = None
         self.dead_letters_under_way = 0
         self.group_octets = 0

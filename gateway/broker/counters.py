@@ -1,9 +1,44 @@
 """What the broker counts: plain integers, raised in passing and read by the metrics collector.
 
-Nothing here costs more than an addition; whatever needs a clock or a label is somebody else's.
+Nothing here costs more than an addition; whatever needs a clock is somebody else's.  What ends badly is counted by its
+cause: the causes are words of ours, few, and there from the start.
 """
 
 from __future__ import annotations
+
+from typing import Literal, get_args
+
+from gateway.codec import ProtocolError
+
+Drop = Literal["queue-full", "rejected", "max-attempts", "expired", "max-retained", "queue-gone", "purged", "deleted"]
+"""Why a message was thrown away: a limit; a NACK, its last attempt or its time, where nothing takes dead letters; too
+many retained ones; it went with its queue; an operator purged the queue, or deleted it alone."""
+ERRORS = (
+    "malformed",
+    "too-large",
+    "not-allowed",
+    "access-refused",
+    "access-lost",
+    "login-refused",
+    "renewal-refused",
+    "no-common-version",
+    "too-many",
+    "connect-timeout",
+    "no-heart-beat",
+    "slow-consumer",
+    "memory-full",
+    "ended",
+    "internal",
+)
+"""The `cause` of each `ProtocolError`."""
+EARLY = ("draining", "handshake")
+"""Why a connection ended before STOMP began, where it was none of these: the server shuts down; or no PROXY header, no
+TLS or no WebSocket was to be had of the client."""
+METHODS = ("passcode", "token", "ticket", "cookie", "certificate", "custom", "none", "admin", "other")
+"""What was shown in vain; `admin`: the token of the admin API; `other`: nobody says, or nobody looked at it, for its
+address had failed too often."""
+ACTIONS = ("send", "subscribe", "admin")
+"""What rules refuse."""
 
 
 class Counters:
@@ -12,8 +47,10 @@ class Counters:
     Attributes:
         connections: transport connections accepted.
         sessions: sessions that reached CONNECTED.
-        refused: connections that ended before CONNECTED with an ERROR or at the connect timeout.
-        logins_failed: credentials that were refused, or refused unheard, at CONNECT, at a renewal, or for a ticket.
+        refusals: connections that ended before CONNECTED, by `ERRORS` and `EARLY`.
+        failed_logins: credentials that were refused, or refused unheard, at CONNECT, at a renewal, or for a ticket, by
+            `METHODS`.
+        forbidden: what rules refused, by `ACTIONS`.
         frames_in: frames of clients.
         octets_in: octets received, as STOMP.
         octets_out: octets handed to sockets, as STOMP.
@@ -26,10 +63,10 @@ class Counters:
         dead_lettered: messages that went to a dead-letter queue.
         moved: messages that an operator moved to another destination, or back to where they had come from.
         expired: messages whose time was over before somebody consumed them.
-        dropped: messages thrown away: by a limit, by `on_nack`, by an operator, or with their queue.
+        drops: messages thrown away, by `Drop`.
         conflated: messages that a newer one of their key replaced.
         duplicates: messages whose dedup-id was known.
-        errors: ERROR frames.
+        failures: ERROR frames, by `ERRORS`.
         heartbeat_timeouts: sessions ended because the client was silent.
         slow_consumers: sessions ended because the client did not read.
         held_publishers: times a connection was not read because a receiver or the memory was over its mark.
@@ -41,20 +78,21 @@ class Counters:
         "connections",
         "dead_lettered",
         "delivered",
-        "dropped",
+        "drops",
         "duplicates",
-        "errors",
         "expired",
+        "failed_logins",
+        "failures",
+        "forbidden",
         "frames_in",
         "heartbeat_timeouts",
         "held_publishers",
-        "logins_failed",
         "moved",
         "octets_in",
         "octets_out",
         "published",
         "redelivered",
-        "refused",
+        "refusals",
         "rejected",
         "sessions",
         "slow_consumers",
@@ -64,27 +102,73 @@ class Counters:
     def __init__(self) -> None:
         for name in self.__slots__:
             setattr(self, name, 0)
+        self.drops: dict[Drop, int] = dict.fromkeys(get_args(Drop), 0)
+        self.failed_logins = dict.fromkeys(METHODS, 0)
+        self.failures = dict.fromkeys(ERRORS, 0)
+        self.forbidden = dict.fromkeys(ACTIONS, 0)
+        self.refusals = dict.fromkeys((*ERRORS, *EARLY), 0)
 
     acknowledged: int
     conflated: int
     connections: int
     dead_lettered: int
     delivered: int
-    dropped: int
     duplicates: int
-    errors: int
     expired: int
     frames_in: int
     heartbeat_timeouts: int
     held_publishers: int
-    logins_failed: int
     moved: int
     octets_in: int
     octets_out: int
     published: int
     redelivered: int
-    refused: int
     rejected: int
     sessions: int
     slow_consumers: int
     unroutable: int
+
+    def fail(self, error: ProtocolError) -> None:
+        """A session ends by an ERROR."""
+        self.failures[error.cause] += 1
+
+    def refuse(self, error: ProtocolError) -> None:
+        """A connection that has no session ends by an ERROR."""
+        self.failures[error.cause] += 1
+        self.refusals[error.cause] += 1
+
+    def fail_login(self, method: str) -> None:
+        """Credentials of that kind were refused."""
+        self.failed_logins[method if method in self.failed_logins else "other"] += 1
+
+    @property
+    def dropped(self) -> int:
+        """Messages thrown away, for whatever reason."""
+        return sum(self.drops.values())
+
+    @property
+    def errors(self) -> int:
+        """ERROR frames."""
+        return sum(self.failures.values())
+
+    @property
+    def logins_failed(self) -> int:
+        """Credentials that were refused."""
+        return sum(self.failed_logins.values())
+
+    @property
+    def refused(self) -> int:
+        """Connections that ended before CONNECTED."""
+        return sum(self.refusals.values())
+
+    def totals(self) -> dict[str, int]:
+        """Everything by its name, without causes."""
+        found: dict[str, int] = {}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            found[_TOTALS.get(name, name)] = sum(value.values()) if isinstance(value, dict) else value
+        return found
+
+
+# What the sum of each count by cause is called.
+_TOTALS = {"drops": "dropped", "failures": "errors", "failed_logins": "logins_failed", "refusals": "refused"}

@@ -111,7 +111,7 @@ class Cursors:
             )
         if cursor is None or cursor.topic != topic.name:
             if cursor is not None:
-                self._forget(cursor)
+                self.forget(cursor)
             cursor = self._found[name] = Cursor(name, topic.name, reader.position, topic.policy.idle_timeout)
             self._store(cursor)
         if cursor.holder is not None:
@@ -129,7 +129,7 @@ class Cursors:
         cursor = self._found.get(joined(session.login, session.client_id, name))
         if cursor is None:
             raise NotAllowed("unknown name", f"there is no {name[:80]!r} of this user and client-id to resume by")
-        self._forget(cursor)
+        self.forget(cursor)
 
     def leave(self, cursor: Cursor) -> None:
         """Whoever holds it goes, and has still what it did not acknowledge."""
@@ -138,6 +138,24 @@ class Cursors:
         cursor.holder.cursor = cursor.holder = cursor.reader = None
         self._found[cursor.name] = self._found.pop(cursor.name)  # the idle ones stand in the order of their leaving
         self._end_later(cursor)
+
+    def every(self) -> list[Cursor]:
+        """All of them."""
+        return list(self._found.values())
+
+    def get(self, name: str) -> Cursor | None:
+        """The one whose whole name that is."""
+        return self._found.get(name)
+
+    def forget(self, cursor: Cursor) -> None:
+        """It is known no more; whoever holds it goes on reading."""
+        self._broker.agenda.cancel(cursor.date)
+        del self._found[cursor.name]
+        if cursor.holder is not None:
+            cursor.holder.cursor = None
+        storage = self._broker.storage
+        if cursor.place and storage is not None:
+            storage.drop(cursor.place)
 
     def restore(self, place: Place) -> None:
         """One that the store holds from the last process."""
@@ -153,7 +171,7 @@ class Cursors:
         """The one that nobody came back to for the longest time makes room; False: all are in use."""
         idle = next((cursor for cursor in self._found.values() if cursor.holder is None), None)
         if idle is not None:
-            self._forget(idle)
+            self.forget(idle)
         return idle is not None
 
     def _store(self, cursor: Cursor) -> None:
@@ -199,16 +217,7 @@ class Cursors:
     def _end_later(self, cursor: Cursor) -> None:
         agenda = self._broker.agenda
         agenda.cancel(cursor.date)
-        cursor.date = agenda.at(agenda.clock() + cursor.timeout, lambda: self._forget(cursor))
-
-    def _forget(self, cursor: Cursor) -> None:
-        self._broker.agenda.cancel(cursor.date)
-        del self._found[cursor.name]
-        if cursor.holder is not None:
-            cursor.holder.cursor = None
-        storage = self._broker.storage
-        if cursor.place and storage is not None:
-            storage.drop(cursor.place)
+        cursor.date = agenda.at(agenda.clock() + cursor.timeout, lambda: self.forget(cursor))
 
 
 def _name_of(subscription: Subscription) -> str:

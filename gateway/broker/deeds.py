@@ -30,6 +30,7 @@ from .words import has_wildcard
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .counters import Drop
 
 MOST_REFUSED = 1_000
 """Refusals that are told one by one."""
@@ -128,7 +129,7 @@ class Work:
         self._walk = Walk(queue, self, only=wanted, backlog=not self._is_leaving)
         if self._is_leaving and backlog is not None and queue.shelf is not None:
             self.outcome.done += backlog.count
-            queue.shelf.purge(self._left_the_store)
+            queue.shelf.purge("purged", self._left_the_store)
 
     @property
     def done(self) -> int:
@@ -266,7 +267,7 @@ class Purge:
     stops = False
     is_purge = True
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: Drop) -> None:
         self._why = why
 
     def check(self, queue: Queue, message: Message) -> None:

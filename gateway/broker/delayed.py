@@ -3,6 +3,10 @@
 One that is durable at its destination stands in the store meanwhile, in a place of its own.  When its time has come it
 leaves that place and arrives like any other, in one batch.  What became due while no process ran has a date in the
 past, so that it arrives at once, and in the order of the dates.
+
+Operators see each of them, and may call it off.  It is known by a number, which for one in the store outlives the
+process; the message that it becomes has another.  A SEND to several destinations is one of them here, and as many as
+are durable after a restart.
 """
 
 from __future__ import annotations
@@ -21,10 +25,40 @@ from .policy import Hints
 from .sending import Sending
 
 if TYPE_CHECKING:
+    from .agenda import Entry
     from .broker import Broker
 
 KIND = "delayed"
 """The place in the store."""
+
+# What one costs beside its SEND, measured: its date in the agenda, and its place here.
+_OVERHEAD = 440
+
+
+class PutOff:
+    """A SEND that waits for its time.
+
+    Attributes:
+        number: tells it from all others.
+        sending: what is to be done then.
+        due: on the broker's clock.
+        stored: what stands for it in the store, one message for each destination where it is durable.
+        date: when it ends; None: it has.
+    """
+
+    __slots__ = ("date", "due", "number", "sending", "stored")
+
+    def __init__(self, number: int, sending: Sending, due: float, stored: list[Message]) -> None:
+        self.number = number
+        self.sending = sending
+        self.due = due
+        self.stored = stored
+        self.date: Entry | None = None
+
+    @property
+    def octets(self) -> int:
+        """What keeping it costs."""
+        return self.sending.octets + _OVERHEAD
 
 
 class Delayed:
@@ -40,12 +74,20 @@ class Delayed:
     def __init__(self, broker: Broker, arrive: Callable[[Sending], None]) -> None:
         self._broker = broker
         self._arrive = arrive
-        self._count = 0
+        self._found: dict[int, PutOff] = {}
         self.stored = 0
 
     def __len__(self) -> int:
         """How many SENDs."""
-        return self._count
+        return len(self._found)
+
+    def every(self) -> list[PutOff]:
+        """All of them, the oldest first."""
+        return list(self._found.values())
+
+    def find(self, number: int) -> PutOff | None:
+        """The one of that number; None: it has arrived, was called off, or never was."""
+        return self._found.get(number)
 
     def put_off(self, sending: Sending, delay: float) -> None:
         """Carry out a SEND so many seconds later."""
@@ -70,20 +112,33 @@ class Delayed:
 
     def _wait(self, sending: Sending, delay: float, stored: list[Message]) -> None:
         broker = self._broker
-        self._count += 1
+        number = stored[0].number if stored else broker.next_number()
+        waiting = self._found[number] = PutOff(number, sending, broker.agenda.clock() + delay, stored)
         self.stored += bool(stored)
-        broker.keep(sending.octets)
-        broker.agenda.at(broker.agenda.clock() + delay, partial(self._end, sending, stored))
+        broker.keep(waiting.octets)
+        waiting.date = broker.agenda.at(waiting.due, partial(self._arrives, waiting))
 
-    def _end(self, sending: Sending, stored: list[Message]) -> None:
-        self._count -= 1
-        self.stored -= bool(stored)
+    def _arrives(self, waiting: PutOff) -> None:
+        self._forget(waiting)
+        self._arrive(waiting.sending)
+
+    def call_off(self, waiting: PutOff) -> bool:
+        """It never arrives; False: it has already, or was called off."""
+        if waiting.date is None:
+            return False
+        self._broker.agenda.cancel(waiting.date)
+        self._forget(waiting)
+        return True
+
+    def _forget(self, waiting: PutOff) -> None:
+        del self._found[waiting.number]
+        waiting.date = None
+        self.stored -= bool(waiting.stored)
         broker = self._broker
-        broker.release(sending.octets)
-        for message in stored:
+        broker.release(waiting.octets)
+        for message in waiting.stored:
             assert broker.storage is not None  # it stands there
             broker.storage.leave(message)
-        self._arrive(sending)
 
     def restore(self, found: Stored) -> None:
         """One that the store holds from the last process."""

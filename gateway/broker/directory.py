@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from . import destinations as names
+from .arguments import Wish
 from .batch import Place
 from .durables import Durables
 from .errors import NotAllowed
@@ -95,13 +96,24 @@ class Directory:
         unused(queue)
         return queue
 
-    def create_queue(self, name: str) -> Queue:
+    def create_queue(self, name: str, hints: Hints | None = None, sender: str = "") -> Queue:
+        """A new queue.
+
+        Args:
+            hints: what a client wishes for it; what one wished for a queue of that name before it comes first.
+            sender: id of its session.
+        """
         queue = self.table(name)[name] = Queue(self._broker, name, self._policies.find(name))
         storage = self._broker.storage
         if storage is not None and not name.startswith(names.REPLY_QUEUE):
             queue.shelf = Shelf(queue, storage, queue.policy.durable)
         if name in self._declared:
             queue.declare(self._declared[name])
+            self.heed(queue, hints, sender)
+        elif hints is not None and not name.startswith(names.HIDDEN):
+            before = queue.policy
+            self._declare(queue, hints)
+            self._tell(queue, before.changes_of(queue.policy), sender, heard=True)
         unused(queue)
         return queue
 
@@ -117,8 +129,9 @@ class Directory:
         assert storage is not None  # it holds the queue
         queue.shelf = queue.shelf or Shelf(queue, storage, queue.policy.durable)
         queue.shelf.recover(place, clean=clean)
-        if place.kind == "queue":
-            self.declare(queue, queue.shelf.hints)
+        hints = queue.shelf.hints
+        if place.kind == "queue" and hints is not None and place.name not in self._declared:
+            self._declare(queue, hints)
         return queue
 
     def keeps_log(self, name: str) -> bool:
@@ -143,10 +156,19 @@ class Directory:
         """Whether it is a temporary queue whose session has ended: nobody will ever read it."""
         return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
 
-    def declare(self, queue: Queue, hints: Hints | None) -> None:
-        """A client's wishes for a queue: the first that has any is heard, also when the queue went meanwhile."""
-        if hints is None or queue.name in self._declared or queue.name.startswith(names.HIDDEN):
+    def heed(self, queue: Queue, hints: Hints | None, sender: str) -> None:
+        """A client's wishes for a queue that is there: they are not carried out, and the log says so.
+
+        Messages and consumers of others are there, and to narrow the queue could cost them what was confirmed.  Nobody
+        is refused: programs that RabbitMQ takes send arguments with each frame, and there the first of a connection
+        counts.
+        """
+        if hints is None or self._declared.get(queue.name) == hints or queue.name.startswith(names.HIDDEN):
             return
+        self._tell(queue, queue.policy.changes_of(hints.applied_to(queue.policy)), sender, heard=False)
+
+    def _declare(self, queue: Queue, hints: Hints) -> None:
+        """They hold for the queue, and are remembered for when it went and comes again."""
         self._declared[queue.name] = hints
         if len(self._declared) > _MOST_DECLARED:
             self._declared.popitem(last=False)
@@ -154,21 +176,11 @@ class Directory:
         if queue.shelf is not None:
             queue.shelf.declare(hints)
 
-    def check_hints(self, name: str, hints: Hints) -> None:
-        """Refuse wishes for a queue that it cannot meet any more.
-
-        Raises:
-            NotAllowed: a part of it is in the store alone, and would have to go.
-        """
-        queue = self.find(name)
-        if not isinstance(queue, Queue) or queue.shelf is None or name in self._declared:
-            return
-        if not queue.shelf.may_have(hints):
-            raise NotAllowed(
-                "queue arguments come too late",
-                f"{queue.waiting} messages wait in {name[:80]!r}, too many for x-max-length and x-max-length-bytes to "
-                "be set now; leave them out, or wait until it is empty",
-            )
+    def _tell(self, queue: Queue, changes: dict[str, object], sender: str, *, heard: bool) -> None:
+        """Say what a client's wishes came to; those for a temporary queue concern nobody else."""
+        if changes and not queue.name.startswith(names.REPLY_QUEUE):
+            session = self._broker.sessions.get(sender)
+            self._broker.on_wish(Wish(queue.name, changes, sender, session.login if session else "", heard=heard))
 
     def home_of(self, queue: Queue) -> Queue | None:
         """Where messages of a queue come back to: itself, also when it was forgotten meanwhile, or its successor.

@@ -121,7 +121,7 @@ def _throw_away(queue: Queue, messages: deque[Message]) -> None:
         message = messages.popleft()
         if message.waits:
             queue.remove(message)
-            drop(queue, message, "purged")
+            drop(queue, message, "queue-gone")
     if messages:
         queue.broker.agenda.later(partial(_throw_away, queue, messages))
 
@@ -294,7 +294,7 @@ class Durables:
         self._directory.hidden.pop(name, None)
         _throw_away(queue, deque(queue.waiting_messages()))
         if queue.shelf is not None:
-            queue.shelf.purge()
+            queue.shelf.purge("queue-gone")
         forgotten(queue)
         if queue.shelf is not None:
             queue.shelf.end()

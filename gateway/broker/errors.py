@@ -12,12 +12,28 @@ from gateway.codec import V10, VERSIONS, Frame, ProtocolError, Version, encoder
 class HeaderMissing(ProtocolError):
     """A frame lacks a header that its command requires."""
 
+    cause = "malformed"
+
     def __init__(self, command: str, header: str) -> None:
         super().__init__(f"{command} needs the header {header}", f"the {command} frame has no {header!r} header")
 
 
 class NotAllowed(ProtocolError):
     """The frame makes no sense in this session: unknown command, unknown id, an id in use, a limit reached."""
+
+    cause = "not-allowed"
+
+
+class TooMany(NotAllowed):
+    """There are too many connections, or sessions of the user."""
+
+    cause = "too-many"
+
+
+class TooLate(NotAllowed):
+    """The client has not logged in within the time that it had."""
+
+    cause = "connect-timeout"
 
 
 class AccessRefused(NotAllowed):
@@ -26,6 +42,8 @@ class AccessRefused(NotAllowed):
     Args:
         rule: which of them says so, for the log.
     """
+
+    cause = "access-refused"
 
     def __init__(self, message: str, detail: str, rule: str = "") -> None:
         super().__init__(message, detail)
@@ -45,6 +63,8 @@ class LoginRefused(ProtocolError):
         why: for the log, which may know which half was wrong; nothing of what was shown stands in it.
         user: for the log: the name that the client claims, where it is one of a user, and so no misplaced secret.
     """
+
+    cause = "login-refused"
 
     def __init__(
         self,
@@ -66,6 +86,8 @@ class LoginRefused(ProtocolError):
 class VersionRefused(ProtocolError):
     """No common version; the ERROR lists the server's (NEG-04)."""
 
+    cause = "no-common-version"
+
 
 class SlowConsumer(ProtocolError):
     """The client takes its messages too slowly, and its buffer is full.
@@ -73,6 +95,8 @@ class SlowConsumer(ProtocolError):
     Attributes:
         limit: of which buffer, one of `SLOW_LIMITS`.
     """
+
+    cause = "slow-consumer"
 
     def __init__(self, detail: str, limit: str) -> None:
         super().__init__("slow consumer", detail)
@@ -87,6 +111,8 @@ SLOW_LIMITS = (OUTBOX, NEWS, BROWSER)
 class TooCostly(ProtocolError):
     """Memory is at its limit, and no other client costs more of it."""
 
+    cause = "memory-full"
+
 
 class SessionEnded(ProtocolError):
     """An operator, or the shutdown of the server, ends the session.
@@ -94,6 +120,8 @@ class SessionEnded(ProtocolError):
     Args:
         retry_after: milliseconds after which the client should come back; None where it should not.
     """
+
+    cause = "ended"
 
     def __init__(self, message: str, detail: str = "", retry_after: int | None = None) -> None:
         super().__init__(message, detail)
@@ -107,6 +135,8 @@ class AccessLost(SessionEnded):
         rule: which of them says so, for the log.
     """
 
+    cause = "access-lost"
+
     def __init__(self, message: str, detail: str, rule: str) -> None:
         super().__init__(message, detail)
         self.rule = rule
@@ -118,6 +148,8 @@ class RenewalRefused(SessionEnded):
     Args:
         receipt: that its frame asked for.
     """
+
+    cause = "renewal-refused"
 
     def __init__(self, detail: str, receipt: str | None = None) -> None:
         super().__init__("renewal refused", detail)

@@ -32,6 +32,7 @@ from .options import PLAIN, Properties
 from .policy import OnNack
 
 if TYPE_CHECKING:
+    from .counters import Drop
     from .queue import Queue
 
 # Messages that expire in one turn: about 2 ms.
@@ -118,7 +119,7 @@ def take_resting(queue: Queue, message: Message) -> None:
 # dead letters
 
 
-def dead_letter(queue: Queue, message: Message, why: str) -> None:
+def dead_letter(queue: Queue, message: Message, why: Drop) -> None:
     """A kept message leaves its queue for good; it goes where the policy says, or nowhere."""
     broker = queue.broker
     target = queue.policy.target_of(queue.name)
@@ -166,15 +167,11 @@ def _headers(queue: Queue, message: Message, why: str, target: str) -> dict[str,
     return headers
 
 
-def drop(queue: Queue, message: Message, why: str) -> None:
-    """A kept message is thrown away.
-
-    Args:
-        why: for the records.
-    """
+def drop(queue: Queue, message: Message, why: Drop) -> None:
+    """A kept message is thrown away."""
     queue.let_go(message)
     broker = queue.broker
-    broker.counters.dropped += 1
+    broker.counters.drops[why] += 1
     if broker.records is not None:
         broker.records.dropped(queue.name, message, why)
 

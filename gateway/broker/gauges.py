@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from .message import Message
 from .queue import Queue
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 # Sessions and destinations that are looked at in one turn.
 _PER_TURN = 500
-# Places of a lane that are looked at for the message that has waited longest.
-_LOOKS = 100
 
 
 class Gauges:
@@ -55,7 +52,7 @@ class Gauges:
         looks = _PER_TURN
         for session in islice(self._sessions, looks):
             looks -= 1
-            for subscription in session.acknowledging.values():
+            for subscription in session.subscriptions.acknowledging.values():
                 self._of_subscription(subscription)
         for queue in islice(self._queues, looks):
             looks -= 1
@@ -74,8 +71,7 @@ class Gauges:
     def _of_queue(self, queue: Queue) -> None:
         unacknowledged = sum([len(each.ledger) for each in queue.subscriptions if each.ledger])
         if queue.waiting or unacknowledged:
-            first: Message | None = next((each for each in islice(queue.lanes[0], _LOOKS) if each.waits), None)
-            self._records.waiting(queue.name, unacknowledged, queue.waiting, first)
+            self._records.waiting(queue.name, unacknowledged, queue.waiting, queue.lanes[0].oldest())
             self._now.add(queue)
         elif queue in self._before:
             self._records.waiting(queue.name, 0, 0, None)

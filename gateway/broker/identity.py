@@ -6,6 +6,7 @@ What is secret here is left out of every `repr`, so that no log line can have it
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -78,9 +79,12 @@ class Identity:
         expires: seconds since the epoch, after which the session ends unless it is renewed; infinite: never.
         method: how it was found out: `anonymous`, `passcode`, `token`, `ticket`, `certificate`, `cookie`, or a word of
             the operator's own authenticator.
+        review: who the client of this identity is by now, perhaps of other groups; `SessionEnded` where it is nobody
+            any more.  None: that cannot change.
     """
 
     user: str
     groups: frozenset[str] = frozenset()
     expires: float = math.inf
     method: str = "passcode"
+    review: Callable[[Identity], Identity] | None = field(default=None, compare=False, repr=False)

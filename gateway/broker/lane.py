@@ -10,6 +10,11 @@ messages is cut into turns: `first` gives up for the moment and says so in `tire
 
 Due are, in this order: higher priority first, then the order of arrival.  New messages nearly always belong to the end,
 which is a deque; those that come back, or have a higher priority than the last one, go into a heap.
+
+The oldest.  New messages in the deque stand there in the order of arrival, whatever their priorities; and one in the
+heap came behind one in the deque that is due later.  So the first of the deque is the oldest, unless somebody took
+another one out of turn (a selector, an operator, its expiry), or an older one came back.  What came back is remembered
+by its number where there are several priorities; where there is one, the first of the heap is the oldest of these.
 """
 
 from __future__ import annotations
@@ -17,7 +22,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 
+from .fate import ByKey
 from .message import Message
 from .options import Selector
 
@@ -25,6 +32,8 @@ from .options import Selector
 READS_PER_TURN = 2_000
 # Octets of headers, times characters of the selector, that cost about as much as to look at a message at all.
 _SCANNED_PER_READ = 8_192
+# Places out of order that are looked at for the oldest message.
+_LOOKS = 100
 
 
 class Lane:
@@ -36,7 +45,7 @@ class Lane:
         tired: the last `first` gave up; asking again goes on.
     """
 
-    __slots__ = ("_others", "_tail", "_wanted", "_wanted_other", "selector", "tired", "weight")
+    __slots__ = ("_late", "_others", "_tail", "_wanted", "_wanted_other", "selector", "tired", "weight")
 
     def __init__(self, selector: Selector | None = None, weight: int = 0) -> None:
         self.selector = selector
@@ -44,6 +53,8 @@ class Lane:
         self.tired = False
         self._tail: deque[Message] = deque()
         self._others: list[tuple[int, int, Message]] = []
+        # Those that are older than what stands before them, perhaps; None as long as there was one priority.
+        self._late: ByKey | None = None
         # The first of each, once the selector took it.
         self._wanted: Message | None = None
         self._wanted_other: Message | None = None
@@ -74,10 +85,24 @@ class Lane:
         """A message that waits now.  One that the selector does not want may be added, too."""
         tail = self._tail
         last = tail[-1] if tail else None
-        if last is None or last.rank < message.rank or (last.rank == message.rank and last.place < message.place):
+        if last is None or (last.rank == message.rank and last.place < message.place):
+            tail.append(message)
+            return
+        others = self._others
+        if last.rank < message.rank:
             tail.append(message)
         else:
-            heapq.heappush(self._others, (message.rank, message.place, message))
+            heapq.heappush(others, (message.rank, message.place, message))
+        is_mixed = last.rank != message.rank or self._late is not None or others[0][0] != message.rank
+        if is_mixed and (message.attempts or message.number < last.number):
+            self._remember(message)
+
+    def _remember(self, message: Message) -> None:
+        """One that may be older than what stands before it."""
+        if self._late is None:
+            self._late = ByKey()
+        self._late.tidy(len(self))
+        self._late.add(message.number, message)
 
     def first(self) -> Message | None:
         """The message that is due; None: there is none, or (`tired`) none was found so far."""
@@ -149,12 +174,28 @@ class Lane:
         while self._others and not self._others[0][2].waits:
             heapq.heappop(self._others)
 
+    def oldest(self) -> Message | None:
+        """The message that came first, of those that wait; nearly always, see above."""
+        if self._tail and self._tail[0].waits and not self._others and self._late is None:
+            return self._tail[0]  # of all queues this is asked at each scrape, and nearly all are like that
+        self.shed()
+        found = [message for _, _, message in islice(self._others, _LOOKS) if message.waits]
+        if self._tail:
+            found.append(self._tail[0])
+        if self._late is not None and (late := self._late.first()) is not None:
+            found.append(late[1])
+        return min(found, default=None)
+
     def compact(self) -> None:
         """Forget those that wait no longer."""
         self._tail = deque([message for message in self._tail if message.waits])
         self._others = [entry for entry in dict.fromkeys(self._others) if entry[2].waits]
         heapq.heapify(self._others)
         self._wanted = self._wanted_other = None
+        if self._late is not None:
+            late, self._late = self._late, ByKey()
+            for message in dict.fromkeys([message for _, _, message in late.heap if message.waits]):
+                self._late.add(message.number, message)
 
     def messages(self) -> list[Message]:
         """All that wait, in the order in which they are due; each once."""

@@ -300,6 +300,10 @@ class Log:
         message, sender = self._tail[place] if place >= self._tail_start else (None, "")
         return Entry(self._numbers[index], self, self._sizes[index], message, sender)
 
+    def count_behind(self, number: int) -> int:
+        """How many messages are behind that number."""
+        return len(self._numbers) - bisect_right(self._numbers, number, self._start)
+
     def before_seq(self, seq: int) -> int:
         """The number before the first message with at least that seq."""
         return self._before(bisect_left(self._seqs, seq, self._start))

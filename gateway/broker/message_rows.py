@@ -17,6 +17,11 @@ SECRETS = frozenset(["passcode", "authorization", "token", "x-token", "access-to
 HIDDEN = "(hidden)"
 
 
+def id_of(number: int) -> str:
+    """The id of the message of that number."""
+    return f"{Message.run.decode()}-{number}"
+
+
 def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
     """A message that waits in a queue.
 
@@ -25,7 +30,6 @@ def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
     """
     broker = queue.broker
     now, headers = broker.agenda.epoch(), message.head.headers
-    shown = _some(headers, most)
     age = None if broker.records is None else broker.records.age_of(message)
     return {
         "id": message.id.decode(),
@@ -36,10 +40,21 @@ def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
         "sent": None if age is None else now - age,
         "deliveries": message.attempts,
         "redelivered": message.attempts > 0,
-        "headers": {name: HIDDEN if name.lower() in SECRETS else value for name, value in shown.items()},
         "dead_letter": _of_dead_letter(message, most),
-        "truncated": len(message.body) > most or len(shown) < len(headers),
-    } | _of_body(message.body, most)
+    } | of_content(headers, message.body, most)
+
+
+def of_content(headers: Mapping[str, str], body: bytes, most: int) -> dict[str, object]:
+    """Headers and body, and whether there is more of them.
+
+    Args:
+        most: octets of the body, and characters of the headers.
+    """
+    shown = _some(headers, most)
+    return {
+        "headers": {name: HIDDEN if name.lower() in SECRETS else value for name, value in shown.items()},
+        "truncated": len(body) > most or len(shown) < len(headers),
+    } | _of_body(body, most)
 
 
 def _some(headers: Mapping[str, str], most: int) -> dict[str, str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def subscription_named(frame: Frame, session: Session) -> str | tuple[str]:
     """The key of the subscription that an UNSUBSCRIBE means: by id, in 1.0 also by destination."""
     subscription_id = frame.headers.get("id")
-    if subscription_id in session.subscriptions:
+    if subscription_id is not None and subscription_id in session.subscriptions:
         return subscription_id
     destination = frame.headers.get("destination")
     if session.version.subscription_id or destination is None:
@@ -50,7 +50,7 @@ def delivery_named(frame: Frame, session: Session) -> tuple[Subscription | None,
             )
         if handle is None:
             raise HeaderMissing(frame.command, "id")
-        return session.acknowledging.get(handle.partition("-")[0]), handle
+        return session.subscriptions.acknowledging.get(handle.partition("-")[0]), handle
     message_id = headers.get("message-id")
     if message_id is None:
         raise HeaderMissing(frame.command, "message-id")
@@ -64,6 +64,8 @@ def delivery_named(frame: Frame, session: Session) -> tuple[Subscription | None,
 
 def _subscription_with(message_id: str, session: Session) -> Subscription | None:
     """Who has that message outstanding; of several (one topic twice), one that no transaction holds."""
-    holding = [each for each in session.acknowledging.values() if each.ledger and message_id in each.ledger]
+    holding = [
+        each for each in session.subscriptions.acknowledging.values() if each.ledger and message_id in each.ledger
+    ]
     free = [each for each in holding if each.ledger and each.ledger[message_id].transaction is None]
     return next(iter(free or holding), None)

@@ -184,6 +184,11 @@ class Outbound:
         self.rows = 0
         return returned
 
+    def hand_over(self) -> list[list[bytes]]:
+        """What the transport did not take, and some that it did, before `close`: whoever gets it lets go of it."""
+        handed, self._rest, self.parts = [self._rest, self.parts], [], []
+        return handed
+
     def close(self) -> None:
         """Throw away what was not written, and all that still comes."""
         self.closed = True

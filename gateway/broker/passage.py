@@ -95,7 +95,7 @@ class Passage:
         if not sessions:
             return ""
         session = sessions[0]
-        return f"session {session.id} ({session.login[:80]}) does not read what it subscribed to"
+        return f"session {session.id} ({session.login[:80]}) does not read or acknowledge what it subscribed to"
 
 
 def _properties(message: Message) -> Properties:

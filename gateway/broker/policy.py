@@ -3,7 +3,7 @@
 An operator writes policies for patterns of names.  All that match a name apply, in the order of the file, and of the
 keys that several give the last counts; a destination's policy is found once, when it comes into being.  Clients may
 add `Hints`, which is how RabbitMQ's queue arguments are read: they count where they create the queue, and are never a
-reason to refuse anybody.
+reason to refuse anybody.  To a queue that is there already they mean nothing: others rely on it as it is.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class Policy:
         log_age: seconds after which they go; 0: no limit but the other two.  A topic has a log where one of these three
             is more than 0.
         journal_bodies: how much of a body the journal keeps, in its words; None: as the journal has it.
+        add_user_id: each message tells who sent it, in a header that the broker writes.
     """
 
     max_messages: int = 0
@@ -98,11 +99,18 @@ class Policy:
     log_octets: int = 0
     log_age: float = 0.0
     journal_bodies: str | None = None
+    add_user_id: bool = False
 
     @property
     def keeps_log(self) -> bool:
         """A topic keeps its messages for replay."""
         return bool(self.log_messages or self.log_octets or self.log_age)
+
+    def changes_of(self, other: Policy) -> dict[str, object]:
+        """The keys that another policy has otherwise, with its values in words."""
+        found = {each.name: getattr(other, each.name) for each in dataclasses.fields(self)}
+        changed = {name: value for name, value in found.items() if value != getattr(self, name)}
+        return {name: value.value if isinstance(value, Enum) else value for name, value in changed.items()}
 
     def delay_after(self, failures: int) -> float:
         """Seconds to wait after so many failed attempts (1 or more)."""
@@ -160,6 +168,7 @@ class Policies:
 
     Attributes:
         dead_letters: the destinations that they name for dead letters.
+        add_user_ids: some of them want `add_user_id`.
 
     Args:
         rules: pattern and keys of `Policy` with their values, in the order of the file.
@@ -170,6 +179,10 @@ class Policies:
         self.dead_letters = {str(values["dead_letter"]) for _, values in self._rules if values.get("dead_letter")}
         logs = [(pattern, {key: values[key] for key in _OF_LOGS & values.keys()}) for pattern, values in self._rules]
         self._of_logs = [(pattern, values) for pattern, values in logs if values]
+        self._of_senders = [
+            (pattern, values["add_user_id"]) for pattern, values in self._rules if "add_user_id" in values
+        ]
+        self.add_user_ids = any(wish for _, wish in self._of_senders)
 
     def keeps_log(self, name: str) -> bool:
         """Whether `find` would say so; mostly no policy has anything to say of logs."""
@@ -178,6 +191,14 @@ class Policies:
             if pattern.matches(name):
                 found |= values
         return any(found.values())
+
+    def adds_user_id(self, name: str) -> bool:
+        """Whether `find` would say so; it is asked once for each header block of a client."""
+        found = False
+        for pattern, wish in self._of_senders:
+            if pattern.matches(name):
+                found = wish
+        return found
 
     def find(self, name: str) -> Policy:
         """The policy of the destination of that canonical name."""

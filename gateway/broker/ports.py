@@ -31,8 +31,8 @@ class Authenticator(Protocol):
 class Authorizer(Protocol):
     """Says what somebody may do.  Asked once per session."""
 
-    def access_of(self, identity: Identity, transport: str) -> Access | None:
-        """What that user may do who came that way, None: everything; equal ones share what it remembers."""
+    def access_of(self, identity: Identity, transport: str, address: str) -> Access | None:
+        """What that user may do who came that way, from that address (empty: by a unix socket); None: everything."""
         ...
 
 

@@ -14,7 +14,6 @@ What becomes of messages that are not consumed (limits, expiry, failures) is in 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
@@ -62,6 +61,7 @@ class Queue:
         latest: the waiting message of each conflation key; None as long as there was none.
         shelf: its rows in the store; None: nothing here outlives the process.
         feed: the durable subscription that fills it; None: whoever sends to its name.
+        of_client: the keys of its policy that a client's arguments set.
     """
 
     __slots__ = (
@@ -79,6 +79,7 @@ class Queue:
         "limits",
         "name",
         "octets",
+        "of_client",
         "policy",
         "private",
         "resting",
@@ -108,6 +109,7 @@ class Queue:
         self.latest: dict[str, Message] | None = None
         self.shelf: Shelf | None = None
         self.feed: Durable | None = None
+        self.of_client: tuple[str, ...] = ()
 
     @property
     def subscriptions(self) -> dict[Subscription, None]:
@@ -318,16 +320,11 @@ class Queue:
         self.enlist(subscription)
 
     def declare(self, hints: Hints) -> None:
-        """A client's wishes for the queue: the first that has any is heard."""
-        if self.shelf is not None and not self.shelf.may_have(hints):
-            hints = dataclasses.replace(hints, max_messages=None, max_octets=None)
-        self.policy = hints.applied_to(self.policy)
+        """A client's wishes for the queue, which it comes into being with."""
+        before, self.policy = self.policy, hints.applied_to(self.policy)
+        self.of_client = tuple(before.changes_of(self.policy))
         self.limits = limits_of(self.policy)
-        if self.limits.drops_oldest and self.ages is None:
-            for message in self.waiting_messages():
-                fate.remember_age(self, message)
-        if not self.subscriptions:
-            fate.unused(self)
+        fate.unused(self)  # nobody subscribes yet, and its end may have another date now
 
     def browse(self, subscription: Subscription) -> None:
         """A new browser: it reads what waits, and consumes nothing."""
@@ -387,12 +384,12 @@ class Queue:
         returns.take_back(self, messages)
 
     def purge(self) -> None:
-        """Throw away what waits."""
+        """Throw away what waits: the queue goes, or nobody uses it."""
         for message in self.waiting_messages():
             self.remove(message)
-            fate.drop(self, message, "purged")
+            fate.drop(self, message, "queue-gone")
         if self.shelf is not None:
-            self.shelf.purge()
+            self.shelf.purge("queue-gone")
         for group in list(self.consumers.groups or ()):
             groups.settle(self, group)
         self.tidy()

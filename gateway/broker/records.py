@@ -177,7 +177,7 @@ class Records:
         waited = _since(message.at, now)
         recorder.dropped(now, destination, message.number, len(message.body), message.attempts, waited, why)
 
-    def purged(self, name: str, rows: Sequence[int]) -> None:
+    def purged(self, name: str, rows: Sequence[int], why: str) -> None:
         """Messages were thrown away that only the store has: nothing is known of them but the numbers of their rows.
 
         That is the message's own, but in the queue of a durable subscription.
@@ -185,7 +185,7 @@ class Records:
         recorder = self._recorder
         now = recorder.clock()
         for row in rows:
-            recorder.dropped(now, name, row, _UNKNOWN, _UNKNOWN, _UNKNOWN, "purged")
+            recorder.dropped(now, name, row, _UNKNOWN, _UNKNOWN, _UNKNOWN, why)
 
     def age_of(self, message: Message) -> float | None:
         """Seconds since a message was accepted; None: that is not known."""

@@ -86,7 +86,7 @@ class Retained:
         if message.properties.retain is not Retain.SET:
             return
         if len(self._kept) >= broker.quotas.max_retained:  # others came while it was delayed, or in a transaction
-            broker.counters.dropped += 1
+            broker.counters.drops["max-retained"] += 1
             if broker.records is not None:
                 broker.records.dropped(name, message, "too many retained messages")
             return
@@ -149,6 +149,14 @@ class Retained:
         """What a topic keeps."""
         kept = self._kept.get(name)
         return None if kept is None else kept.message
+
+    def every(self) -> list[Kept]:
+        """What all topics keep, in the order in which these came."""
+        return list(self._kept.values())
+
+    def find(self, name: str) -> Kept | None:
+        """What a topic keeps, and what belongs to it."""
+        return self._kept.get(name)
 
 
 def _seq(message: Message) -> int | None:

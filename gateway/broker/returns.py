@@ -11,7 +11,7 @@ a consumer has left    others may go on who could not before, with what waited a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from . import arrivals, dispatch, fate, groups
 from .message import Delivery, Message
@@ -19,6 +19,9 @@ from .message import Delivery, Message
 if TYPE_CHECKING:
     from .queue import Queue
     from .subscription import Subscription
+
+Returned: TypeAlias = "dict[Queue, list[Message]]"
+"""What is to come back, and to which queue."""
 
 
 def reject(queue: Queue, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
@@ -70,7 +73,7 @@ def take_back(queue: Queue, messages: Iterable[Message]) -> None:
     if home is None:
         for message in messages:
             if not fate.was_last_attempt(queue, message):
-                fate.drop(queue, message, "purged")
+                fate.drop(queue, message, "queue-gone")
         queue.purge()
         broker.forget_if_idle(queue)
         return
@@ -86,6 +89,12 @@ def take_back(queue: Queue, messages: Iterable[Message]) -> None:
     if home.abandoned and not home.subscriptions:
         home.purge()
     broker.forget_if_idle(home)
+
+
+def take_back_all(returned: Returned) -> None:
+    """What was collected comes back, queue by queue, now that all are gone that go together."""
+    for queue, messages in returned.items():
+        take_back(queue, messages)
 
 
 def restore(queue: Queue, messages: Sequence[Message] = ()) -> None:

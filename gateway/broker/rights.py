@@ -212,7 +212,7 @@ def recheck_session(session: Session) -> bool:
             destination = subscription.destination
             command = _command(access, session.login, Action.SUBSCRIBE.value, destination)
             what = f"{session.login[:80]} may no longer subscribe to {destination[:80]!r}"
-            why = f"the rules have changed: {what} as it did; {command} says why"
+            why = f"the rules or groups have changed: {what} as it did; {command} says why"
             session.end(AccessLost(_REFUSED, why, access.reason(Action.SUBSCRIBE, _known_as(session, name))))
             return False
     return True
@@ -268,6 +268,7 @@ def _refusal(
     Args:
         name: the canonical one that the rules were asked about; empty: they were not.
     """
+    session.broker.counters.forbidden[action.value] += 1
     command = _command(access, session.login, action.value, written)
     return AccessRefused(
         _REFUSED,

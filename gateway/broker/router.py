@@ -31,6 +31,7 @@ from .queue import Queue
 from .replay import Replay
 from .retained import Retained
 from .sending import Sending
+from .stamps import Stamps
 from .topic import Topic
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Router:
         self._destinations = directory.destinations
         self._patterns = directory.patterns
         self.policies = policies
+        self._stamps = Stamps(policies) if policies.add_user_ids else None
         self._arguments = Arguments(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self.replay = Replay(broker, directory.logs)
@@ -89,6 +91,8 @@ class Router:
             # Only patterns, as the last time: nothing is left to be checked.
             is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
             if is_known and not broker.careful and not self._directory.keeps_log(destination):
+                if self._stamps is not None:
+                    head = self._stamps.on(head, destination, sender)
                 self.number += 1
                 broker.counters.published += 1
                 message = Message(self.number, head, body, properties)
@@ -98,6 +102,8 @@ class Router:
             else:
                 self.send(self.prepare(head, body, destination, properties, sender))
             return
+        if self._stamps is not None:
+            head = self._stamps.on(head, destination, sender)
         self.number += 1
         broker.counters.published += 1
         message = Message(self.number, head, body, properties)
@@ -147,6 +153,8 @@ class Router:
             addressed = head if len(parts) == 1 else _with(head, "destination", part)
             if name.startswith(names.APP):
                 name, addressed = self._for_function(name, addressed, sender)
+            elif self._stamps is not None and sender is not None:
+                addressed = self._stamps.on(addressed, name, sender)
             targets.append((name, addressed))
         if properties.retain is not None:
             self.retained.check(name for name, _ in targets)
@@ -185,8 +193,7 @@ class Router:
         return any(each.durables for each in topics)
 
     def check(self, sendings: Sequence[Sending]) -> None:
-        """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now, or
-        wishes for what a queue cannot do.
+        """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now.
 
         Raises:
             NotAllowed: a limit would be exceeded, or the store has failed.
@@ -201,10 +208,6 @@ class Router:
         ]
         if new:
             self._directory.check_room(len(new))
-        for each in sendings:
-            if each.properties.hints is not None:
-                for name, _ in each.targets:
-                    self._directory.check_hints(name, each.properties.hints)
         storage = self._broker.storage
         if storage is not None and storage.failure:
             durable = [self._is_stored(name, each.properties) for each in sendings for name, _ in each.targets]
@@ -285,12 +288,11 @@ class Router:
         if properties.retain is not None:
             self.retained.keep(name, message)
         if target is None and not names.is_topic(name) and not self._directory.is_gone(name):
-            target = self._directory.create_queue(name)
-            self._directory.declare(target, properties.hints)
+            target = self._directory.create_queue(name, properties.hints, sender)
             target.accept(message)
             self._directory.forget_if_idle(target)  # a limit, or its time, may have been against it
         elif isinstance(target, Queue):
-            self._directory.declare(target, properties.hints)
+            self._directory.heed(target, properties.hints, sender)
             target.accept(message)
         else:
             self._fan_out(target, name, message, sender)
@@ -391,11 +393,10 @@ class Router:
         found = self._directory.find(name)
         if found is None:
             self._directory.check_room(1)
-            found = self._directory.create_queue(name)
-        assert isinstance(found, Queue)  # names of queues and topics differ
-        if options.hints is not None:
-            self._directory.check_hints(name, options.hints)
-        self._directory.declare(found, options.hints)
+            found = self._directory.create_queue(name, options.hints, subscription.session.id)
+        else:
+            assert isinstance(found, Queue)  # names of queues and topics differ
+            self._directory.heed(found, options.hints, subscription.session.id)
         if options.browser:
             found.browse(subscription)
         else:

@@ -12,7 +12,9 @@ from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from .dates import Age
 from .destinations import QUEUE
+from .oldest import oldest, oldest_delivery
 from .policy import DEAD_LETTERS
 from .queue import Queue
 from .session import Session
@@ -32,7 +34,11 @@ Key = str | int | float
 
 def of_session(session: Session) -> dict[str, object]:
     """A session: who it is, what it has, and what waits for it."""
-    return {name: key(session) for name, key in SESSION_KEYS.items()} | {"heart_beat": list(session.heart_beat)}
+    age = _age(session.broker, _oldest_of_session(session))
+    return {name: key(session) for name, key in SESSION_KEYS.items()} | {
+        "oldest_unacknowledged_age": None if age is None else round(age.seconds, 1),
+        "heart_beat": list(session.heart_beat),
+    }
 
 
 SESSION_KEYS: dict[str, Callable[[Session], Key]] = {
@@ -45,12 +51,22 @@ SESSION_KEYS: dict[str, Callable[[Session], Key]] = {
     "connected_at": lambda session: session.connected_at,
     "subscriptions": lambda session: len(session.subscriptions),
     "unacknowledged": lambda session: session.outstanding,
+    "oldest_unacknowledged_age": lambda session: _seconds(session.broker, _oldest_of_session(session)),
     "transactions": lambda session: len(session.transactions),
     "pending_octets": lambda session: session.outbound.size,
     "frames_in": lambda session: session.frames_in,
     "delivered": lambda session: session.outbound.frames,
 }
-"""What sessions are sorted and filtered by.  `delivered`: frames that its connection took, whatever they are."""
+"""What sessions are sorted and filtered by; what a row has as null is 0 here.
+
+`delivered`: frames that its connection took, whatever they are.
+"""
+
+
+def _oldest_of_session(session: Session) -> int | None:
+    """The lowest number of the messages that its subscriptions have had longest."""
+    found = [oldest_delivery(each) for each in session.subscriptions.acknowledging.values()]
+    return min([number for number in found if number is not None], default=None)
 
 
 def every_session(broker: Broker) -> Iterator[Session]:
@@ -65,9 +81,11 @@ def of_subscription(subscription: Subscription) -> dict[str, object]:
     """A subscription: whose it is, what it asked for, and what it has."""
     feed = None if subscription.queue is None else subscription.queue.feed
     counts = subscription.queue is not None and not subscription.options.browser
+    age = _age(subscription.session.broker, oldest_delivery(subscription))
     return {name: key(subscription) for name, key in SUBSCRIPTION_KEYS.items()} | {
         "id": subscription.id,
         "prefetch": subscription.options.prefetch,
+        "oldest_unacknowledged_age": None if age is None else round(age.seconds, 1),
         "delivered": subscription.delivered if counts else None,
         "durable": None if feed is None else feed.name,
         "browser": subscription.options.browser,
@@ -84,6 +102,9 @@ SUBSCRIPTION_KEYS: dict[str, Callable[[Subscription], Key]] = {
     "selector": lambda subscription: subscription.options.selector_text,
     "prefetch": lambda subscription: subscription.options.prefetch or 0,
     "unacknowledged": lambda subscription: len(subscription.ledger or ()),
+    "oldest_unacknowledged_age": lambda subscription: _seconds(
+        subscription.session.broker, oldest_delivery(subscription)
+    ),
     "delivered": lambda subscription: subscription.delivered,
     "durable": lambda subscription: _durable_of(subscription),
     "browser": lambda subscription: subscription.options.browser,
@@ -111,7 +132,10 @@ def _durable_of(subscription: Subscription) -> str:
 
 def of_destination(target: Target) -> dict[str, object]:
     """A destination: its kind, who subscribes, what waits there, and what it keeps for replay."""
+    age = _age(target.broker, oldest(target)) if isinstance(target, Queue) else None
     return {name: key(target) for name, key in DESTINATION_KEYS.items()} | {
+        "oldest_age": None if age is None else round(age.seconds, 1),
+        "oldest_age_is_least": age is not None and age.is_least,
         "full": isinstance(target, Queue) and target.full,
         "durable": _is_durable(target),
         "dead_letters": _has_dead_letters(target),
@@ -124,12 +148,13 @@ DESTINATION_KEYS: dict[str, Callable[[Target], Key]] = {
     "kind": lambda target: _kind_of(target),
     "subscriptions": lambda target: len(target.subscriptions),
     "waiting": lambda target: target.waiting if isinstance(target, Queue) else 0,
+    "oldest_age": lambda target: _seconds(target.broker, oldest(target)) if isinstance(target, Queue) else 0,
     "delayed": lambda target: len(target.resting) if isinstance(target, Queue) else 0,
     "unacknowledged": lambda target: sum([len(each.ledger) for each in target.subscriptions if each.ledger]),
     "octets": lambda target: target.octets if isinstance(target, Queue) else 0,
     "stored": lambda target: target.stored if isinstance(target, Queue) else 0,
 }
-"""What destinations are sorted and filtered by."""
+"""What destinations are sorted and filtered by; what a row has as null is 0 here."""
 
 DESTINATION_STATES: dict[str, Callable[[Target], bool]] = {
     "waiting": lambda target: isinstance(target, Queue) and (target.waiting > 0 or len(target.resting) > 0),
@@ -150,6 +175,11 @@ def policy_of(target: Target) -> dict[str, object]:
     """The policy in force: the operator's, and for a queue what a client wished when it came into being."""
     found = dataclasses.asdict(target.policy)
     return {name: value.value if isinstance(value, Enum) else value for name, value in found.items()}
+
+
+def policy_of_clients(target: Target) -> list[str]:
+    """The keys of it that a client's queue arguments set."""
+    return list(target.of_client) if isinstance(target, Queue) else []
 
 
 def subscriptions_of(target: Target) -> list[Subscription]:
@@ -188,3 +218,16 @@ def _of_log(target: Target) -> dict[str, int] | None:
     if log is None:
         return None
     return {"first": log.first, "next": log.next, "messages": len(log), "octets": log.octets}
+
+
+# ages
+
+
+def _age(broker: Broker, number: int | None) -> Age | None:
+    """How old the message of that number is; None: there is none."""
+    return None if number is None else broker.dates.age(number)
+
+
+def _seconds(broker: Broker, number: int | None) -> float:
+    """The same to sort by."""
+    return 0.0 if number is None else broker.dates.age(number).seconds

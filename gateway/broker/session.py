@@ -18,22 +18,20 @@ from typing import TYPE_CHECKING
 from gateway.codec import VERSIONS, Frame, Head, ProtocolError, Version, encoder
 
 from . import returns
-from .allowance import Allowance
-from .destinations import is_temporary
-from .dictionary import ack_mode
-from .durables import Name, name_of
 from .errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
+from .freeing import freeing
 from .message import Message
-from .naming import delivery_named, is_named, subscription_named
-from .options import NO_OPTIONS, PERSISTENT, PLAIN, Options, Properties
+from .naming import delivery_named
+from .options import NO_OPTIONS, PERSISTENT, PLAIN, Properties
 from .outbound import Outbound
 from .ports import ANONYMOUS
-from .reading import ended_by, options_of, properties_of, requeue_of
+from .reading import properties_of, requeue_of
 from .renewal import RENEW
 from .rights import is_known, remember
-from .subscription import AckMode, Subscription
+from .subscription import AckMode
+from .subscriptions import Subscriptions
 from .temporaries import Temporaries
-from .transactions import Settlement, Transaction, Transactions
+from .transactions import Settlement, Transactions
 
 if TYPE_CHECKING:
     from .access import Access
@@ -41,9 +39,7 @@ if TYPE_CHECKING:
     from .ports import Carrier
     from .queue import Queue
     from .renewal import Renewal
-    from .sending import Sending
 
-_MODES = {mode.value: mode for mode in AckMode}
 # Subscriptions that are ended in one step: about 0.2 ms.
 _ENDS_PER_STEP = 32
 
@@ -63,7 +59,6 @@ class Session:
         frames_in: frames handled.
         heart_beat: milliseconds between the server's heart-beats, and between the client's; 0: none.
         outstanding: deliveries not yet settled.
-        acknowledging: the subscriptions whose messages must be acknowledged, by what their `ack` handles start with.
         temporaries: its temporary destinations.
         ended: the client sent DISCONNECT; whatever follows it is ignored (DSC-02).
         failed: its ERROR is in the outbox.
@@ -73,11 +68,9 @@ class Session:
     """
 
     __slots__ = (
-        "_allowance",
-        "_keys",
         "_last_words",
+        "_left_behind",
         "access",
-        "acknowledging",
         "batch",
         "broker",
         "client_id",
@@ -127,8 +120,8 @@ class Session:
         self.transport = transport
         self.connected_at = connected_at
         self.outbound = Outbound(self, carrier, broker.quotas.max_outbound, broker.dirty)
-        self.subscriptions: dict[str | tuple[str], Subscription] = {}
-        self.transactions = Transactions(broker.quotas)
+        self.subscriptions = Subscriptions(self)
+        self.transactions = Transactions(self)
         self.temporaries = Temporaries(self, broker.quotas.max_subscriptions)
         self.table = _TABLES[version.index]
         self.frames_in = 0
@@ -139,10 +132,8 @@ class Session:
         self.batch = 0
         self.names = b""
         self.renewal: Renewal | None = None
-        self._keys = 0
         self._last_words: bytes | None = None  # the RECEIPT of a DISCONNECT that is carried out in steps
-        self._allowance = Allowance()
-        self.acknowledging: dict[str, Subscription] = {}
+        self._left_behind: list[bytes] = []  # bodies that its transactions kept, until they are freed in steps
 
     def handle(self, frame: Frame) -> None:
         """Carry out one frame.
@@ -201,7 +192,7 @@ class Session:
 
     def failing(self, error: ProtocolError, frame: Frame | None = None) -> Iterator[None]:
         """The same in steps, see `departing`."""
-        self.broker.counters.errors += 1
+        self.broker.counters.fail(error)
         self.failed = True
         if self.broker.records is not None:
             self.broker.records.failed(self, error)
@@ -245,10 +236,15 @@ class Session:
             unsent: messages in mode auto that never went out.
             lost: the client did not say goodbye: what it was at work on has failed.
         """
+        yield from self._leaving(unsent, lost=lost)
+        yield from freeing([self._left_behind])
+
+    def _leaving(self, unsent: Iterable[tuple[Queue, Message]] = (), *, lost: bool = False) -> Iterator[None]:
+        """All of `departing` that somebody else can see."""
         self._leave_queues(unsent, lost=lost)
         for count, key in enumerate(list(self.subscriptions), 1):
             if key in self.subscriptions:  # the session may have been closed meanwhile
-                self._leave(self.subscriptions.pop(key), {}, lost=lost, why="session ended")
+                self.subscriptions.end(key, {}, lost=lost, why="session ended")
             if count % _ENDS_PER_STEP == 0:
                 yield
         self.temporaries.forget()
@@ -262,16 +258,14 @@ class Session:
         Everything is collected before any queue takes back, so that no queue dispatches one half before the other, and
         none is forgotten to which something is to come back.
         """
-        returned: dict[Queue, list[Message]] = {}
+        returned: returns.Returned = {}
         for queue, message in unsent:
             returned.setdefault(queue, []).append(message)
-        for name, transaction in self.transactions.items():
-            self._abort(name, transaction, returned, why="session ended")
-        self.transactions.clear()
+        undone = [self.transactions.undo(name, returned, why="session ended") for name in list(self.transactions)]
         for key in [key for key, subscription in self.subscriptions.items() if subscription.queue is not None]:
-            self._leave(self.subscriptions.pop(key), returned, lost=lost, why="session ended")
-        self.acknowledging.clear()
-        _take_back(returned)
+            self.subscriptions.end(key, returned, lost=lost, why="session ended")
+        returns.take_back_all(returned)
+        self._left_behind += [sending.body for transaction in undone for sending in transaction.sends]
 
     # SEND
 
@@ -311,12 +305,7 @@ class Session:
         if transaction is None:
             router.send(sending)
         else:
-            self._send_later(transaction, sending)
-
-    def _send_later(self, transaction: Transaction, sending: Sending) -> None:
-        self.broker.keep(sending.octets)
-        transaction.add_send(sending)
-        self.transactions.check_size()
+            self.transactions.add_send(transaction, sending)
 
     # temporary destinations
 
@@ -329,105 +318,16 @@ class Session:
         name = self.temporaries.canonical(destination)
         target = self.broker.destinations.get(name)
         if target is None or not target.subscriptions:
-            self._subscribe(destination, destination, AckMode.AUTO, NO_OPTIONS)
+            self.subscriptions.add(destination, destination, AckMode.AUTO, NO_OPTIONS)
         return name
 
     # SUBSCRIBE, UNSUBSCRIBE
 
     def _on_subscribe(self, frame: Frame) -> None:
-        headers = frame.headers
-        destination = headers.get("destination")
-        if destination is None:
-            raise HeaderMissing("SUBSCRIBE", "destination")
-        subscription_id = headers.get("id")
-        if subscription_id is None and self.version.subscription_id:
-            raise HeaderMissing("SUBSCRIBE", "id")
-        mode = _MODES.get(ack_mode(headers.get("ack", "auto")))
-        if mode is None or (mode is AckMode.INDIVIDUAL and not self.version.nack):
-            raise NotAllowed(
-                "unknown ack mode", f"{headers['ack'][:40]!r} is none of auto, client" + self._individual_if_known()
-            )
-        self._subscribe(destination, subscription_id, mode, options_of(headers))
-
-    def _subscribe(self, destination: str, subscription_id: str | None, mode: AckMode, options: Options) -> None:
-        name: str | tuple[str] = (destination,) if subscription_id is None else subscription_id
-        if name in self.subscriptions:
-            raise NotAllowed(
-                "subscription id in use",
-                f"this connection already has a subscription {(subscription_id or destination)[:80]!r}",
-            )
-        limit = self.broker.quotas.max_subscriptions
-        if len(self.subscriptions) >= limit:
-            raise NotAllowed("too many subscriptions", f"a session may have {limit} (max_subscriptions)")
-        if options.browser and mode is not AckMode.AUTO:
-            raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
-        names = len(destination) + len(subscription_id or "")
-        self._allowance.check(options, names)
-        self._keys += 1
-        subscription = Subscription(self, subscription_id, str(self._keys), destination, mode, options)
-        self.broker.router.subscribe(subscription)
-        self.broker.subscriptions += 1
-        self._allowance.use(options, names)
-        self.subscriptions[name] = subscription
-        if subscription.records is not None:
-            subscription.records.subscribed(subscription)
-        if subscription.ledger is not None:
-            self.acknowledging[subscription.key] = subscription
-
-    def _individual_if_known(self) -> str:
-        return ", client-individual" if self.version.nack else ""
+        self.subscriptions.subscribe(frame)
 
     def _on_unsubscribe(self, frame: Frame) -> None:
-        ends = ended_by(frame.headers)
-        durable = None
-        if ends is not None and ends.durable_name:  # the only one that can be named without being consumed here
-            durable = name_of(ends, self, None, "")
-        if durable is None or is_named(frame, self):
-            key = subscription_named(frame, self)
-            subscription = self.subscriptions[key]
-            feed = subscription.queue.feed if subscription.queue is not None else None
-            if durable is not None and (feed is None or feed.name != durable.text):
-                raise NotAllowed(
-                    "UNSUBSCRIBE names two subscriptions",
-                    f"what it ends for good is {durable.text[:80]!r}, and its id is that of another one",
-                )
-            if ends is not None and ends.resume:
-                self.broker.router.replay.cursors.end(self, ends.resume)
-            del self.subscriptions[key]
-            self.acknowledging.pop(subscription.key, None)
-            if ends is not None and ends.durable and feed is not None:
-                durable = Name(feed.name, lasts=True)
-            returned: dict[Queue, list[Message]] = {}
-            self._leave(subscription, returned)
-            _take_back(returned)
-            if is_temporary(subscription.destination):
-                self.temporaries.release(subscription.destination)
-            if feed is not None and self.broker.directory.durables.get(feed.name) is None:
-                return  # it has gone with its last consumer
-        if durable is not None:
-            self.broker.directory.durables.end(durable.text)
-
-    def _leave(
-        self,
-        subscription: Subscription,
-        returned: dict[Queue, list[Message]],
-        *,
-        lost: bool = False,
-        why: str | None = None,
-    ) -> None:
-        """End a subscription; what its queue must take back goes into `returned`."""
-        self.broker.subscriptions -= 1
-        if subscription.records is not None:
-            subscription.records.unsubscribed(subscription, why)
-        self._allowance.give_back(subscription.options, len(subscription.destination) + len(subscription.id or ""))
-        if subscription.topic is not None:
-            subscription.topic.leave(subscription, lost=lost)
-        else:
-            queue = subscription.queue
-            assert queue is not None  # no topic, so a queue
-            if subscription.reader is not None:
-                subscription.reader.end()
-            returned.setdefault(queue, []).extend(queue.drop(subscription, lost=lost))
+        self.subscriptions.unsubscribe(frame)
 
     # ACK, NACK
 
@@ -462,56 +362,18 @@ class Session:
         if "transaction" in headers:
             self.transactions.of(frame).add_settlement(settlement)
         else:
-            _carry_out(settlement)
+            settlement.carry_out()
 
     # BEGIN, COMMIT, ABORT
 
     def _on_begin(self, frame: Frame) -> None:
         self.transactions.begin(frame)
-        if self.broker.records is not None:
-            self.broker.records.begun(self, frame.headers["transaction"])
 
     def _on_commit(self, frame: Frame) -> None:
-        transaction = self.transactions.of(frame)
-        router = self.broker.router
-        router.check(transaction.sends)
-        name = frame.headers["transaction"]
-        del self.transactions[name]
-        transaction.let_go()
-        self.broker.release(transaction.octets)
-        records = self.broker.records
-        if records is not None:
-            records.committed(self, name)
-        try:
-            for sending in transaction.sends:
-                router.send(sending)
-            for settlement in transaction.settlements:
-                _carry_out(settlement)
-        finally:
-            if records is not None:
-                records.transaction = None
+        self.transactions.commit(frame)
 
     def _on_abort(self, frame: Frame) -> None:
-        transaction = self.transactions.of(frame)
-        name = frame.headers["transaction"]
-        del self.transactions[name]
-        returned: dict[Queue, list[Message]] = {}
-        self._abort(name, transaction, returned)
-        _take_back(returned)
-
-    def _abort(
-        self, name: str, transaction: Transaction, returned: dict[Queue, list[Message]], why: str | None = None
-    ) -> None:
-        """Undo a transaction; what it held for subscriptions that are gone goes into `returned`."""
-        if self.broker.records is not None:
-            self.broker.records.aborted(self, name, why)
-        self.broker.release(transaction.octets)
-        for delivery in transaction.let_go():
-            subscription = delivery.subscription
-            if subscription.ended:
-                assert subscription.queue is not None
-                subscription.remove(delivery)
-                returned.setdefault(subscription.queue, []).append(delivery.message)
+        self.transactions.abort(frame)
 
     # the rest
 
@@ -519,7 +381,7 @@ class Session:
         self.ended = True
         self._leave_queues((), lost=False)
         if len(self.subscriptions) <= _ENDS_PER_STEP:  # else the connection takes care of `departing`
-            self.depart()  # nothing goes out behind the RECEIPT
+            _go(self._leaving())  # nothing goes out behind the RECEIPT
 
     def _on_connect(self, frame: Frame) -> None:
         raise NotAllowed("already connected", "a connection has one CONNECT, at its start")
@@ -527,21 +389,6 @@ class Session:
 
 def _go(steps: Iterator[None]) -> None:
     deque(steps, maxlen=0)
-
-
-def _carry_out(settlement: Settlement) -> None:
-    deliveries, acknowledged, requeue, reason = settlement
-    queue = deliveries[0].subscription.queue
-    assert queue is not None  # a ledger never stands without a queue
-    if acknowledged:
-        queue.acknowledge(deliveries)
-    else:
-        returns.reject(queue, deliveries, requeue=requeue, reason=reason)
-
-
-def _take_back(returned: dict[Queue, list[Message]]) -> None:
-    for queue, messages in returned.items():
-        queue.take_back(messages)
 
 
 _Handler = Callable[[Session, Frame], None]

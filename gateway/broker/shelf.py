@@ -20,7 +20,6 @@ from . import arrivals, dispatch
 from .agenda import Action
 from .backlog import LEAST_IN_MEMORY, MOST_IN_MEMORY, Backlog
 from .batch import Place, Row, Stored
-from .limits import limits_of
 from .message import Message
 from .options import Properties
 from .policy import Hints
@@ -29,6 +28,7 @@ from .storage import Storage
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .counters import Drop
     from .queue import Queue
     from .subscription import Subscription
 
@@ -94,11 +94,6 @@ class Shelf:
         self._facts["hints"] = dataclasses.asdict(hints)
         if self._place:
             self._describe()
-
-    def may_have(self, hints: Hints) -> bool:
-        """Whether all of a client's wishes can be met: nothing can go of which a part is in the store alone."""
-        has_backlog = self.backlog is not None and self.backlog.count > 0
-        return not has_backlog or limits_of(hints.applied_to(self._queue.policy)).keeps_all
 
     @property
     def hints(self) -> Hints | None:
@@ -322,11 +317,11 @@ class Shelf:
         if self.backlog is not None:
             self.backlog.refill(stuck=stuck)
 
-    def purge(self, then: Action | None = None) -> None:
+    def purge(self, why: Drop, then: Action | None = None) -> None:
         """The backlog is thrown away; see there."""
         if self.backlog is not None:
-            self._queue.broker.counters.dropped += self.backlog.count
-            self.backlog.purge(then)
+            self._queue.broker.counters.drops[why] += self.backlog.count
+            self.backlog.purge(why, then)
 
     def rows_of_backlog(self) -> list[int]:
         """What is in the store alone, in order."""

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.codec import Frame
 
+from . import returns
 from .errors import HeaderMissing, NotAllowed
 from .message import Delivery
-from .quotas import Quotas
 
 if TYPE_CHECKING:
+    from .returns import Returned
     from .sending import Sending
+    from .session import Session
 
 
 class Settlement(NamedTuple):
@@ -25,6 +27,15 @@ class Settlement(NamedTuple):
     acknowledged: bool
     requeue: bool = True
     reason: str = ""
+
+    def carry_out(self) -> None:
+        """Settle them."""
+        queue = self.deliveries[0].subscription.queue
+        assert queue is not None  # a ledger never stands without a queue
+        if self.acknowledged:
+            queue.acknowledge(self.deliveries)
+        else:
+            returns.reject(queue, self.deliveries, requeue=self.requeue, reason=self.reason)
 
 
 class Transaction:
@@ -65,9 +76,11 @@ class Transaction:
 class Transactions(dict[str, Transaction]):
     """The open transactions of a session, by name."""
 
-    def __init__(self, quotas: Quotas) -> None:
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
         super().__init__()
-        self._quotas = quotas
+        self._session = session
 
     def of(self, frame: Frame) -> Transaction:
         """The open transaction that a frame names.
@@ -92,22 +105,76 @@ class Transactions(dict[str, Transaction]):
         name = _name(frame)
         if name in self:
             raise NotAllowed("transaction id in use", f"this connection already has a transaction {name[:80]!r}")
-        limit = self._quotas.max_transactions
+        limit = self._session.broker.quotas.max_transactions
         if len(self) >= limit:
             raise NotAllowed("too many transactions", f"a session may have {limit} open (max_transactions)")
         self[name] = Transaction()
+        if self._session.broker.records is not None:
+            self._session.broker.records.begun(self._session, name)
 
-    def check_size(self) -> None:
-        """Refuse what would be too much to keep.
+    def add_send(self, transaction: Transaction, sending: Sending) -> None:
+        """Keep a SEND in one of them.
 
         Raises:
             NotAllowed: all of them keep more than a session may.
         """
-        limit = self._quotas.max_transaction_octets
+        self._session.broker.keep(sending.octets)
+        transaction.add_send(sending)
+        limit = self._session.broker.quotas.max_transaction_octets
         if sum([each.octets for each in self.values()]) > limit:
             raise NotAllowed(
                 "transaction too large", f"open transactions hold more than {limit} octets (max_transaction_octets)"
             )
+
+    def commit(self, frame: Frame) -> None:
+        """Carry out the transaction that a COMMIT names.
+
+        Raises:
+            ProtocolError: there is none of that name, or what it would send is no longer allowed; it stays open.
+        """
+        transaction = self.of(frame)
+        broker, name = self._session.broker, _name(frame)
+        broker.router.check(transaction.sends)
+        del self[name]
+        transaction.let_go()
+        broker.release(transaction.octets)
+        records = broker.records
+        if records is not None:
+            records.committed(self._session, name)
+        try:
+            for sending in transaction.sends:
+                broker.router.send(sending)
+            for settlement in transaction.settlements:
+                settlement.carry_out()
+        finally:
+            if records is not None:
+                records.transaction = None
+
+    def abort(self, frame: Frame) -> None:
+        """Undo the transaction that an ABORT names.
+
+        Raises:
+            HeaderMissing: it names none.
+            NotAllowed: there is none of that name.
+        """
+        self.of(frame)
+        returned: Returned = {}
+        self.undo(_name(frame), returned)
+        returns.take_back_all(returned)
+
+    def undo(self, name: str, returned: Returned, why: str | None = None) -> Transaction:
+        """End one without effect; what it held for subscriptions that are gone goes into `returned`."""
+        transaction = self.pop(name)
+        if self._session.broker.records is not None:
+            self._session.broker.records.aborted(self._session, name, why)
+        self._session.broker.release(transaction.octets)
+        for delivery in transaction.let_go():
+            subscription = delivery.subscription
+            if subscription.ended:
+                assert subscription.queue is not None
+                subscription.remove(delivery)
+                returned.setdefault(subscription.queue, []).append(delivery.message)
+        return transaction
 
 
 def _name(frame: Frame) -> str:

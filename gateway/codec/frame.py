@@ -24,9 +24,10 @@ class Head:
         cost: octets of memory, nearly; a head that frames share counts for each of them.
         encoded: by version index, what `encoder.message` keeps here.
         derived: what the layer above keeps here.
+        stamped: likewise, the head that goes on in its place; None: nobody has looked.
     """
 
-    __slots__ = ("command", "content_length", "cost", "derived", "encoded", "headers", "size")
+    __slots__ = ("command", "content_length", "cost", "derived", "encoded", "headers", "size", "stamped")
 
     def __init__(self, command: str, headers: dict[str, str], content_length: int = -1, size: int = 0) -> None:
         self.command = command
@@ -36,6 +37,7 @@ class Head:
         self.cost = size + _HEADER_OVERHEAD * len(headers)
         self.encoded: list[bytes | None] | None = None
         self.derived: object = None
+        self.stamped: Head | None = None
 
     @classmethod
     def of(cls, command: str, headers: dict[str, str]) -> Head:

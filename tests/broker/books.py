@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from gateway.broker import Broker, Session
 from gateway.broker.backlog import Backlog
+from gateway.broker.delayed import PutOff
 from gateway.broker.log import Entry, Log
 from gateway.broker.log_reader import LogReader
 from gateway.broker.message import Delivery, Message
 from gateway.broker.queue import Queue
-from gateway.broker.sending import Sending
 from gateway.broker.shelf import Shelf
 from gateway.broker.topic import Topic
 
@@ -131,8 +131,10 @@ def _held_in_transactions(session: Session) -> list[Delivery]:
 
 def _put_off(scene: Scene) -> list[int]:
     """What the messages cost that wait for their time: delayed, or coming back later."""
-    kept = [each for each in _arguments(scene) if isinstance(each, (Message, Sending))]
-    return [each.octets if isinstance(each, Sending) else each.size for each in kept]
+    delayed = [each for each in _arguments(scene) if isinstance(each, PutOff)]
+    assert {each.number: each for each in delayed} == scene.broker.router.delayed._found
+    resting = [each.size for each in _arguments(scene) if isinstance(each, Message)]
+    return resting + [each.octets for each in delayed]
 
 
 def _arguments(scene: Scene) -> Iterator[object]:
@@ -177,8 +179,8 @@ def _leaving(vault: Vault) -> list[Backlog]:
 def _outside_of_queues(scene: Scene) -> Iterator[Message]:
     """What stands for delayed and for retained messages in the store."""
     for each in _arguments(scene):
-        if isinstance(each, list):
-            yield from each
+        if isinstance(each, PutOff):
+            yield from each.stored
     for kept in scene.broker.router.retained._kept.values():
         if kept.stored is not None:
             yield kept.stored
@@ -220,7 +222,7 @@ def _rows_of_backlog(shelf: Shelf) -> list[int]:
     found = [row for rows in backlog._ranks.values() for row in rows.rows()] + list(backlog._reading)
     found += [row for rows in backlog._expiring for row, _ in rows]
     assert len(found) == backlog.count
-    found += [row for rows in backlog._leaving for row in rows.rows()]
+    found += [row for rows, _ in backlog._leaving for row in rows.rows()]
     return [abs(row) for row in found]
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.broker import Broker, Quotas
+from gateway.broker.arguments import Wish
 from gateway.broker.batch import Batch
 from gateway.broker.errors import SessionEnded, SlowConsumer
 from gateway.broker.negotiate import read_opening
@@ -50,6 +51,7 @@ class Scene:
         epoch: seconds since the epoch when that clock is 0.
         pressure: what the broker said about memory: True when it becomes short, False when it is no longer.
         rooms: how often the broker said that a full queue has room again.
+        wishes: what the broker said of queue arguments.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Scene:
         self._vault: Vault | None = None
         self.pressure: list[bool] = []
         self.rooms = 0
+        self.wishes: list[Wish] = []
         rules = {"#": {"backoff": 0.0}} | dict(policies or {})
         self.broker = Broker(
             Quotas(**quotas),
@@ -75,6 +78,7 @@ class Scene:
             on_pressure=lambda: self.pressure.append(True),
             on_relief=lambda: self.pressure.append(False),
             on_room=self._on_room,
+            on_wish=self.wishes.append,
         )
         self.clients: list[Client] = []
         if stored:

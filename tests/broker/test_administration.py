@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.broker import administration as module
 from gateway.broker.administration import Busy, Unknown
 from gateway.broker.errors import NotAllowed
 from gateway.broker.message import Message
 from gateway.broker.queue import Queue
+from gateway.broker.walk import SLICE
 
 from .client import WITH_NACK, Scene
 from .conftest import Stage
@@ -37,6 +39,43 @@ class TestBrowse:
         assert [row["body"] for row in page.messages] == texts(*shown)
         assert [row["position"] for row in page.messages] == list(shown)
         assert page.total == 7
+        assert page.next == (offset + limit if offset + limit < 7 else None)
+
+    @pytest.mark.parametrize("selector", ["", "color = 'red'"])
+    def test_a_page_ends_early_where_rows_are_large(
+        self, operator: Operator, selector: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "MOST_OF_A_PAGE", 20_000)
+        client = operator.scene.connect()
+        for number in range(12):
+            client.publish("a", b"%04d" % number + b"x" * 100_000, color="red", long="y" * (number % 2 * 60_000))
+        seen: list[object] = []
+        sizes, place = [], 0
+        while True:
+            page = operator.browse("a", place, 10, selector)
+            assert page.total == 12
+            sizes.append(len(page.messages))
+            seen += [str(row["body"])[:4] for row in page.messages]
+            if page.next is None:
+                break
+            assert page.next == place + sizes[-1]
+            place = page.next
+        assert seen == [f"{number:04}" for number in range(12)]
+        assert sizes == [3, 3, 3, 3]
+
+    def test_one_row_is_always_there(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST_OF_A_PAGE", 1)
+        fill(operator.scene, 2)
+        page = operator.browse("a")
+        assert ([row["body"] for row in page.messages], page.total, page.next) == (texts(0), 2, 1)
+
+    def test_large_rows_that_fit_a_page(self, operator: Operator) -> None:
+        client = operator.scene.connect()
+        for _ in range(300):
+            client.publish("a", b"x" * 100_000)
+        page = operator.browse("a")
+        assert 100 < len(page.messages) < 128
+        assert page.next == len(page.messages)
 
     def test_nothing_is_taken(self, operator: Operator) -> None:
         fill(operator.scene, 3)
@@ -207,7 +246,7 @@ class TestPurge:
     def test_of_what_went_in_a_turn_no_place_is_left(self, operator: Operator) -> None:
         """Else many would be looked at in one turn, to find the half of them that is left."""
         scene = operator.scene
-        fill(scene, 1_200, ttl="10000")
+        fill(scene, SLICE + 700, ttl="10000")
         queue = scene.broker.destinations["/queue/a"]
         assert isinstance(queue, Queue)
         assert queue.expiry is not None
@@ -417,7 +456,7 @@ class TestDurables:
         scene.broker.agenda.proceed()
         operator.administration.delete_durable(name, lambda: None)
         scene.settle()
-        assert [outcome.done for outcome in operator.told] == [500]
+        assert [outcome.done for outcome in operator.told] == [SLICE]
 
 
 class TestStored:

@@ -327,3 +327,47 @@ def test_everything_at_its_time_whatever_the_steps(dues: list[int], steps: list[
             house.run(step)
             expected = sorted((due, number) for number, due in enumerate(dues) if 100.0 + due <= house.now)
             assert house.done == expected
+
+
+class TestSweep:
+    """Many cancelled entries are swept in turns, and what is in force is carried out meanwhile, in order."""
+
+    MANY = 3 * agenda_module._SWEPT_PER_TURN
+
+    def test_in_turns(self, house: House) -> None:
+        entries = [house.agenda.at(200.0 + number, house.does(number)) for number in range(2 * self.MANY)]
+        for entry in entries[1::2]:
+            house.agenda.cancel(entry)
+        house.agenda.cancel(entries[2])
+        assert len(house.agenda) == 2 * self.MANY, "half of it and some may lie about"
+        for entry in entries[4:50:2]:
+            house.agenda.cancel(entry)
+        assert self.MANY < len(house.agenda) < 2 * self.MANY
+        turns = 1
+        while house.agenda.proceed():
+            turns += 1
+        assert turns == 2 * self.MANY // agenda_module._SWEPT_PER_TURN - 1
+        left = [0, *range(50, 2 * self.MANY, 2)]
+        assert len(house.agenda) - len(left) <= agenda_module._SLACK
+        house.run(10_000)
+        assert house.done == left
+
+    def test_what_is_due_meanwhile(self, house: House) -> None:
+        entries = [house.agenda.at(200.0 + number, house.does(number)) for number in range(2 * self.MANY)]
+        for entry in entries[self.MANY - 20 :]:
+            house.agenda.cancel(entry)
+        house.agenda.at(200.5, house.does("new"))
+        house.now = 203.0
+        house.agenda.tick()
+        assert house.done == [0, "new", 1, 2, 3]
+        house.run(10_000)
+        assert house.done == [0, "new", *range(1, self.MANY - 20)]
+        assert len(house.agenda) == 0
+
+    def test_more_is_cancelled_meanwhile(self, house: House) -> None:
+        entries = [house.agenda.at(200.0 + number, house.does(number)) for number in range(2 * self.MANY)]
+        for entry in entries:
+            house.agenda.cancel(entry)
+        house.run(10_000)
+        assert house.done == []
+        assert len(house.agenda) == 0

@@ -555,57 +555,41 @@ class TestLimits:
         assert scene.rooms == 1
 
     @pytest.mark.parametrize("headers", [{"x-max-length": "5"}, {"x-max-length-bytes": "3000"}])
-    @pytest.mark.parametrize("way", ["SEND", "COMMIT", "SUBSCRIBE", "browser"])
+    @pytest.mark.parametrize("way", ["SEND", "COMMIT", "delayed", "SUBSCRIBE", "browser"])
     def test_of_a_client_that_come_too_late(self, scene: Scene, way: str, headers: dict[str, str]) -> None:
-        """Nothing can go of which a part is in the store alone."""
+        """They change nothing; a part of the queue is in the store alone."""
         fill(scene, 12)
         client = scene.connect()
         if way == "COMMIT":
             client.begin()
-        if way in ("SEND", "COMMIT"):
-            transaction = {"transaction": "t"} if way == "COMMIT" else {}
-            client.publish(QUEUE, b"12", **P, **headers, **transaction)
+            client.publish(QUEUE, b"12", **P, **headers, transaction="t")
+            client.commit()
+        elif way in ("SEND", "delayed"):
+            client.publish(QUEUE, b"12", **P, **headers, **({"x-delay": "1000"} if way == "delayed" else {}))
+            scene.wait(1.1)
         else:
-            client.subscribe(QUEUE, browser="true" if way == "browser" else "false", **headers)
-        error = client.error()
-        assert error.headers["message"] == "queue arguments come too late"
-        assert b"12 messages wait in '/queue/a'" in error.body
+            client.subscribe(
+                QUEUE, ack="auto" if way == "browser" else "client", browser=str(way == "browser").lower(), **headers
+            )
         scene.commit()
-        assert sorted(marks(scene)) == list(range(12))
+        assert not client.failures
+        assert [wish.heard for wish in scene.wishes] == [False]
+        client.drop()
+        scene.commit()
+        sent = 13 if way in ("SEND", "COMMIT", "delayed") else 12
+        assert sorted(marks(scene)) == list(range(sent))
 
     @pytest.mark.parametrize("headers", [{"x-max-length": "5"}, {"x-max-length-bytes": "3000"}])
-    def test_and_are_heard_when_it_is_empty_again(self, scene: Scene, headers: dict[str, str]) -> None:
-        """Those of a delayed SEND can be refused no more when it comes."""
+    def test_and_hold_where_the_queue_began_with_them(self, scene: Scene, headers: dict[str, str]) -> None:
         client = scene.connect()
-        client.publish(QUEUE, b"12", **P, **headers, **{"x-delay": "1000", "x-message-ttl": "60000"})
-        publish(client, range(12), **P)
-        scene.wait(1.1)
-        assert queue(scene).policy.time_to_live == 60.0
-        publish(client, range(13, 14), **P)
-        scene.commit()
-        assert list(marks(scene)) == list(range(14))
-        for number in range(14, 30):
+        for number in range(30):
             client.publish(QUEUE, b"%d" % number, **P, **headers)
         scene.commit()
+        scene = scene.crash()
+        assert set(queue(scene).of_client) >= {"when_full"}
         left = list(marks(scene))
         assert left == list(range(30 - len(left), 30))
         assert 0 < len(left) <= 5
-
-    def test_or_with_a_consumer(self, scene: Scene) -> None:
-        fill(scene, 12)
-        scene = scene.crash()
-        consumer = scene.connect()
-        wishes = {"x-message-ttl": "60000", "auto-delete": "true", "x-max-length": "5"}
-        consumer.subscribe(QUEUE, ack="client", **ONE, **wishes)
-        assert consumer.failures
-        consumer = scene.connect()
-        del wishes["x-max-length"]
-        consumer.subscribe(QUEUE, ack="client", **ONE, **wishes)
-        policy = queue(scene).policy
-        assert (policy.time_to_live, policy.auto_delete, policy.max_messages) == (60.0, True, 0)
-        publish(scene.connect(), range(12, 14), **P)
-        scene.commit()
-        assert consume(scene, consumer) == list(range(14))
 
 
 class TestExpiry:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import re
 
-from gateway.broker.counters import Counters
-from gateway.codec import Version
+import pytest
 
-from .client import Scene
+from gateway.auth.failures import TooManyFailures
+from gateway.broker import errors
+from gateway.broker.counters import ERRORS, Counters
+from gateway.broker.errors import AccessRefused, HeaderMissing, LoginRefused, TooMany
+from gateway.broker.policy import OnNack, WhenFull
+from gateway.codec import LimitExceeded, MalformedFrame, ProtocolError, Version
+from gateway.transports.pulse import HeartbeatMissing
+
+from .client import WITH_NACK, Scene
+from .conftest import Stage
 
 
 def test_all_are_explained_and_start_at_zero() -> None:
     counters = Counters()
     explained = re.findall(r"^ {8}(\w+): ", Counters.__doc__ or "", re.MULTILINE)
-    assert set(explained) == set(Counters.__slots__) == set(Counters.__annotations__)
-    assert {getattr(counters, name) for name in Counters.__slots__} == {0}
+    assert set(explained) == set(Counters.__slots__)
+    assert set(counters.totals().values()) == {0}
+    assert {"dropped", "errors", "logins_failed", "refused", "forbidden", "published"} < set(counters.totals())
 
 
 def test_a_broker_counts(scene: Scene, version: Version) -> None:
@@ -58,3 +67,90 @@ def test_frames_are_counted_with_those_that_fail(scene: Scene, version: Version)
     assert (client.session.frames_in, other.session.frames_in) == (3, 1)
     assert scene.broker.counters.frames_in == 4
     assert scene.broker.counters.errors == 1
+
+
+def _every(kind: type[ProtocolError]) -> set[type[ProtocolError]]:
+    found = {kind}
+    for each in kind.__subclasses__():
+        found |= _every(each)
+    return {each for each in found if each.__module__.startswith("gateway.")}
+
+
+def test_every_error_has_a_cause_that_is_known() -> None:
+    assert {HeartbeatMissing, TooManyFailures, MalformedFrame, errors.RenewalRefused} < _every(ProtocolError)
+    assert {each.cause for each in _every(ProtocolError)} == set(ERRORS)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (ProtocolError("internal error"), "internal"),
+        (MalformedFrame("x"), "malformed"),
+        (HeaderMissing("SEND", "destination"), "malformed"),
+        (LimitExceeded("x"), "too-large"),
+        (AccessRefused("x", "y"), "access-refused"),
+        (LoginRefused(), "login-refused"),
+        (TooManyFailures(3, 1.0), "login-refused"),
+        (TooMany("x"), "too-many"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_by_cause(error: ProtocolError, cause: str) -> None:
+    counters = Counters()
+    counters.fail(error)
+    counters.refuse(error)
+    assert (counters.failures[cause], counters.errors) == (2, 2)
+    assert (counters.refusals[cause], counters.refused) == (1, 1)
+    assert counters.totals() == Counters().totals() | {"errors": 2, "refused": 1}
+
+
+def test_logins_by_what_was_shown() -> None:
+    counters = Counters()
+    for method in ("token", "token", "passcode", "", "made up"):
+        counters.fail_login(method)
+    shown = {method: count for method, count in counters.failed_logins.items() if count}
+    assert shown == {"token": 2, "passcode": 1, "other": 2}
+    assert counters.logins_failed == 5
+
+
+@pytest.mark.parametrize("version", WITH_NACK)
+def test_messages_thrown_away_by_reason(stage: Stage, version: Version) -> None:
+    none = {"dead_letter": ""}
+    scene = stage(
+        {
+            "/queue/full": {"max_messages": 1, "when_full": WhenFull.DROP_NEWEST},
+            "/queue/nack": {"on_nack": OnNack.DROP},
+            "/queue/last": {"max_attempts": 1} | none,
+            "/queue/late": {"time_to_live": 1.0, "dead_letter_expired": True} | none,
+            "/queue/gone": {"idle_timeout": 1.0},
+            "/topic/kept": {},
+        },
+        max_retained=1,
+    )
+    client = scene.connect(version)
+    for name, count in (("full", 3), ("nack", 1), ("last", 1), ("late", 2), ("gone", 3), ("purged", 4), ("deleted", 1)):
+        for _ in range(count):
+            client.publish(f"/queue/{name}")
+    for id, name in enumerate(("nack", "last")):
+        client.subscribe(f"/queue/{name}", str(id), ack="client-individual")
+    for message in client.messages():
+        client.nack(message)
+    client.publish("/topic/late", b"", retain="set", **{"x-delay": "100"})
+    client.publish("/topic/kept", retain="set")
+    scene.wait(2.0)
+    operator = scene.broker.administration
+    (found,) = (target for target in scene.broker.destinations.values() if target.name == "/queue/deleted")
+    operator.delete("/queue/deleted", [message.id.decode() for message in found.waiting_messages()], lambda _: None)  # type: ignore[union-attr]
+    operator.purge("/queue/purged", "", lambda _: None)
+    scene.settle()
+    assert scene.broker.counters.drops == {
+        "queue-full": 2,
+        "rejected": 1,
+        "max-attempts": 1,
+        "expired": 2,
+        "max-retained": 1,
+        "queue-gone": 3,
+        "purged": 4,
+        "deleted": 1,
+    }
+    assert scene.broker.counters.dropped == 15

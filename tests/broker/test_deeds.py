@@ -10,6 +10,7 @@ import pytest
 from gateway.broker import deeds
 from gateway.broker.message import Message
 from gateway.broker.policy import WhenFull
+from gateway.broker.walk import SLICE
 
 from .client import WITH_NACK, Client, Scene
 from .conftest import Stage
@@ -329,12 +330,13 @@ class TestToATopic:
         client.subscribe("/topic/t", **{"from-seq": "0"})
         assert client.bodies() == [b"0", b"1"]
 
-    def slow(self, stage: Stage) -> tuple[Scene, Client]:
+    def slow(self, stage: Stage, ack: str = "auto") -> tuple[Scene, Client]:
+        """Who does not read, or who reads ("client") and does not acknowledge; and 20 messages to move to him."""
         scene = stage(max_outbound=8_000)
         fill(scene, 20, filling="x" * 1_000)
         client = scene.connect()
-        client.subscribe("/topic/t")
-        client.stalled = True
+        client.subscribe("/topic/t", ack=ack, **{"prefetch-count": "1"})
+        client.stalled = ack == "auto"
         return scene, client
 
     def test_who_does_not_keep_up_is_waited_for(self, stage: Stage) -> None:
@@ -353,19 +355,22 @@ class TestToATopic:
         client.resume()
         assert len(client.messages()) == 20
 
-    def test_but_not_for_ever(self, stage: Stage) -> None:
-        scene, client = self.slow(stage)
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_but_not_for_ever(self, stage: Stage, ack: str) -> None:
+        scene, client = self.slow(stage, ack)
         operator = Operator(scene)
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
         scene.wait(deeds._PATIENCE + 1)
         (outcome,) = operator.told
-        assert outcome.stopped == f"session {client.session.id} (anonymous) does not read what it subscribed to"
+        told = f"session {client.session.id} (anonymous) does not read or acknowledge what it subscribed to"
+        assert outcome.stopped == told
         assert 0 < outcome.done < 20
         assert len(operator.bodies("a")) == 20 - outcome.done
         assert not client.closed
 
-    def test_who_goes_holds_up_nobody(self, stage: Stage) -> None:
-        scene, client = self.slow(stage)
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_who_goes_holds_up_nobody(self, stage: Stage, ack: str) -> None:
+        scene, client = self.slow(stage, ack)
         scene.connect().subscribe("/topic/t")
         operator = Operator(scene)
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
@@ -397,34 +402,6 @@ class TestToATopic:
         assert [message.body for message in found] == [b"%d" % number for number in range(20)]
         assert [outcome.done for outcome in operator.told] == [20]
         assert scene.broker.counters.dropped == 0
-
-    def test_who_acknowledges_nothing_is_not_cut_off(self, stage: Stage) -> None:
-        scene = stage(max_outbound=20_000)
-        fill(scene, 20, filling="x" * 1_000)
-        client = scene.connect()
-        client.subscribe("/topic/t", ack="client", **{"prefetch-count": "1"})
-        operator = Operator(scene)
-        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
-        scene.wait(deeds._PATIENCE + 1)
-        (outcome,) = operator.told
-        assert outcome.stopped == f"session {client.session.id} (anonymous) does not read what it subscribed to"
-        assert 0 < outcome.done < 20
-        assert len(operator.bodies("a")) == 20 - outcome.done
-        assert not client.closed
-
-    def test_who_goes_instead_of_acknowledging_holds_up_nobody(self, stage: Stage) -> None:
-        scene = stage(max_outbound=20_000)
-        fill(scene, 20, filling="x" * 1_000)
-        client = scene.connect()
-        scene.connect().subscribe("/topic/t")
-        client.subscribe("/topic/t", ack="client", **{"prefetch-count": "1"})
-        operator = Operator(scene)
-        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
-        scene.settle()
-        assert operator.told == []
-        client.drop()
-        scene.wait(1.0)
-        assert [outcome.done for outcome in operator.told] == [20]
 
 
 class TestRedrive:
@@ -643,18 +620,18 @@ class TestStored:
 
     def test_a_kill_between_two_slices(self, operator: Operator) -> None:
         scene = operator.scene
-        fill(scene, 800, **P)
+        fill(scene, SLICE + 300, **P)
         scene.commit()
         operator.administration.move("a", "b", None, "", None, operator.told.append)
         scene.broker.agenda.proceed()
         batch = scene.vault.take()
         assert batch is not None
-        assert len(batch.rows) == len(batch.gone) == 500
+        assert len(batch.rows) == len(batch.gone) == SLICE
         scene.store.write(batch)
         found = self.places(scene)
         assert found == {
-            "/queue/a": [b"%d" % number for number in range(500, 800)],
-            "/queue/b": [b"%d" % number for number in range(500)],
+            "/queue/a": [b"%d" % number for number in range(SLICE, SLICE + 300)],
+            "/queue/b": [b"%d" % number for number in range(SLICE)],
         }
 
     def test_of_an_earlier_process(self, operator: Operator) -> None:
@@ -703,6 +680,6 @@ class TestStored:
         operator.administration.move("a", "b", None, "", None, operator.told.append)
         scene.settle()
         assert scene.vault.storage.is_behind
-        assert len(operator.administration._queue("b").waiting_messages()) == 500
+        assert len(operator.administration._queue("b").waiting_messages()) == SLICE
         scene.commit()
         assert [outcome.done for outcome in operator.told] == [1_300]

@@ -118,3 +118,29 @@ def test_few_subscriptions_are_one_step(scene: Scene) -> None:
     client = scene.connect()
     client.subscribe("/topic/a")
     assert rest_of(client.session.departing()) == 0
+
+
+def test_what_a_transaction_kept_is_freed_in_steps(scene: Scene) -> None:
+    client = scene.connect()
+    client.send("BEGIN", {"transaction": "t"})
+    for _ in range(8):
+        client.send("SEND", {"destination": "/queue/a", "transaction": "t"}, b"x" * 1024 * 1024)
+    steps = client.session.failing(NotAllowed("no"))
+    first_step(steps)
+    assert scene.broker.stored_octets == 0, "it counts no longer"
+    assert not client.session.transactions
+    assert rest_of(steps) == 1, "a step for each 3 MiB, and the rest"
+    client.flush()
+    assert client.received()[-1].command == "ERROR"
+
+
+def test_of_who_says_goodbye_amid_a_transaction_too(scene: Scene) -> None:
+    client = scene.connect()
+    client.send("BEGIN", {"transaction": "t"})
+    for _ in range(8):
+        client.send("SEND", {"destination": "/queue/a", "transaction": "t"}, b"x" * 1024 * 1024)
+    client.session.handle(GOODBYE)
+    client.flush()
+    assert client.received()[-1].command == "RECEIPT", "at once"
+    assert scene.broker.stored_octets == 0
+    assert rest_of(client.session.departing()) == 2

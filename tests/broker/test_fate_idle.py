@@ -168,8 +168,9 @@ class TestAutoDelete:
     def test_by_a_header(self, stage: Stage, version: Version) -> None:
         scene = stage()
         client, other = scene.connect(version), scene.connect(version)
+        client.subscribe("a", "a", ack="client", **{"auto-delete": "true"})
+        client.subscribe("b", "b", ack="client")
         for name in "ab":
-            client.subscribe(name, name, ack="client")
             client.publish(name, b"m")
         other.subscribe("a", ack="client", **{"auto-delete": "true"})
         for each in (client, other):

@@ -405,3 +405,51 @@ def test_a_lane_is_a_sorted_list(monkeypatch: pytest.MonkeyPatch) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+class TestOldest:
+    def test_of_nothing(self) -> None:
+        assert Lane().oldest() is None
+        (gone,) = messages = [new(1)]
+        lane = filled(messages)
+        gone.waits = False
+        assert lane.oldest() is None
+
+    def test_of_one_priority(self) -> None:
+        messages = [new(number) for number in range(2, 6)]
+        lane = filled(messages)
+        assert lane.oldest() is messages[0]
+        lane.add(back := new(1))
+        assert lane.oldest() is back
+        assert lane._late is None
+
+    def test_of_several_it_is_not_the_first_that_is_due(self) -> None:
+        messages = [new(1, 1), new(2, 9), new(3, 1), new(4, 4)]
+        lane = filled(messages)
+        assert (lane.first(), lane.oldest()) == (messages[1], messages[0])
+
+    @pytest.mark.parametrize("priority", [1, 4, 9])
+    def test_one_that_came_back_among_several(self, priority: int) -> None:
+        lane = filled([new(number, 4) for number in range(10, 400)] + [new(number, 6) for number in range(400, 600)])
+        back = new(3, priority)
+        back.attempts = 1
+        lane.add(back)
+        assert lane.oldest() is back
+        lane.compact()
+        assert lane.oldest() is back
+        back.waits = False
+        assert lane.oldest() is not back
+
+    def test_what_is_remembered_is_bounded(self) -> None:
+        lane = filled([new(10, 4)])
+        back = new(1, 1)
+        back.attempts = 1
+        for _ in range(100):
+            back.waits = False
+            lane.add(back)
+            back.waits = True
+            if len(lane) > 20:
+                lane.compact()
+        assert lane._late is not None
+        assert len(lane._late.heap) < 60
+        assert lane.oldest() is back

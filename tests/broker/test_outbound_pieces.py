@@ -54,6 +54,19 @@ def test_pieces_then_all_with_more_coming_all_the_time(scene: Scene, pieces: lis
     assert outbound.take(2) == outbound.take() == []
 
 
+def test_all_is_handed_over_to_be_let_go_of(scene: Scene) -> None:
+    """Nothing is copied, so some that was taken is in it, too."""
+    outbound = scene.connect().session.outbound
+    for octets in (b"a", b"b"):
+        outbound.append(octets)
+    outbound.take(2)
+    outbound.append(b"c")
+    assert outbound.hand_over() == [[b"a", b"", b"b", b""], [b"c", b""]]
+    assert outbound.hand_over() == [[], []]
+    outbound.close()
+    assert outbound.take() == []
+
+
 def test_however_many_pieces_each_part_is_moved_once(scene: Scene) -> None:
     """An outbox of megabytes would else cost more with each piece that leaves it."""
     outbound = scene.connect().session.outbound

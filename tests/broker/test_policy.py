@@ -199,16 +199,70 @@ class TestHintsInFrames:
         client.commit()
         assert policy_of(scene, "/queue/a") == EXPECTED
 
-    def test_the_first_who_has_any_is_heard_though_the_queue_is_there(self, scene: Scene, version: Version) -> None:
-        """In RabbitMQ it is the consumer who declares a queue; its publishers may come first."""
+    @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
+    @pytest.mark.parametrize("used_by", ["messages", "a consumer"])
+    def test_a_queue_that_others_use_does_not_change(
+        self, scene: Scene, version: Version, used_by: str, command: str
+    ) -> None:
+        """What somebody sent, or wants to send, was confirmed to be kept; the stranger's frame is carried out."""
+        client, stranger = scene.connect(version), scene.connect(version)
+        if used_by == "messages":
+            for body in (b"1", b"2"):
+                client.publish("/queue/a", body)
+        else:
+            client.subscribe("/queue/a", ack="client", **{"prefetch-count": "1"})
+        before = policy_of(scene, "/queue/a")
+        stranger.send(command, {"destination": "/queue/a", "id": "0", "browser": "false"} | HEADERS)
+        assert not stranger.closed
+        assert policy_of(scene, "/queue/a") == before
+        (wish,) = scene.wishes
+        assert (wish.queue, wish.heard, wish.session, wish.login) == (
+            "/queue/a",
+            False,
+            stranger.session.id,
+            stranger.session.login,
+        )
+        assert wish.values["time_to_live"] == 1.5
+
+    def test_the_log_hears_what_came_into_force(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
-        for body in (b"1", b"2", b"3", b"4"):
-            client.publish("/queue/a", body)
-        client.publish("/queue/a", b"5", **{"x-max-length": "2"})
-        client.publish("/queue/a", b"6", **{"x-max-length": "4"})
-        assert policy_of(scene, "/queue/a").max_messages == 2
-        client.subscribe("/queue/a")
-        assert client.bodies() == [b"5", b"6"]
+        for _ in range(2):
+            client.publish("/queue/a", b"m", **HEADERS)
+        (wish,) = scene.wishes
+        assert (wish.queue, wish.heard, wish.session, wish.login) == (
+            "/queue/a",
+            True,
+            client.session.id,
+            client.session.login,
+        )
+        assert wish.values == {
+            "max_messages": 3,
+            "max_octets": 100_000,
+            "when_full": "dead-letter",
+            "dead_letter": "/queue/graveyard",
+            "dead_letter_expired": True,
+            "time_to_live": 1.5,
+            "auto_delete": True,
+            "idle_timeout": 2.5,
+        }
+
+    def test_the_sender_of_a_delayed_message_may_be_gone(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish("/queue/a", b"m", **{"x-delay": "1000", "x-max-length": "1"})
+        client.drop()
+        scene.wait(1.1)
+        (wish,) = scene.wishes
+        assert (wish.session, wish.login, wish.heard) == (client.session.id, "", True)
+
+    @pytest.mark.parametrize("headers", [{"auto-delete": "false"}, {"x-max-length": "9"}])
+    def test_what_changes_nothing_is_not_worth_a_word(
+        self, stage: Stage, version: Version, headers: dict[str, str]
+    ) -> None:
+        scene = stage({"/queue/a": {"max_messages": 5}})
+        client = scene.connect(version)
+        client.publish("/queue/a", b"m", **headers)
+        client.subscribe("/temp-queue/a", **HEADERS)
+        assert not scene.wishes
 
     def test_and_also_if_the_queue_was_forgotten_meanwhile(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)

@@ -187,12 +187,10 @@ class TestMeanwhile:
         assert sorted(other.bodies()) == [b"3", b"4", b"5"]
         assert scene.broker.counters.conflated == 3
 
-    def test_a_limit_that_a_client_sets_later_counts_for_what_waits(self, scene: Scene) -> None:
-        """The first wish for a queue is heard, though the queue is there already."""
+    def test_a_limit_that_a_client_set_drops_the_oldest_whatever_their_priority(self, scene: Scene) -> None:
         client = scene.connect()
-        for number, priority in enumerate("49494"):
-            client.publish("/queue/a", b"%d" % number, priority=priority)
-        client.publish("/queue/a", b"5", **{"x-max-length": "3"})
+        for number, priority in enumerate("494944"):
+            client.publish("/queue/a", b"%d" % number, priority=priority, **{"x-max-length": "3"})
         client.subscribe("/queue/a")
         assert client.bodies() == [b"3", b"4", b"5"]
 

@@ -212,7 +212,7 @@ class TestTimes:
         client = scene.connect()
         client.subscribe(T, ack="client")
         client.publish(T)
-        (subscription,) = client.session.acknowledging.values()
+        (subscription,) = client.session.subscriptions.acknowledging.values()
         assert subscription.ledger is not None
         (delivery,) = subscription.ledger.values()
         delivery.at = delivery.message.at = 0
@@ -298,7 +298,7 @@ class TestTopics:
         assert told(ends, "event", "destination", "reason") == [
             ("dead_lettered", T, "max-attempts"),
             ("expired", T, None),
-            ("expired", T, None) if headers else ("dropped", T, "purged"),  # a durable one takes it back first
+            ("expired", T, None) if headers else ("dropped", T, "queue-gone"),  # a durable one takes it back first
         ]
 
     def test_what_a_log_has_shown_has_no_latency(self, stage: Stage) -> None:
@@ -449,9 +449,9 @@ class TestEnds:
         client.disconnect()
         scene.wait(2.0)
         found = Counter(told(notes.of("dropped"), "destination", "reason", "delivery_count"))
-        kept = {(name, "purged", count): 1 for name in [Q, T, temporary] for count in [0, 1]}
-        assert found == kept | {("/queue/b", "purged", 0): 2}
-        assert scene.broker.counters.dropped == 8
+        kept = {(name, "queue-gone", count): 1 for name in [Q, T, temporary] for count in [0, 1]}
+        assert found == kept | {("/queue/b", "queue-gone", 0): 2}
+        assert scene.broker.counters.drops["queue-gone"] == scene.broker.counters.dropped == 8
 
     def test_gone_with_what_the_store_alone_has(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(shelf, "MOST_IN_MEMORY", 1_000)
@@ -469,7 +469,7 @@ class TestEnds:
         assert sorted(told(dropped, "number")) == sorted(told(notes.of("accepted"), "number"))  # type: ignore[type-var]
         unknown = [row for row in dropped if row.size is None]
         assert len(unknown) > 2
-        assert all(row.has(destination=Q, reason="purged", delivery_count=None, queue_us=None) for row in unknown)
+        assert all(row.has(destination=Q, reason="queue-gone", delivery_count=None, queue_us=None) for row in unknown)
         assert scene.broker.counters.dropped == 7
 
     def test_of_an_earlier_process_the_time_is_not_known(self) -> None:

@@ -46,6 +46,8 @@ class TestSend:
         client.publish(name, b"1", **headers)
         assert refused(client) == f"alice may not send to {name!r}{why('send', name)}"
         assert not scene.broker.waiting
+        assert scene.broker.counters.forbidden == {"send": 1, "subscribe": 0, "admin": 0}
+        assert scene.broker.counters.failures["access-refused"] == 1
 
     def test_asked_once_by_the_canonical_name(self, scene: Scene) -> None:
         granted = Granted(send="/queue/a")
@@ -309,6 +311,7 @@ class TestSubscribe:
         shown = "'/topic/x.*'" if "*" in name else name
         assert refused(client) == f"alice may not subscribe to {name!r}{why('subscribe', shown)}"
         assert not scene.broker.directory.count()
+        assert scene.broker.counters.forbidden == {"send": 0, "subscribe": 1, "admin": 0}
 
     @pytest.mark.parametrize(
         "headers",
@@ -534,7 +537,8 @@ class TestRecheck:
         scene.settle()
         shown = f"'{name}'" if "*" in name else name
         assert refused(client) == (
-            f"the rules have changed: alice may no longer subscribe to {name!r} as it did{why('subscribe', shown)}"
+            f"the rules or groups have changed: alice may no longer subscribe to {name!r} as it did"
+            f"{why('subscribe', shown)}"
         )
         (lost,) = client.failures
         assert isinstance(lost, AccessLost)

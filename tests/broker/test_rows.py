@@ -48,6 +48,7 @@ class TestSessions:
             "connected_at": EPOCH,
             "subscriptions": 2,
             "unacknowledged": 1,
+            "oldest_unacknowledged_age": 0.0,
             "transactions": 1,
             "pending_octets": len(b"".join(client.session.outbound.parts)),
             "frames_in": 4,
@@ -91,6 +92,7 @@ class TestSubscriptions:
             "selector": "x = 1",
             "prefetch": 5,
             "unacknowledged": 1,
+            "oldest_unacknowledged_age": 0.0,
             "delivered": 1,
             "durable": None,
             "browser": False,
@@ -164,11 +166,12 @@ class TestDestinations:
         for _ in range(2):
             client.publish("c", b"x")
         octets = scene.broker.stored_octets // 5 * 2
-        names = ["name", "kind", "subscriptions", "waiting", "delayed", "unacknowledged", "octets"]
+        names = ["name", "kind", "subscriptions", "waiting", "oldest_age", "oldest_age_is_least"]
+        names += ["delayed", "unacknowledged", "octets"]
         expected = [
-            ("/topic/a", "topic", 2, 0, 0, 0, 0),
-            ("/queue/b", "queue", 1, 0, 1, 2, 0),
-            ("/queue/c", "queue", 0, 2, 0, 0, octets),
+            ("/topic/a", "topic", 2, 0, None, False, 0, 0, 0),
+            ("/queue/b", "queue", 1, 0, None, False, 1, 2, 0),
+            ("/queue/c", "queue", 0, 2, 0.0, True, 0, 0, octets),
         ]
         plain = {"stored": 0, "full": False, "durable": False, "dead_letters": False, "log": None}
         assert destinations(scene) == [dict(zip(names, row, strict=True)) | plain for row in expected]
@@ -282,6 +285,14 @@ class TestDestinations:
         policy = rows.policy_of(scene.broker.destinations["/queue/a"])
         assert (policy["max_messages"], policy["when_full"]) == (3, WhenFull.BLOCK.value)
         assert (policy["slow_consumer"], policy["durable"]) == ("conflate", None)
+        assert rows.policy_of_clients(scene.broker.destinations["/queue/a"]) == ["max_messages"]
+
+    def test_what_clients_have_no_part_in(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/topic/a", "0")
+        client.subscribe("/queue/a", "1")
+        for name in ("/topic/a", "/queue/a"):
+            assert rows.policy_of_clients(scene.broker.destinations[name]) == []
 
 
 @pytest.fixture
@@ -310,3 +321,58 @@ def test_whoever_sorts_needs_no_rows(house: Scene, kind: str) -> None:
         row = row_of(one)  # type: ignore[operator]
         for name, key in keys.items():  # type: ignore[attr-defined]
             assert row[name] == key(one) or (row[name] is None and key(one) in ("", 0)), name
+
+
+class TestAges:
+    @pytest.fixture
+    def client(self, scene: Scene) -> Client:
+        """A message has waited for a minute and another one for 20 s, with notes in between."""
+        client = scene.connect()
+        scene.broker.dates.note(scene.broker.router.number)
+        for seconds in (40, 20):
+            client.publish("a")
+            scene.broker.dates.note(scene.broker.router.number)
+            scene.wait(seconds)
+        return client
+
+    def test_of_what_waits(self, scene: Scene, client: Client) -> None:
+        row = destination(scene, "/queue/a")
+        assert (row["oldest_age"], row["oldest_age_is_least"]) == (60.0, False)
+        client.subscribe("a", ack="client", **{"prefetch-count": "1"})
+        assert destination(scene, "/queue/a")["oldest_age"] == 20.0
+
+    def test_of_what_somebody_has_and_does_not_acknowledge(self, scene: Scene, client: Client) -> None:
+        client.subscribe("/queue/b", "b", ack="client")
+        client.subscribe("/topic/c", "c")
+        key = rows.SESSION_KEYS["oldest_unacknowledged_age"]
+        assert (rows.of_session(client.session)["oldest_unacknowledged_age"], key(client.session)) == (None, 0)
+        client.subscribe("a", "a", ack="client-individual")
+        found = {
+            row["id"]: row["oldest_unacknowledged_age"]
+            for row in map(rows.of_subscription, every_subscription(scene.broker))
+        }
+        assert found == {"a": 60.0, "b": None, "c": None}
+        assert (rows.of_session(client.session)["oldest_unacknowledged_age"], key(client.session)) == (60.0, 60.0)
+        client.ack(client.messages()[0])
+        assert key(client.session) == 20.0
+
+    @pytest.mark.parametrize("name", ["a", "/topic/a"])
+    def test_of_what_the_store_kept_from_the_last_process(self, name: str) -> None:
+        scene = Scene(stored=True)
+        client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:ann\nclient-id:c\n\n\0")
+        if name == "/topic/a":
+            client.subscribe(name, "d", durable="true", ack="client")
+        client.drop()
+        scene.connect().publish(name, b"", persistent="true")
+        scene.commit()
+        scene = scene.restart()
+        scene.broker.dates.note(scene.broker.router.number)
+        scene.wait(7)
+        (row,) = [row for row in destinations(scene) if row["waiting"]]
+        assert (row["oldest_age"], row["oldest_age_is_least"]) == (7.0, True)
+
+    def test_they_can_be_sorted_by(self, scene: Scene, client: Client) -> None:
+        client.publish("b")
+        client.subscribe("/topic/c")
+        found = sorted(rows.every_destination(scene.broker), key=rows.DESTINATION_KEYS["oldest_age"])
+        assert [target.name for target in found][-1] == "/queue/a"

@@ -1,0 +1,154 @@
+"""The subscriptions of a session, by what their SUBSCRIBE called them: how one comes, and how it goes.
+
+In 1.0 a SUBSCRIBE may have no `id`; then its destination stands in its place, in a tuple, so that it is never taken for
+an id.
+
+A subscription that goes leaves its queue first; what it did not settle is collected (`Returned`), and whoever ends it
+has the queues take that back when all are gone that go together: else the first of two that leave would have its
+messages given to the second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.codec import Frame
+
+from .allowance import Allowance
+from .destinations import is_temporary
+from .dictionary import ack_mode
+from .durables import Name, name_of
+from .errors import HeaderMissing, NotAllowed
+from .naming import is_named, subscription_named
+from .options import Options
+from .reading import ended_by, options_of
+from .returns import Returned, take_back_all
+from .subscription import AckMode, Subscription
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_MODES = {mode.value: mode for mode in AckMode}
+
+
+class Subscriptions(dict[str | tuple[str], Subscription]):
+    """What one session has.
+
+    Attributes:
+        acknowledging: those whose messages must be acknowledged, by what their `ack` handles start with.
+    """
+
+    __slots__ = ("_allowance", "_keys", "_session", "acknowledging")
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self._allowance = Allowance()
+        self._keys = 0
+        self.acknowledging: dict[str, Subscription] = {}
+
+    def subscribe(self, frame: Frame) -> None:
+        """Add what a SUBSCRIBE asks for.
+
+        Raises:
+            ProtocolError: it is not whole, or not allowed; nothing is added.
+        """
+        headers, version = frame.headers, self._session.version
+        destination = headers.get("destination")
+        if destination is None:
+            raise HeaderMissing("SUBSCRIBE", "destination")
+        subscription_id = headers.get("id")
+        if subscription_id is None and version.subscription_id:
+            raise HeaderMissing("SUBSCRIBE", "id")
+        mode = _MODES.get(ack_mode(headers.get("ack", "auto")))
+        if mode is None or (mode is AckMode.INDIVIDUAL and not version.nack):
+            known = "auto, client, client-individual" if version.nack else "auto, client"
+            raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {known}")
+        self.add(destination, subscription_id, mode, options_of(headers))
+
+    def add(self, destination: str, subscription_id: str | None, mode: AckMode, options: Options) -> None:
+        """Add one.
+
+        Raises:
+            ProtocolError: it is not allowed, or too many; nothing is added.
+        """
+        session = self._session
+        name: str | tuple[str] = (destination,) if subscription_id is None else subscription_id
+        if name in self:
+            raise NotAllowed(
+                "subscription id in use",
+                f"this connection already has a subscription {(subscription_id or destination)[:80]!r}",
+            )
+        limit = session.broker.quotas.max_subscriptions
+        if len(self) >= limit:
+            raise NotAllowed("too many subscriptions", f"a session may have {limit} (max_subscriptions)")
+        if options.browser and mode is not AckMode.AUTO:
+            raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
+        names = len(destination) + len(subscription_id or "")
+        self._allowance.check(options, names)
+        self._keys += 1
+        subscription = Subscription(session, subscription_id, str(self._keys), destination, mode, options)
+        session.broker.router.subscribe(subscription)
+        session.broker.subscriptions += 1
+        self._allowance.use(options, names)
+        self[name] = subscription
+        if subscription.records is not None:
+            subscription.records.subscribed(subscription)
+        if subscription.ledger is not None:
+            self.acknowledging[subscription.key] = subscription
+
+    def unsubscribe(self, frame: Frame) -> None:
+        """End the one that an UNSUBSCRIBE names, or a durable one for good, or both.
+
+        Raises:
+            ProtocolError: it names none, or two; nothing is ended.
+        """
+        session = self._session
+        ends = ended_by(frame.headers)
+        durable = None
+        if ends is not None and ends.durable_name:  # the only one that can be named without being consumed here
+            durable = name_of(ends, session, None, "")
+        if durable is None or is_named(frame, session):
+            key = subscription_named(frame, session)
+            subscription = self[key]
+            feed = subscription.queue.feed if subscription.queue is not None else None
+            if durable is not None and (feed is None or feed.name != durable.text):
+                raise NotAllowed(
+                    "UNSUBSCRIBE names two subscriptions",
+                    f"what it ends for good is {durable.text[:80]!r}, and its id is that of another one",
+                )
+            if ends is not None and ends.resume:
+                session.broker.router.replay.cursors.end(session, ends.resume)
+            if ends is not None and ends.durable and feed is not None:
+                durable = Name(feed.name, lasts=True)
+            returned: Returned = {}
+            self.end(key, returned)
+            take_back_all(returned)
+            if is_temporary(subscription.destination):
+                session.temporaries.release(subscription.destination)
+            if feed is not None and session.broker.directory.durables.get(feed.name) is None:
+                return  # it has gone with its last consumer
+        if durable is not None:
+            session.broker.directory.durables.end(durable.text)
+
+    def end(self, key: str | tuple[str], returned: Returned, *, lost: bool = False, why: str | None = None) -> None:
+        """End one; what its queue must take back goes into `returned`.
+
+        Args:
+            lost: the client did not say goodbye: what it was at work on has failed.
+            why: for the records; None: the client asked for it.
+        """
+        subscription = self.pop(key)
+        self.acknowledging.pop(subscription.key, None)
+        self._session.broker.subscriptions -= 1
+        if subscription.records is not None:
+            subscription.records.unsubscribed(subscription, why)
+        self._allowance.give_back(subscription.options, len(subscription.destination) + len(subscription.id or ""))
+        if subscription.topic is not None:
+            subscription.topic.leave(subscription, lost=lost)
+            return
+        queue = subscription.queue
+        assert queue is not None  # no topic, so a queue
+        if subscription.reader is not None:
+            subscription.reader.end()
+        returned.setdefault(queue, []).extend(queue.drop(subscription, lost=lost))
