@@ -28,14 +28,14 @@ import math
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address, IPv6Network, ip_address
 
 import structlog
 import trio
 
-from gateway.broker.errors import NotAllowed
+from gateway.broker.errors import NotAllowed, TooMany
 from gateway.broker.ports import ANONYMOUS
 from gateway.codec import ProtocolError
+from gateway.networks import network_of
 
 log = structlog.get_logger("gateway.admission")
 
@@ -46,8 +46,10 @@ _OTHER_FILES = 256 + _MOST_TURNED_AWAY
 # Connections that are too few for a server, where nobody has said how many there should be.
 _FEW = 4_000
 # Connections after which the collector looks at what is new.  Each is some fifty objects to it, and it looks at all
-# that came since its last look: 0.2 ms with these, 10 ms where connections come and go for as long as it waits.
+# that came since its last look: 0.2 ms with these, 10 ms where connections come and go for as long as it waits.  What
+# stays a little longer it looks at once more, behind so many looks; else 30,000 objects may wait for that.
 _NEW = 8
+_LOOKS = 5
 # Seconds in which there is one line for each limit.
 _QUIET = 10.0
 
@@ -130,13 +132,7 @@ def _gone(refusal: ProtocolError) -> None:
 @functools.lru_cache(maxsize=1024)  # to read an address takes as long as all else that is done here
 def place_of(address: str) -> str:
     """What is counted as one address."""
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address or "unix"
-    if isinstance(found, IPv4Address):
-        return str(found)
-    return str(found.ipv4_mapped or IPv6Network((int(found) >> 64 << 64, 64)))
+    return network_of(address) or "unix"
 
 
 class _Row:
@@ -243,9 +239,9 @@ class Admission:
             evict: ends it when it must go before it has logged in.
         """
         guest = Guest(self, address, evict)
-        self._new = (self._new + 1) % _NEW
-        if not self._new:
-            gc.collect(0)
+        self._new = (self._new + 1) % (_NEW * _LOOKS)
+        if self._new % _NEW == 0:
+            gc.collect(0 if self._new else 1)
         self.connections += 1
         most = self._capacity.max_connections
         if self.connections > most:
@@ -300,7 +296,7 @@ class Admission:
             count = self._by_user.get(user, 0)
             if count >= most:
                 self.refusals["max_connections_per_user"] += 1
-                raise NotAllowed(
+                raise TooMany(
                     "too many sessions", f"this user has {most}, as many as one may (max_connections_per_user)"
                 )
             self._by_user[user] = count + 1
@@ -330,7 +326,7 @@ class Admission:
         self._forget(guest)
         self.turned_away += 1
         self.refusals[limit] += 1
-        guest.status, guest.refusal = status, NotAllowed(message, sentence)
+        guest.status, guest.refusal = status, TooMany(message, sentence)
         self._tell(limit, guest._place, sentence)
 
     def _tell(self, limit: str, place: str, sentence: str) -> None:

@@ -5,7 +5,7 @@
     memory short       whoever adds to what is short: who sends what is kept; who is in the middle of a large frame,
                        while much of it is incomplete frames
     disk slow, disk full, journal slow
-    max_..._per_second it has sent as much as it may for now
+    max_..._per_second it has sent as much as it may for now, or its user or address has
 
 While it waits its heart-beat clock stands still, and it is seen once a second whether it is there at all.  Who holds
 messages of others, or transactions, is held for none of these that might last for ever: what it would acknowledge could
@@ -184,7 +184,8 @@ class BackPressure:
 
     async def slow_down(self, connection: Publisher, pace: Pace) -> None:
         """Hold a client back that sends more than it may."""
-        with self._hub.holds.hold(connection, pace.reason):
+        with self._hub.holds.hold(connection, pace.reason) as hold:
+            hold.whose = pace.whose
             while (rest := pace.until - trio.current_time()) > 0 and not connection.peer_has_gone():
                 with trio.move_on_after(min(rest, _LOOK_FOR_PEER)):
                     await trio.sleep_forever()

@@ -20,6 +20,8 @@ from gateway.broker.identity import Certificate as ClientCertificate
 # What browsers offer, and whoever else speaks HTTP in TLS.  STOMP has no name of its own.
 _PROTOCOLS = {"tcp": [], "websocket": ["http/1.1"]}
 _DAY = 86_400
+MIN_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+"""The lowest versions of TLS that may be asked for: what is older is broken."""
 
 
 class CertificateError(Exception):
@@ -42,12 +44,14 @@ class Files:
         key: None: it is in the file of the certificate.
         client_ca: None: no client is asked for a certificate.
         required: a client must show one.
+        min_version: of TLS, a key of `MIN_VERSIONS`.
     """
 
     certificate: Path
     key: Path | None = None
     client_ca: Path | None = None
     required: bool = False
+    min_version: str = "1.2"
 
 
 class Certificates:
@@ -115,7 +119,7 @@ class Certificates:
 
 def _context(files: Files, protocols: list[str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = MIN_VERSIONS[files.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     if protocols:
         context.set_alpn_protocols(protocols)

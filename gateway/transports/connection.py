@@ -23,7 +23,8 @@ import structlog
 import trio
 
 from gateway.broker import Session
-from gateway.broker.errors import NotAllowed, SlowConsumer, error_frame
+from gateway.broker.errors import SlowConsumer, TooLate, error_frame
+from gateway.broker.freeing import freeing
 from gateway.broker.renewal import Renewal
 from gateway.codec import Decoder, Frame, ProtocolError, encoder
 
@@ -36,7 +37,6 @@ from .link import BrokenLink, Buffers, Link
 from .login import fits_a_line, log_in, tell_of_login
 from .outgoing import Outgoing, write_all
 from .pulse import Pulse
-from .rates import pace_of
 from .tap import Tap
 from .turnstile import in_steps
 
@@ -63,6 +63,7 @@ class Connection:
         outgoing: likewise.
         tap: shows its frames to an operator; None: nobody looks.
         incomplete: what has come of its next frame.
+        lease: how long the session may last; None: there is none.
         must_read: it holds unacknowledged messages or open transactions, so that its ACKs and COMMITs must be read even
             when memory is short.
     """
@@ -75,11 +76,11 @@ class Connection:
         "_guest",
         "_hub",
         "_last_frame",
-        "_lease",
         "_link",
         "_nursery",
         "_pulse",
         "incomplete",
+        "lease",
         "outgoing",
         "session",
         "tap",
@@ -90,6 +91,7 @@ class Connection:
         self.outgoing: Outgoing | None = None
         self.tap: Tap | None = None
         self.incomplete = Incomplete(hub.broker)
+        self.lease: Lease | None = None
         self._guest = guest
         self._hub = hub
         self._link = link
@@ -100,7 +102,6 @@ class Connection:
         self._closing = False
         self._last_frame: Buffers = []  # the ERROR of a connection that has no session
         self._pulse: Pulse | None = None
-        self._lease: Lease | None = None
 
     # the life of a connection
 
@@ -120,8 +121,8 @@ class Connection:
                     if self.outgoing is not None and self._pulse is not None:
                         self.outgoing.stop()
                         self._pulse.stop()
-                    if self._lease is not None:
-                        self._lease.stop()
+                    if self.lease is not None:
+                        self.lease.stop()
                 nursery.cancel_scope.cancel()
             if self._ending is not None and self._failure is None:
                 await self._end_now(self._ending)
@@ -147,7 +148,7 @@ class Connection:
         self._hub.leave(self)
         if self.tap is not None:
             self._hub.taps.end(self.tap)
-        self.session = self.outgoing = self._pulse = self._lease = None
+        self.session = self.outgoing = self._pulse = self.lease = None
 
     async def _converse(self) -> None:
         frame: Frame | None = None
@@ -173,8 +174,7 @@ class Connection:
             octets = await self._link.receive(_READ)
             if octets is None:
                 return None
-            pong = self._link.pong()
-            if pong and not await self._answer(pong):
+            if (pong := self._link.pong()) and not await self._answer(pong):
                 return None
             decoder.feed(octets)
             for frame in decoder.frames():
@@ -202,7 +202,7 @@ class Connection:
             connected_at=time.time(),
             carrier=self,
             client_id=opening.client_id,
-            access=hub.access_of(identity, self._link.transport),
+            access=hub.access_of(identity, self._link),
         )
         self.session = session
         assert self._nursery is not None  # it is there as long as we read
@@ -210,7 +210,7 @@ class Connection:
         hub.welcome(self, session)
         self._decoder.begin(opening.version, hub.options.limits)
         self._pulse = Pulse(hub, session, self.outgoing, opening, self._link)
-        self._lease = Lease(hub, self._link, session, identity)
+        self.lease = Lease(hub, self._link, session, identity)
         tell_of_login("connected", self._link, session, identity)
         session.outbound.append(encoder.connected(self._greeting(session)))
 
@@ -228,16 +228,19 @@ class Connection:
         """The loop: frames of the chunk at hand, settle, next chunk."""
         session, outgoing, hub, link, decoder = self.session, self.outgoing, self._hub, self._link, self._decoder
         pulse, incomplete = self._pulse, self.incomplete
-        pace = pace_of(hub.options.max_frames_per_second, hub.options.max_octets_per_second, trio.current_time())
-        read = _READ if pace is None else pace.read
         assert session is not None  # _open_session has returned
+        pace = hub.rates.pace_of(session.login, link.remote.address, trio.current_time())
+        read = _READ if pace is None else pace.read
         assert outgoing is not None
         assert pulse is not None
         broker, counters = hub.broker, hub.broker.counters
         frame: Frame | None = None
-        octets: bytes | None = b""
+        came = decoder.incomplete  # behind CONNECT, in one chunk with it
         try:
-            while octets is not None:
+            if pace is not None and pace.is_over(0, 0, trio.current_time()):
+                await hub.flush()  # it is told that it is in
+                await hub.back_pressure.slow_down(self, pace)
+            while True:
                 mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
                 published, handled = counters.published, session.frames_in
                 for frame in decoder.frames() if self.tap is None else self.tap.listen(decoder.frames()):
@@ -259,19 +262,16 @@ class Connection:
                         published, handled = counters.published, session.frames_in
                 incomplete.note(decoder.incomplete)
                 await self._end_turn(kept, stored, published, began if session.frames_in != handled else 0.0)
-                if pace is not None:
-                    came = len(octets) + link.overhead  # pings, or frames of one octet, are work, too
-                    if pace.is_over(session.frames_in, came, trio.current_time()):
-                        await hub.back_pressure.slow_down(self, pace)
-                octets = await link.receive(read)
-                if octets is None:
+                if pace is not None and pace.is_over(session.frames_in, came, trio.current_time()):
+                    await hub.back_pressure.slow_down(self, pace)
+                if (octets := await link.receive(read)) is None:
                     return
                 if broker.strained:  # by somebody else's writer: not our doing
                     broker.strained.clear()
                 pulse.last_read = hub.now = trio.current_time()
                 counters.octets_in += len(octets)
-                pong = link.pong()
-                if pong:
+                came = len(octets) + link.overhead  # pings, or frames of one octet, are work, too
+                if pong := link.pong():
                     outgoing.send_control(pong)
                 decoder.feed(octets)
         except ProtocolError as error:
@@ -329,8 +329,8 @@ class Connection:
 
     def renew(self, renewal: Renewal) -> None:
         """See `Carrier`."""
-        if self._nursery is not None and self._lease is not None:
-            self._nursery.start_soon(self._lease.renew, renewal)
+        if self._nursery is not None and self.lease is not None:
+            self._nursery.start_soon(self.lease.renew, renewal)
 
     async def _end_now(self, error: ProtocolError) -> None:
         if self.session is None:
@@ -359,8 +359,10 @@ class Connection:
         reads = not isinstance(self._failure, SlowConsumer) and await farewell.say_goodbye(
             self._link, self.outgoing, self._failure, self._last_frame, outbox=self._reads_on(), hurry=linger
         )
+        left = [] if self.outgoing is None else self.outgoing.abandon()
         self._forget()
         await self._hub.flush()
+        await in_steps(freeing(left))
         if reads and not (self._guest is not None and self._guest.in_a_hurry):
             await farewell.linger(self._link.pipe, linger)
 
@@ -395,4 +397,4 @@ class Connection:
     def give_up_handshake(self) -> None:
         """The connect timeout is over."""
         timeout = self._hub.options.connect_timeout
-        self.end(NotAllowed("connect timeout", f"no login within {timeout:g} s (connect_timeout)"))
+        self.end(TooLate("connect timeout", f"no login within {timeout:g} s (connect_timeout)"))

@@ -8,10 +8,14 @@ that happens here may leave: an exception would end the whole listener.
 
 Who the client is becomes known on the way: first it is the other end of the socket, then whoever a trusted proxy names.
 By that address it is counted, limited, and written into the log.
+
+While the gateway drains nobody comes in.  Who still can knock, because systemd holds the socket, is told when to come
+back: by an ERROR, or by 503.  The log has no line of that for each of them: all whom it sent away come back, and again.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -83,13 +87,13 @@ class Entrance:
         finally:
             guest.leave()
             if link is None:
-                self.hub.broker.counters.refused += 1
+                self.hub.broker.counters.refusals[self._why_early(guest)] += 1
                 with trio.CancelScope(shield=True):
                     await pipe.aclose()
 
     async def _admit(self, pipe: Pipe, peer: str, remote: Remote, guest: Guest, scope: trio.CancelScope) -> Link | None:
         """Bring a connection as far as STOMP; None: it does not come so far."""
-        if self.transport == "tcp" and self.certificates is None and not self.proxied:
+        if self.transport == "tcp" and self.certificates is None and not self.proxied and not self.hub.draining:
             guest.comes_from(remote.address)
             return TcpLink(pipe, peer, remote)
         stage = "PROXY header"
@@ -103,9 +107,12 @@ class Entrance:
                 stage = "HTTP upgrade"
                 if self.transport == "websocket":
                     return await self._upgraded(pipe, peer, remote, guest)
+                if self.hub.draining:
+                    await self._tell(pipe, error_frame(self.hub.shutting_down(), None))
+                    return None
                 guest.comes_from(remote.address)
                 return TcpLink(pipe, peer, remote)
-            if time_left.cancelled_caught:
+            if time_left.cancelled_caught and not self.hub.draining:
                 log.info("connection refused", peer=peer, reason=f"connect timeout: the {stage} did not come to an end")
         except TurnedAway as reason:
             if str(reason):
@@ -113,6 +120,12 @@ class Entrance:
         except Exception:
             log.exception("handshake failed", peer=peer, transport=self.transport)
         return None
+
+    def _why_early(self, guest: Guest) -> str:
+        """The cause of an end before STOMP began, for the metrics."""
+        if guest.refusal is not None:
+            return guest.refusal.cause
+        return "draining" if self.hub.draining else "handshake"
 
     async def _behind_header(self, pipe: Pipe, peer: str, remote: Remote) -> tuple[Pipe, str, Remote]:
         """Read the PROXY header."""
@@ -151,6 +164,10 @@ class Entrance:
             answer = f"{head}Connection: close\r\n\r\n{_TLS_ONLY}\n".encode()
         elif octets.startswith(_STOMP):
             answer = error_frame(NotAllowed("TLS only", _TLS_ONLY), None)
+        await self._tell(pipe, answer)
+
+    async def _tell(self, pipe: Pipe, answer: bytes) -> None:
+        """The last that a client hears; empty: nothing."""
         try:
             pipe.send_nowait([answer])
         except BrokenLink:
@@ -167,12 +184,14 @@ class Entrance:
             guest.comes_from(shown.address)
             if guest.refusal is not None:
                 return Refusal(guest.status, f"{guest.refusal}: {guest.refusal.detail}")
-            return Refusal(503, "the server is shutting down") if self.hub.draining else None
+            if self.hub.draining:
+                return Refusal(503, "the server is shutting down", math.ceil(options.drain_retry / 1000))
+            return None
 
         result = await accept(pipe, peer, conditions, remote, admit)
         if not isinstance(result, Refusal):
             return result
-        if guest.refusal is None and not warn_of_tls(result.request[:2], peer):
+        if guest.refusal is None and result.retry_after is None and not warn_of_tls(result.request[:2], peer):
             log.info("WebSocket refused", peer=peer, status=result.status, reason=result.reason)
         await pipe.send_eof()
         return None

@@ -3,6 +3,7 @@
     token_warning before the end    a MESSAGE on `/session/events`, and a line in the log
     SEND to `/session/renew`        a new token; the session goes on, as long as that one lasts
     the end                         ERROR, and the connection is closed
+    files were read again           ERROR, where what let the client in is good no more; else the groups of now
 
 A `Lifetime` stands on the wheel, as a pulse does, and only where there is an end.  It looks at the epoch's clock at
 least once a minute, for the wheel's clock stands still while a machine sleeps.
@@ -11,6 +12,8 @@ least once a minute, for the wheel's clock stands still while a machine sleeps.
 from __future__ import annotations
 
 import math
+from collections import deque
+from typing import Protocol
 
 import structlog
 import trio
@@ -32,6 +35,9 @@ _LONGEST_LOOK = 60.0
 _NEXT_ATTEMPT = 1.0
 # Seconds from one renewal to the next, which waits: each leaves something on the wheel for a minute.
 _NEXT_RENEWAL = 1.0
+# Sessions that end in one turn, or whose subscriptions are looked at: each may wake a task, and all these run before
+# anybody else.
+_FOLLOWS_PER_TURN = 8
 
 # Instead of what is said of login and passcode, which are not what renews a session.
 _NO_TOKEN = "what it shows is no token that this server accepts, and does not look like one"
@@ -103,13 +109,14 @@ class Lease:
         identity: as it was last found out.
     """
 
-    __slots__ = ("_hub", "_lifetime", "_link", "_renewable", "_session", "identity")
+    __slots__ = ("_hub", "_lifetime", "_link", "_lost", "_renewable", "_session", "identity")
 
     def __init__(self, hub: Hub, link: Link, session: Session, identity: Identity) -> None:
         self._hub = hub
         self._link = link
         self._session = session
         self._lifetime: Lifetime | None = None
+        self._lost: SessionEnded | None = None
         self._renewable = -math.inf  # from then on, by trio's clock
         self._begin(identity)
 
@@ -147,11 +154,43 @@ class Lease:
             else:
                 self._go_on(identity)
 
+    def review(self) -> bool:
+        """Files were read again.  True: the client has other groups by now, which count from here on, or is nobody any
+        more; what follows of that is for `follow`."""
+        identity = self.identity
+        if identity.review is None or self._lost is not None:
+            return False
+        try:
+            self.identity = identity.review(identity)
+        except SessionEnded as error:
+            self._lost = error
+            return True
+        if self.identity.groups == identity.groups:
+            return False
+        self._regroup()
+        return True
+
+    def follow(self) -> None:
+        """End the session of a client that is nobody any more, or that has lost what it is subscribed to."""
+        session, error = self._session, self._lost
+        if session.outbound.carrier is None:
+            return  # it has ended meanwhile
+        if error is not None:
+            log.info("login revoked", session=session.id, login=session.login, peer=session.peer, reason=str(error))
+            session.end(error)
+        else:
+            groups = sorted(self.identity.groups)
+            log.info("groups changed", session=session.id, login=session.login, peer=session.peer, groups=groups)
+            rights.recheck_session(session)
+
+    def _regroup(self) -> None:
+        self._session.access = self._hub.access_of(self.identity, self._link)
+
     def _go_on(self, identity: Identity) -> None:
         session, groups = self._session, self.identity.groups
         self._begin(identity)
         if identity.groups != groups:
-            session.access = self._hub.access_of(identity, self._link.transport)
+            self._regroup()
             if not rights.recheck_session(session):
                 return
         tell_of_login("renewed", self._link, session, identity)
@@ -176,3 +215,44 @@ class Lease:
             address=remote.address,
             secure=remote.secure,
         )
+
+
+class Entrance(Protocol):
+    """An authenticator that reads files; see `gateway.runtime.Reloadable`."""
+
+    name: str
+
+    def reload(self) -> str | None:
+        """Read them again; what is wrong with them, as a sentence, or None."""
+        ...
+
+
+class Followed:
+    """An authenticator whose sessions follow when it has read its files again.
+
+    Rules are to be read behind it: a session whose groups have changed is then never looked at with its old groups and
+    new rules, nor the other way round.
+
+    Attributes:
+        name: of the authenticator.
+    """
+
+    def __init__(self, entrance: Entrance, hub: Hub) -> None:
+        self.name = entrance.name
+        self._entrance = entrance
+        self._hub = hub
+
+    def reload(self) -> str | None:
+        """See `Entrance`.  All sessions are asked at once, a microsecond each; what follows is done in turns."""
+        fault = self._entrance.reload()
+        leases = [each.lease for each in self._hub.connections.values() if each.lease is not None]
+        changed = deque([each for each in leases if each.review()])
+
+        def follow() -> None:
+            for _ in range(min(len(changed), _FOLLOWS_PER_TURN)):
+                changed.popleft().follow()
+            if changed:
+                self._hub.broker.agenda.later(follow)
+
+        self._hub.broker.agenda.later(follow)
+        return fault

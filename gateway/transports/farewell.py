@@ -68,9 +68,7 @@ def refused(
         first_octets: what is not understood.
         told: the log has it already.
     """
-    counters = hub.broker.counters
-    counters.refused += 1
-    counters.errors += 1
+    hub.broker.counters.refuse(error)
     if not told and not warn_of_tls(first_octets, link.peer):
         # Not the detail: it may quote the passcode.
         log.info("connection refused", peer=link.peer, reason=str(error), **_shown(frame, error))

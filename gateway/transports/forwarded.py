@@ -72,6 +72,10 @@ class Trusted:
     __slots__ = ("_doubted", "_networks", "_unix")
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
+        self.replace(networks)
+
+    def replace(self, networks: Iterable[str]) -> None:
+        """Others are believed from now on."""
         self._doubted: set[str] = set()
         listed = list(networks)
         self._unix = UNIX in listed

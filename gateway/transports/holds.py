@@ -23,20 +23,20 @@ import trio
 from gateway.broker import Session
 from gateway.broker.counters import Counters
 
-from .rates import FRAMES, OCTETS
+from .rates import LIMITS
 from .wheel import Wheel
 
 log = structlog.get_logger("gateway.holds")
 
 QUEUE_FULL, SLOW_SUBSCRIBER, MEMORY_SHORT = "queue full", "slow subscriber", "memory short"
 DISK_SLOW, DISK_FULL, JOURNAL_SLOW = "disk slow", "disk full", "journal slow"
-REASONS = (QUEUE_FULL, SLOW_SUBSCRIBER, MEMORY_SHORT, DISK_SLOW, DISK_FULL, JOURNAL_SLOW, FRAMES, OCTETS)
+REASONS = (QUEUE_FULL, SLOW_SUBSCRIBER, MEMORY_SHORT, DISK_SLOW, DISK_FULL, JOURNAL_SLOW, *LIMITS)
 """All there are."""
 
 # Seconds after which a hold is worth a line.  Less than those for which a full queue holds a client that consumes
 # something itself: a circle of workers that wait for each other would never be seen.
 _LASTING = 3.0
-# Seconds in which there is one line for each queue or receiver that publishers are held for.
+# Seconds in which there is one line for each queue, receiver, user or address that publishers are held for.
 _QUIET = 60.0
 
 
@@ -70,16 +70,19 @@ class Hold:
         reason: one of `REASONS`.
         destination: the queue that is full; None: it is not for a queue.
         receiver: id of the session that reads slowly; None: it is not for one.
+        whose: the user, or the address, that has sent what all of its sessions may; empty: it is for nothing that
+            sessions share.
         since: seconds since the epoch.
     """
 
-    __slots__ = ("destination", "reason", "receiver", "session", "since")
+    __slots__ = ("destination", "reason", "receiver", "session", "since", "whose")
 
     def __init__(self, session: Session, reason: str, destination: str | None, receiver: str | None) -> None:
         self.session = session
         self.reason = reason
         self.destination = destination
         self.receiver = receiver
+        self.whose = ""
         self.since = time.time()
 
     def row(self) -> dict[str, object]:
@@ -157,7 +160,7 @@ class Holds:
     def _tell(self, hold: Hold, now: float) -> None:
         if hold.reason == MEMORY_SHORT:  # it has lines of its own
             return
-        what = hold.destination or hold.receiver or hold.reason
+        what = hold.destination or hold.receiver or f"{hold.reason} {hold.whose}"
         while self._told and next(iter(self._told.values())) <= now:
             del self._told[next(iter(self._told))]
         if what in self._told:

@@ -17,6 +17,7 @@ import trio
 
 from gateway.broker import Broker, Quotas, Session
 from gateway.broker.access import Access
+from gateway.broker.errors import SessionEnded
 from gateway.broker.facts import Facts
 from gateway.broker.identity import Identity
 from gateway.broker.outbound import Outbound
@@ -30,10 +31,13 @@ from .back_pressure import BackPressure
 from .committer import Committer
 from .holds import Holds
 from .housekeeper import Housekeeper
+from .link import Link
 from .memory import Memory
+from .rates import Rates
 from .tap import Taps
 from .turnstile import Turnstiles
 from .wheel import Wheel
+from .wishes import Wishes
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -49,7 +53,7 @@ _FLUSHES_PER_TURN = 256
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a connection needs to know of the settings; the settings of the same names explain each.  Times in seconds,
-    heart-beats in milliseconds."""
+    heart-beats and `drain_retry` in milliseconds."""
 
     server: str = "stomp-gateway"
     limits: Limits = field(default_factory=Limits)
@@ -63,11 +67,16 @@ class Options:
     allowed_origins: tuple[str, ...] = ()
     anonymous: bool = True
     close_linger: float = 1.0
+    drain_retry: int = 2_000
     slow_consumer_timeout: float = 2.0
     token_warning: float = 60.0
     capacity: Capacity = field(default_factory=Capacity)
     max_frames_per_second: int = 0
     max_octets_per_second: int = 0
+    max_frames_per_second_per_user: int = 0
+    max_octets_per_second_per_user: int = 0
+    max_frames_per_second_per_address: int = 0
+    max_octets_per_second_per_address: int = 0
 
 
 def _flush(outbound: Outbound) -> None:
@@ -90,6 +99,7 @@ class Hub:
         settle: ends a turn, see `BackPressure`.
         taps: show the frames of sessions to operators.
         admission: how many may be here.
+        rates: how fast they may send.
         turnstiles: in front of who takes long, and of who is not known yet.
         memory: looks whether there is enough of it.
         draining: no new session is opened.
@@ -117,6 +127,7 @@ class Hub:
             on_pressure=self._on_pressure,
             on_relief=self._on_relief,
             on_room=self.back_pressure.has_room,
+            on_wish=Wishes().tell,
         )
         self.committer: Committer | None = None
         self._housekeeper: Housekeeper | None = None
@@ -128,6 +139,7 @@ class Hub:
         self._authorizer = authorizer
         self.options = options or Options()
         self.admission = Admission(self.options.capacity)
+        self.rates = Rates(self.options)
         self.wheel = Wheel()
         self.turnstiles = Turnstiles()
         self.holds = Holds(self.wheel, self.broker.counters)
@@ -158,9 +170,16 @@ class Hub:
         """Publishers who are held for store, journal or memory look whether they still have to be."""
         self.back_pressure.relieve()
 
-    def access_of(self, identity: Identity, transport: str) -> Access | None:
-        """What somebody may do; None: everything."""
-        return None if self._authorizer is None else self._authorizer.access_of(identity, transport)
+    def access_of(self, identity: Identity, link: Link) -> Access | None:
+        """What somebody may do who came by that way; None: everything."""
+        if self._authorizer is None:
+            return None
+        return self._authorizer.access_of(identity, link.transport, link.remote.address)
+
+    def shutting_down(self) -> SessionEnded:
+        """What clients are told while it drains."""
+        retry = self.options.drain_retry
+        return SessionEnded("server is shutting down", f"connect again in {retry} ms", retry_after=retry)
 
     def enter(self, connection: Connection) -> None:
         """A connection begins; it has `connect_timeout` to become a session."""

@@ -13,7 +13,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 
@@ -35,10 +35,15 @@ class AddressError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Open listeners of one kind and where they are."""
+    """Open listeners of one kind and where they are.
+
+    Attributes:
+        inherited: those among them that somebody else keeps open, too.
+    """
 
     listeners: list[trio.SocketListener]
     addresses: list[str]
+    inherited: list[trio.SocketListener] = field(default_factory=list)
 
 
 async def open_listeners(host: str, port: int, path: str) -> Listening:
@@ -87,6 +92,7 @@ def inherit_listeners(shown: str, sockets: Iterable[socket.socket]) -> Listening
         if not is_unix:
             _find_the_vanished(listener.socket)
         listening.listeners.append(listener)
+        listening.inherited.append(listener)
         listening.addresses.append(shown if is_unix else name_of(sock.getsockname()))
     return listening
 
@@ -130,10 +136,10 @@ def _is_listening(path: str) -> bool:
 
 
 async def close(listening: Listening) -> None:
-    """Close listeners, and remove the files of unix sockets."""
+    """Close listeners, and remove the files of unix sockets, but for those on which another program listens by now."""
     for listener in listening.listeners:
         await listener.aclose()
-    unlink(listening.addresses)
+    unlink([each for each in listening.addresses if not (each.startswith("unix:") and _is_listening(each[5:]))])
 
 
 def unlink(addresses: list[str]) -> None:

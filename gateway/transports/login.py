@@ -6,7 +6,7 @@ import structlog
 import trio
 
 from gateway.broker import Session
-from gateway.broker.errors import LoginRefused, SessionEnded
+from gateway.broker.errors import LoginRefused
 from gateway.broker.identity import Credentials, Identity
 from gateway.broker.negotiate import Opening, read_opening
 from gateway.codec import Frame
@@ -26,7 +26,7 @@ async def log_in(hub: Hub, link: Link, frame: Frame) -> tuple[Opening, Identity]
     hub.now = trio.current_time()
     opening = read_opening(frame)
     if hub.draining:
-        raise SessionEnded("server is shutting down", "connect again in a moment")
+        raise hub.shutting_down()
     return opening, await identify(hub, credentials_of(link, opening))
 
 
@@ -40,8 +40,8 @@ async def identify(hub: Hub, credentials: Credentials) -> Identity:
         identity = await hub.authenticator.authenticate(credentials)
         if identity is None:
             raise LoginRefused
-    except LoginRefused:
-        hub.broker.counters.logins_failed += 1
+    except LoginRefused as error:
+        hub.broker.counters.fail_login(error.method)
         raise
     return identity
 

@@ -25,7 +25,6 @@ A client is told why, for as long as `close_linger` lasts; who does not read can
 
 from __future__ import annotations
 
-import ctypes
 import heapq
 import math
 import os
@@ -41,6 +40,8 @@ import trio
 
 from gateway.broker.costs import Cost, cost_of
 from gateway.broker.errors import TooCostly
+
+from . import allocator
 
 if TYPE_CHECKING:
     from gateway.broker import Quotas
@@ -342,12 +343,13 @@ def watch_process(memory: Memory, wanted: int) -> None:
     """
     most, whose = available()
     mark, name = mark_of(wanted)
+    allocator.keep(mark)
     if not mark or not resident():
         log.info("memory is not watched: this system does not tell how much there is, or is taken")
         return
     if most and wanted > most:
         log.warning(f"memory_mark is {wanted} octets and {whose} has {most}: the system ends the process before that")
-    memory.watch(mark, name, resident, trim)
+    memory.watch(mark, name, resident, allocator.trim)
 
 
 def resident() -> int:
@@ -359,12 +361,6 @@ def resident() -> int:
         return 0
 
 
-def trim() -> None:
-    """Give back to the system what was freed, where the C library can."""
-    with suppress(OSError, AttributeError):  # not every library has it
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 def available(root: Path = Path("/")) -> tuple[int, str]:
     """Octets of memory that this process may ever take, and whose they are in words; 0 where the system does not tell.
 
@@ -372,11 +368,17 @@ def available(root: Path = Path("/")) -> tuple[int, str]:
         root: of the file system that /proc and /sys are looked for in.
     """
     found = [(size, "the container") for size in _of_groups(root)]
-    with suppress(OSError, ValueError, StopIteration):
-        lines = (root / "proc/meminfo").read_text().splitlines()
-        total = next(line for line in lines if line.startswith("MemTotal:"))
-        found.append((int(total.split()[1]) * 1024, "the machine"))
+    if total := physical():
+        found.append((total, "the machine"))
     return min(found, default=(0, ""))
+
+
+def physical() -> int:
+    """Octets of memory that the machine has, also where /proc shows processes alone; 0 where nobody tells."""
+    try:
+        return max(0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError):
+        return 0
 
 
 def _of_groups(root: Path) -> Iterator[int]:

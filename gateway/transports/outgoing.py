@@ -39,6 +39,7 @@ class Outgoing:
         "_counters",
         "_hub",
         "_in_flight",
+        "_left",
         "_link",
         "_nursery",
         "_outbound",
@@ -65,6 +66,7 @@ class Outgoing:
         self._overhead = 0  # how many octets of `rest` are not the outbox's
         self._relief: trio.Event | None = None
         self._control = b""  # a control frame for the writer's next pause
+        self._left: list[list[bytes] | Buffers] = []  # what a peer that has gone never got
         self.rest: Buffers = []
         self.writing = False
         self._stopped = False
@@ -84,7 +86,7 @@ class Outgoing:
             sent = self._send_nowait(buffers)
         except BrokenLink:
             # The reader will see the end of the stream; until then frames that came before it still count.
-            outbound.close()
+            self._give_up(buffers)
             return
         self.last_write = self._hub.now
         if len(buffers) == 1 and sent == len(buffers[0]):
@@ -119,6 +121,17 @@ class Outgoing:
         """The conversation is over: no writer starts any more, and what is appended stays in the outbox."""
         self._stopped = self.writing = True
 
+    def abandon(self) -> list[list[bytes] | Buffers]:
+        """The conversation is over, and what was not written never will be: whoever gets it here lets go of it."""
+        left = [*self._left, self.rest, *self._outbound.hand_over()]
+        self._left, self.rest = [], []
+        return left
+
+    def _give_up(self, buffers: Buffers) -> None:
+        """The peer is gone: nobody gets these, nor what lies in the outbox."""
+        self._left = [buffers, *self._outbound.hand_over()]
+        self._outbound.close()
+
     def _start_writer(self) -> None:
         self.writing = True
         self._nursery.start_soon(self._write)
@@ -141,7 +154,7 @@ class Outgoing:
 
     async def _write(self) -> None:
         """Write the rest, and what gathered meanwhile, until nothing is left."""
-        hub, pipe, outbound = self._hub, self._link.pipe, self._outbound
+        hub, pipe = self._hub, self._link.pipe
         try:
             while True:
                 while self.rest:
@@ -153,7 +166,7 @@ class Outgoing:
                 if not self._take():
                     break
         except BrokenLink:
-            outbound.close()
+            self._give_up(self.rest)
             self.rest = []
             self.release_waiters()
         if not self._stopped:

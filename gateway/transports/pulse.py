@@ -33,6 +33,8 @@ _LONGEST_LOOK = 60.0
 class HeartbeatMissing(ProtocolError):
     """The client was silent for longer than it promised."""
 
+    cause = "no-heart-beat"
+
 
 class Pulse:
     """When a session must speak, and when its client must have spoken.

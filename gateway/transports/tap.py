@@ -10,9 +10,12 @@ sent is read again from its octets, which is the price, and only paid while a vi
 are full is counted, and not even read.  So how often a view is emptied bounds what it costs, however busy the session.
 
 What is shown leaves out what would let the operator in as somebody else: the values of headers that carry a passcode
-or a token, and the body of a renewal.  Other bodies are shown up to `MOST_OF_A_BODY`: who may look may read messages.
+or a token, the body of a renewal, and what a login has beside its versions: there are clients that put a token into
+`login`, and authenticators that ask for headers of their own.  Other bodies are shown up to `MOST_OF_A_BODY`: who may
+look may read messages.
 
-CONNECT and CONNECTED are not seen, for there is no session before them; nor are heart-beats, nor a frame that is none.
+CONNECT and CONNECTED are not seen, for there is no session before them, but for a second CONNECT, which is a mistake;
+nor are heart-beats, nor a frame that is none.
 """
 
 from __future__ import annotations
@@ -48,6 +51,9 @@ MOST_OF_A_BODY = 4 * 1024
 LONGEST_ABSENCE = 60.0
 """Seconds after which a view that nobody has looked at makes room for another one, where there is none: its reader is
 stuck in a write that cannot be called off.  Each other reader comes by more often."""
+
+_LOGINS = frozenset(["CONNECT", "STOMP"])
+_PUBLIC = frozenset(["accept-version", "host", "heart-beat"])
 
 Direction = Literal["in", "out"]
 
@@ -100,8 +106,8 @@ class View:
 
     @property
     def has_room(self) -> bool:
-        """Whether the next frame is kept."""
-        return len(self._frames) < MOST_FRAMES and self._octets < MOST_OCTETS
+        """Whether the next frame is kept; after the end none is."""
+        return not self.reason and len(self._frames) < MOST_FRAMES and self._octets < MOST_OCTETS
 
     def add(self, seen: Seen, octets: int) -> None:
         """A frame, where there is room."""
@@ -110,11 +116,12 @@ class View:
             self._octets += octets
             self._filled.set()
         else:
-            self._lost += 1
+            self.miss(1)
 
     def miss(self, frames: int) -> None:
         """So many are not kept."""
-        self._lost += frames
+        if not self.reason:
+            self._lost += frames
 
     def end(self, reason: str) -> None:
         """Nothing more comes."""
@@ -201,7 +208,8 @@ class Tap:
         headers, size = frame.headers, len(frame.body)
         is_secret = RENEW in headers.get("destination", "").lower()  # also where it is misspelt a little
         body = HIDDEN.encode() if is_secret else frame.body[:MOST_OF_A_BODY]
-        self._add(Seen(time.time(), "in", frame.command, _without_secrets(headers), body, size), frame.head.size)
+        shown = _of_login(headers) if frame.command in _LOGINS else _without_secrets(headers)
+        self._add(Seen(time.time(), "in", frame.command, shown, body, size), frame.head.size)
 
     def _see_parts(self, prefix: bytes, shared: bytes) -> None:
         """A frame of ours: what all its receivers share begins among the headers, or there is no such part."""
@@ -271,6 +279,10 @@ class Taps:
     def end(self, tap: Tap) -> None:
         """The connection of that has ended."""
         tap.end("the gateway is shutting down" if self._hub.draining else "the session has ended")
+
+
+def _of_login(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(name, value if name in _PUBLIC else HIDDEN) for name, value in headers.items()]
 
 
 def _without_secrets(headers: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -12,8 +12,8 @@ What the pipe below takes of a record is not always all of it.  Such a record st
 still has; they count as written when the whole record is out, and the caller then comes again with the same ones.  If
 it comes with others (it gave the first ones up), these go behind.
 
-Versions below 1.2, renegotiation and compression are off.  An end without `close_notify` counts as an end: STOMP frames
-say themselves whether they are whole.
+Versions below `tls_min_version`, renegotiation and compression are off.  An end without `close_notify` counts as one:
+STOMP frames say themselves whether they are whole.
 
 TLS has records that carry nothing for us: new keys (12 us each, for 27 octets), alerts.  OpenSSL takes any number of
 them, and keeps its answers until we write.  A peer that sends nothing else, or has so many answers waiting, is cut off.
@@ -270,7 +270,7 @@ def _gathered(buffers: Buffers) -> bytes | memoryview:
 _REASONS = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and tls_client_certificates is required",
     "CERTIFICATE_VERIFY_FAILED": "the client's certificate is not one that tls_client_ca vouches for, or has expired",
-    "UNSUPPORTED_PROTOCOL": "the client offers no TLS version from 1.2 on",
+    "UNSUPPORTED_PROTOCOL": "the client offers no TLS version from tls_min_version on",
     "NO_SHARED_CIPHER": "client and gateway have no cipher in common",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not know the authority of the gateway's certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept the gateway's certificate",

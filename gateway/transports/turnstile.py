@@ -43,6 +43,11 @@ class Turnstile:
         self._keeper = trio.lowlevel.ParkingLot()
         self._is_shut = False
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._line)
+
     async def enter(self) -> None:
         """Wait for a turn; no checkpoint where nobody had one in this round."""
         if self._is_shut:
@@ -81,6 +86,11 @@ class Turnstiles:
     def __init__(self) -> None:
         self.strangers = Turnstile(SHARE_OF_STRANGERS)
         self.bulk = Turnstile()
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many wait for their turn, in each."""
+        return {"strangers": self.strangers.waiting, "bulk": self.bulk.waiting}
 
     async def pause(self) -> None:
         """In the middle of a chunk: let all others have their turn."""

@@ -22,6 +22,7 @@ import trio
 import trio_websocket
 
 from gateway.broker.identity import Upgrade
+from gateway.origins import can_be_listed, is_listed
 
 from .forwarded import NOBODY, ForwardedError, Trusted
 from .link import UNKNOWN, BrokenLink, Buffers, Pipe, Remote, advance, joined
@@ -52,11 +53,13 @@ class Refusal:
     """Why an upgrade is refused, as an HTTP response.
 
     Attributes:
+        retry_after: seconds after which the client should come back; None where it should not.
         request: what the peer said, for the log.
     """
 
     status: int
     reason: str
+    retry_after: int | None = None
     request: bytes = b""
 
 
@@ -86,10 +89,11 @@ def check_origin(
 
     Args:
         fields: of the request, by lower-case name.
+        allowed: as `gateway.origins.listed` gives them.
         secure: the request came through TLS.
     """
     origin = fields.get("origin")
-    if origin is None or "*" in allowed or origin in allowed:
+    if origin is None or is_listed(origin, allowed):
         return None
     ours = _host_name(f"//{fields.get('host', '')}")
     if ours is not None and _host_name(origin) == ours:
@@ -98,7 +102,8 @@ def check_origin(
         believed = not open_to_all or secure or not _PROXY_FIELDS.isdisjoint(fields) or _is_address(ours)
         if believed and not (secure and origin.lower().startswith("http:")):
             return None
-    return Refusal(403, f"the origin {origin[:200]!r} is not allowed; add it to allowed_origins")
+    remedy = "add it to allowed_origins" if can_be_listed(origin) else "no entry of allowed_origins but * could name it"
+    return Refusal(403, f"the origin {origin[:200]!r} is not allowed; {remedy}")
 
 
 def _host_name(url: str) -> str | None:
@@ -125,7 +130,7 @@ class Conditions:
 
     Attributes:
         path: where it is.
-        allowed_origins: of pages, besides those from the same host; `*` stands for all.
+        allowed_origins: of pages, besides those from the same host, as `gateway.origins.listed` gives them.
         open_to_all: nobody must log in.
         trusted: proxies that may say who the client is.
     """
@@ -278,7 +283,8 @@ async def accept(
                     judged = _judge(request, fields_of(stream.request), conditions, remote, admit)
                     if isinstance(judged, Refusal):
                         result = judged
-                        await request.reject(judged.status, body=(judged.reason + "\n").encode())
+                        body = (judged.reason + "\n").encode()
+                        await request.reject(judged.status, extra_headers=_fields_of_refusal(judged), body=body)
                     else:
                         shown, subprotocol = judged
                         await request.accept(subprotocol=subprotocol)
@@ -292,6 +298,12 @@ async def accept(
             with suppress(trio.BrokenResourceError):
                 await stream.send_all(_BAD_REQUEST)
     return replace(result, request=stream.request) if isinstance(result, Refusal) else result
+
+
+def _fields_of_refusal(refusal: Refusal) -> list[tuple[bytes, bytes]]:
+    if refusal.retry_after is None:
+        return []
+    return [(b"Retry-After", str(refusal.retry_after).encode())]
 
 
 def _judge(

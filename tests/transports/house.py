@@ -25,7 +25,7 @@ from gateway.broker.ports import Authenticator
 from gateway.broker.words import Pattern
 from gateway.transports import Hub, Options
 from gateway.transports.connection import Connection
-from gateway.transports.link import BrokenLink, Buffers, Pipe, SocketPipe, StreamPipe, TcpLink
+from gateway.transports.link import BrokenLink, Buffers, Pipe, Remote, SocketPipe, StreamPipe, TcpLink
 from gateway.transports.tls import HandshakeError, TlsPipe
 from gateway.transports.websocket import WebSocketLink
 
@@ -162,6 +162,7 @@ class House:
     Attributes:
         policies: pattern -> keys of `Policy`.
         secured: all connections carry TLS.
+        address: where clients come from that visit from now on; empty: by a unix socket.
     """
 
     nursery: trio.Nursery
@@ -170,6 +171,7 @@ class House:
     quotas: Quotas = field(default_factory=Quotas)
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     secured: bool = False
+    address: str = ""
     connections: list[Connection] = field(default_factory=list)
     _sockets: list[trio.SocketStream] = field(default_factory=list)
 
@@ -213,7 +215,8 @@ class House:
     def serve(self, kind: str, pipe: Pipe) -> Connection:
         secured = TlsPipe(pipe, papers.of_server()) if self.secured else None
         pipe = secured or pipe
-        link = WebSocketLink(pipe, "test") if kind == "websocket" else TcpLink(pipe, "test")
+        remote = Remote(self.address)
+        link = WebSocketLink(pipe, "test", b"", remote) if kind == "websocket" else TcpLink(pipe, "test", remote)
         connection = Connection(self.hub, link)
         self.connections.append(connection)
 

@@ -36,6 +36,15 @@ def of_server() -> ssl.SSLContext:
     return context
 
 
+def client_demanding() -> ssl.SSLContext:
+    """Of a server that demands a certificate of its clients."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server().configure_cert(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority().configure_trust(context)
+    return context
+
+
 @cache
 def of_clients() -> ssl.SSLContext:
     """Of clients that know the authority, and show nothing themselves."""

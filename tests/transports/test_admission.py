@@ -24,7 +24,7 @@ from gateway.transports.link import StreamPipe, TcpLink
 from gateway.transports.websocket import WebSocketLink
 
 from .house import House, Slow, Valve
-from .peers import PING, UPGRADE, Peer, TcpWire, WebSocketWire, read_all, ws
+from .peers import PING, UPGRADE, Peer, TcpWire, WebSocketWire, read_all, until, ws
 from .street import OpenStreet, Street
 
 MakeHouse = Callable[..., House]
@@ -440,6 +440,7 @@ class TestListeners:
             assert f"as many as it may ({limit})".encode() in octets or f"one address may ({limit})".encode() in octets
             assert b" 3 connections" in octets
             assert here.gateway.admission.refusals[limit] == 1
+            await until(lambda: here.gateway.broker.counters.refusals["too-many"] == 1)
             await here.neighbours_talk()
             await peer.aclose()
             await here.gone()
@@ -489,6 +490,6 @@ class TestCollector:
         looks: list[int] = []
         monkeypatch.setattr(gc, "collect", looks.append)
         door = Door()
-        for _ in range(3 * admission._NEW - 1):
+        for _ in range((admission._LOOKS + 3) * admission._NEW - 1):
             door.admission.enter("10.0.0.1", lambda refusal: None).leave()
-        assert looks == [0, 0]
+        assert looks == [0, 0, 0, 0, 1, 0, 0], "at some of them twice, and at the others never again"

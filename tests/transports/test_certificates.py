@@ -111,6 +111,11 @@ class TestContext:
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2
         assert context.options & ssl.OP_NO_RENEGOTIATION
 
+    @parametrize("transport", ["tcp", "websocket"])
+    def test_only_the_newest_version(self, tmp_path: Path, transport: str) -> None:
+        files = replace(papers.write(tmp_path), min_version="1.3")
+        assert Certificates(files).context(transport).minimum_version is ssl.TLSVersion.TLSv1_3
+
 
 class TestClient:
     def read(self, tmp_path: Path, leaf: trustme.LeafCert) -> object:

@@ -268,6 +268,7 @@ class TestConnectTimeout:
             await peer.send(octets)
         error = await peer.frame("ERROR")
         assert error["message"] == "connect timeout"
+        assert house.counters.refusals["connect-timeout"] == 1
         assert error.body == b"no login within 10 s (connect_timeout)"
         assert trio.current_time() == pytest.approx(10.01, abs=0.02)
         await peer.at_end()

@@ -110,6 +110,22 @@ class TestTls:
             "the client shows no certificate, and tls_client_certificates is required"
         ]
 
+    async def test_a_client_whose_version_is_too_old(self, house: House, tmp_path: Path) -> None:
+        certificates = Certificates(replace(papers.write(tmp_path), min_version="1.3"))
+        context = ssl.create_default_context()
+        papers.authority().configure_trust(context)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        visit = Visit(house, Entrance(house.hub, "tcp", certificates))
+        with structlog.testing.capture_logs() as logs:
+            with pytest.raises(trio.BrokenResourceError):
+                await visit.secure(context)
+            await until(lambda: house.counters.refused)
+        assert [entry["reason"] for entry in logs] == ["the client offers no TLS version from tls_min_version on"]
+        visit = Visit(house, Entrance(house.hub, "tcp", certificates))
+        await visit.secure()
+        assert isinstance(visit.wire, trio.SSLStream)
+        assert visit.wire.version() == "TLSv1.3"
+
     async def test_http_1_1_is_agreed_for_websockets(self, house: House, certificates: Certificates) -> None:
         context = ssl.create_default_context()
         papers.authority().configure_trust(context)
@@ -296,6 +312,9 @@ class TestOrigin:
         visit = Visit(house, Entrance(house.hub, "websocket", trusted=trusted))
         answer = await visit.refused(origin("https://evil.example"), "X-Forwarded-Host: gateway.example")
         assert answer.startswith(b"HTTP/1.1 403 ")
+        await visit.stream.aclose()
+        await until(lambda: house.counters.refused)
+        assert house.counters.refusals["handshake"] == 1
 
 
 class TestRequest:
@@ -332,11 +351,3 @@ class TestRequest:
             assert (await visit.refused(request=request)).startswith(b"HTTP/1.1 400 ")
             await until(lambda: logs)
         assert logs[0]["event"] == "WebSocket refused"
-
-
-async def test_nobody_comes_in_during_a_drain(house: House) -> None:
-    house.hub.draining = True
-    visit = Visit(house, Entrance(house.hub, "websocket"))
-    answer = await visit.refused()
-    assert answer.startswith(b"HTTP/1.1 503 ")
-    assert b"shutting down" in answer

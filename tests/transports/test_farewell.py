@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas
+from gateway.broker import freeing as module
 from gateway.broker.errors import SessionEnded
 from gateway.broker.identity import Credentials
-from gateway.transports import Options
+from gateway.transports import Options, connection
 
 from .house import House, Slow, Valve
 from .peers import CONNECT, TEXT, frame, ws
@@ -97,6 +98,33 @@ class TestEnd:
         valve.hang_up()
         await wait_all_tasks_blocked()
         assert house.broker.waiting == 20
+
+    @parametrize("gone", [False, True])
+    async def test_what_it_did_not_read_is_freed_in_steps(
+        self, house: House, kind: str, gone: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else others would wait for megabytes to be freed.  It ends by itself, or for it reads nothing."""
+        octets: list[int] = []
+
+        def freeing(lists: list[list[bytes]]) -> Iterator[None]:
+            octets.append(sum(len(each) for buffers in lists for each in buffers))
+            return module.freeing(lists)
+
+        monkeypatch.setattr(connection, "freeing", freeing)
+        valve = Valve()
+        peer, publisher = house.visit_through(kind, valve), await house.session(kind)
+        await peer.connect(heart_beat="1000,0")
+        await peer.subscribe("/topic/a")
+        valve.room = 1000
+        for _ in range(4):
+            await publisher.publish("/topic/a", b"x" * 100_000)
+        await publisher.settled()
+        if gone:
+            valve.hang_up()
+        await trio.sleep(60)
+        assert len(house.broker.sessions) == 1
+        assert len(octets) == 1
+        assert 399_000 < octets[0] < 401_000
 
     @requirement("ACK-06")
     async def test_what_it_held_does_not_wait_for_its_farewell(
@@ -270,7 +298,8 @@ class TestEnd:
         house.hub.draining = True
         peer = house.visit(kind)
         await peer.send(CONNECT)
-        assert (await peer.frame("ERROR"))["message"] == "server is shutting down"
+        error = await peer.frame("ERROR")
+        assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
         await peer.at_end()
 
     async def test_cut_from_above(self, kind: str) -> None:

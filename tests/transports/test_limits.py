@@ -18,7 +18,7 @@ from gateway.codec import Limits
 from gateway.settings import Settings
 from gateway.transports import Options
 from gateway.transports.admission import LIMITS as OF_ADMISSION
-from gateway.transports.rates import FRAMES, OCTETS
+from gateway.transports.rates import LIMITS as OF_RATES
 
 from .house import House
 from .peers import CONNECT, frame
@@ -120,7 +120,7 @@ async def test_the_error_names_the_limit_and_its_value(
         assert peer.websocket.closed == (1002, case.message)
 
 
-@pytest.mark.parametrize("name", [*OF_ADMISSION, FRAMES, OCTETS, "max_outbound", "memory_mark", "memory_limit"])
+@pytest.mark.parametrize("name", [*OF_ADMISSION, *OF_RATES, "max_outbound", "memory_mark", "memory_limit"])
 def test_what_is_named_is_a_setting(name: str) -> None:
     assert name in Settings.model_fields
 

@@ -19,6 +19,7 @@ from gateway.transports import (
     Entrance,
     Listening,
     Options,
+    close,
     open_listeners,
     unlinking,
 )
@@ -129,6 +130,19 @@ class TestUnix:
         async with opened(path=str(path)) as listening:
             await meet(listening)
 
+    async def test_a_file_that_somebody_else_has_by_now(self, tmp_path: Path) -> None:
+        """The next gateway, which came while this one, drained, had closed its listener and was still there."""
+        path = tmp_path / "stomp.sock"
+        drained = await open_listeners("", 0, str(path))
+        for listener in drained.listeners:
+            await listener.aclose()
+        following = await open_listeners("", 0, str(path))
+        await close(drained)
+        client = await dial_stream(f"unix:{path}")
+        await client.aclose()
+        await close(following)
+        assert not path.exists()
+
     async def test_a_file_in_use(self, tmp_path: Path) -> None:
         path = tmp_path / "stomp.sock"
         async with opened(path=str(path)) as listening:
@@ -145,7 +159,7 @@ class TestUnix:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as busy:
             busy.bind(str(path))
             busy.listen(0)
-            waiting = []
+            waiting: list[socket.socket] = []
             while len(waiting) < 10:
                 client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 client.setblocking(False)

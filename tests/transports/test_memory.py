@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.broker import Quotas
 from gateway.transports import Options
 from gateway.transports import memory as memory_module
-from gateway.transports.memory import available, resident, trim, watch_process, within_mark
+from gateway.transports.memory import available, physical, resident, watch_process, within_mark
 
 from .house import House, Valve
 from .peers import Peer, frame
@@ -477,12 +478,20 @@ class TestIncomplete:
 
 class TestSystem:
     def test_this_process(self) -> None:
-        trim()
         assert 1_000_000 < resident() < available()[0]
 
     def test_no_proc(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(memory_module, "_STATM", str(tmp_path / "statm"))
         assert resident() == 0
+        total = physical()
+        assert total > 100_000_000
+        assert available(tmp_path) == (total, "the machine")
+
+    def test_a_system_that_does_not_tell(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        def unknown(name: str) -> int:
+            raise ValueError(f"unrecognized configuration name: {name}")
+
+        monkeypatch.setattr(os, "sysconf", unknown)
         assert available(tmp_path) == (0, "")
 
     @pytest.mark.parametrize(
@@ -511,10 +520,20 @@ class TestSystem:
                 },
                 (3_000_000, "the container"),
             ),
+            (
+                {
+                    "proc/self/cgroup": "4:memory:/x\n",
+                    "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "9223372036854771712\n",
+                },
+                (8_192_000, "the machine"),
+            ),
         ],
     )
-    def test_what_there_is(self, tmp_path: Path, files: dict[str, str], answer: tuple[int, str]) -> None:
-        for name, text in {"proc/meminfo": "MemFree: 1 kB\nMemTotal: 8000 kB\n", **files}.items():
+    def test_what_there_is(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], answer: tuple[int, str]
+    ) -> None:
+        monkeypatch.setattr(memory_module, "physical", lambda: 8_192_000)
+        for name, text in files.items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

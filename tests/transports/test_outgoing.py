@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 
 import pytest
 import trio
@@ -171,6 +172,32 @@ class TestBroken:
         exit.valve.open()
         await wait_all_tasks_blocked()
         assert (exit.written, exit.outbound.size) == (b"onetwo", 0)
+
+
+class TestAbandon:
+    """What was not written is let go of by whoever ends the connection, in steps."""
+
+    async def test_rest_and_outbox(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 2)
+        exit.put(LARGE)
+        exit.outbound.append(LARGE)
+        assert b"".join(chain(*exit.outgoing.abandon())) == LARGE[2:] + LARGE
+        assert exit.outgoing.rest == []
+
+    async def test_of_a_peer_that_has_gone(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 2)
+        exit.put(LARGE)
+        exit.outbound.append(LARGE)
+        exit.valve.hang_up()
+        await wait_all_tasks_blocked()
+        assert exit.outbound.closed
+        assert b"".join(chain(*exit.outgoing.abandon())) == LARGE[2:] + LARGE
+
+    async def test_of_one_that_had_gone_before_the_first_write(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.valve.broken = True
+        exit.put(LARGE, LARGE)
+        assert b"".join(chain(*exit.outgoing.abandon())) == LARGE * 2
 
 
 class Waiter:

@@ -1,34 +1,58 @@
-"""How fast a session may send: what is read, what waits, and what its waiting does to nobody else."""
+"""How fast clients may send: what is read, what waits, and what its waiting does to nobody else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from gateway.auth.anonymous import Anonymous
+from gateway.runtime import open_gateway
+from gateway.settings import load
 from gateway.transports import Options
-from gateway.transports.rates import FRAMES, OCTETS, Pace, pace_of
+from gateway.transports import rates as module
+from gateway.transports.forwarded import Trusted
+from gateway.transports.rates import FRAMES, LIMITS, OCTETS, Pace, Rates
 
 from .house import House
-from .peers import PING, TEXT, frame, ws
+from .peers import PING, TEXT, UPGRADE, Peer, WebSocketWire, dial_stream, frame, response_of, until, ws
 
 MakeHouse = Callable[..., House]
 
 
+def pace_of(frames: int, octets: int, now: float) -> Pace:
+    """That of a session whose own limits these are."""
+    options = Options(max_frames_per_second=frames, max_octets_per_second=octets)
+    pace = Rates(options).pace_of("alice", "10.0.0.1", now)
+    assert pace is not None
+    return pace
+
+
+def with_limits(**limits: int) -> Options:
+    """With limits of those names, without their beginnings."""
+    settings: dict[str, Any] = {f"max_{name}": rate for name, rate in limits.items()}
+    return Options(**settings)
+
+
+def rates(**limits: int) -> Rates:
+    return Rates(with_limits(**limits))
+
+
 class TestPace:
     def test_no_limits(self) -> None:
-        assert pace_of(0, 0, 0.0) is None
+        assert Rates(Options()).pace_of("alice", "10.0.0.1", 0.0) is None
 
     def test_a_second_at_once(self) -> None:
-        pace = Pace(100, 0, 0.0)
+        pace = pace_of(100, 0, 0.0)
         assert not pace.is_over(100, 10**9, 0.0)
         assert pace.is_over(101, 0, 0.0)
 
     def test_it_fills_as_time_goes_by_and_not_beyond(self) -> None:
-        pace = Pace(100, 0, 0.0)
+        pace = pace_of(100, 0, 0.0)
         assert not pace.is_over(100, 0, 0.0)
         assert not pace.is_over(150, 0, 0.5)
         assert not pace.is_over(250, 0, 1000.0)
@@ -36,24 +60,24 @@ class TestPace:
 
     @pytest.mark.parametrize(("frames", "octets", "reason"), [(10, 0, FRAMES), (0, 1000, OCTETS), (10, 1000, OCTETS)])
     def test_a_debt_is_waited_for(self, frames: int, octets: int, reason: str) -> None:
-        pace = Pace(frames, octets, 5.0)
+        pace = pace_of(frames, octets, 5.0)
         assert pace.is_over(30, 4000, 5.0)
         assert pace.until - 5.0 == pytest.approx(3.0 if reason == OCTETS else 2.0)
         assert pace.reason == reason
 
     def test_the_longer_one_is_the_reason(self) -> None:
-        pace = Pace(10, 1000, 0.0)
+        pace = pace_of(10, 1000, 0.0)
         assert pace.is_over(40, 2000, 0.0)
         assert (pace.reason, pace.until) == (FRAMES, 3.0)
 
     def test_not_woken_for_each_frame(self) -> None:
-        pace = Pace(1000, 0, 0.0)
+        pace = pace_of(1000, 0, 0.0)
         assert pace.is_over(1001, 0, 0.0)
         assert pace.until == 0.05
 
     def test_on_average(self) -> None:
         """Whoever sends as much as it can comes to the limit, and no further."""
-        pace, now, sent = Pace(0, 10_000, 0.0), 0.0, 0
+        pace, now, sent = pace_of(0, 10_000, 0.0), 0.0, 0
         while now < 100.0:
             sent += 3_000
             if pace.is_over(0, 3_000, now):
@@ -62,7 +86,110 @@ class TestPace:
 
     @pytest.mark.parametrize(("octets", "read"), [(0, 65_536), (1000, 4096), (100_000, 25_000), (10_000_000, 65_536)])
     def test_small_reads_where_little_may_come(self, octets: int, read: int) -> None:
-        assert Pace(1, octets, 0.0).read == read
+        assert pace_of(1, octets, 0.0).read == read
+
+    @pytest.mark.parametrize(("frames", "read"), [(1, 4096), (1_000, 16_000), (100_000, 65_536)])
+    def test_small_reads_where_others_pay_for_them(self, frames: int, read: int) -> None:
+        pace = rates(frames_per_second_per_user=frames).pace_of("alice", "", 0.0)
+        assert pace is not None
+        assert pace.read == read
+
+
+def wait_of(pace: Pace | None, now: float, frames: int = 0, octets: int = 0) -> float:
+    """Seconds to wait behind a chunk with so many more."""
+    assert pace is not None
+    return pace.until - now if pace.is_over(pace._frames_before + frames, octets, now) else 0.0
+
+
+class TestShared:
+    """By `pace_of` alone; below, by sessions."""
+
+    @pytest.mark.parametrize("limit", ["per_user", "per_address"])
+    @pytest.mark.parametrize("what", ["frames", "octets"])
+    def test_all_together(self, limit: str, what: str) -> None:
+        found = rates(**{f"{what}_per_second_{limit}": 100})
+        one, two = [found.pace_of("alice", "10.0.0.1", 0.0) for _ in range(2)]
+        assert wait_of(one, 0.0, **{what: 100}) == 0.0
+        assert wait_of(two, 0.0, **{what: 50}) == 0.5
+        assert wait_of(one, 0.0, **{what: 100}) == 1.5, "what the other has taken is paid first"
+        for pace in (one, two):
+            assert pace is not None
+            assert pace.reason == f"max_{what}_per_second_{limit}"
+            assert pace.whose == ("alice" if limit == "per_user" else "10.0.0.1")
+
+    def test_others_have_their_own(self) -> None:
+        found = rates(frames_per_second_per_user=10, frames_per_second_per_address=100)
+        paces = [found.pace_of(*each, 0.0) for each in (("alice", "10.0.0.1"), ("bob", "10.0.0.1"), ("alice", "::1"))]
+        assert [wait_of(pace, 0.0, frames=10) for pace in paces] == [0.0, 0.0, 1.0]
+        assert wait_of(found.pace_of("alice", "10.0.0.2", 2.0), 2.0, frames=20) == 1.0
+
+    def test_the_longest_wait_is_the_reason(self) -> None:
+        pace = rates(
+            frames_per_second=100, octets_per_second_per_user=1_000, octets_per_second_per_address=500
+        ).pace_of("alice", "10.0.0.1", 0.0)
+        assert wait_of(pace, 0.0, frames=110, octets=1_500) == 2.0
+        assert pace is not None
+        assert (pace.reason, pace.whose) == ("max_octets_per_second_per_address", "10.0.0.1")
+        assert wait_of(pace, 100.0, frames=300) == 2.0
+        assert (pace.reason, pace.whose) == ("max_frames_per_second", "")
+
+    @pytest.mark.parametrize(
+        ("one", "two", "share"),
+        [
+            ("2001:db8::1", "2001:db8::ffff:1", True),
+            ("2001:db8::1", "2001:db8:0:1::1", False),
+            ("10.0.0.1", "10.0.0.2", False),
+        ],
+    )
+    def test_what_is_one_address(self, one: str, two: str, *, share: bool) -> None:
+        found = rates(frames_per_second_per_address=1)
+        paces = [found.pace_of("alice", each, 0.0) for each in (one, two)]
+        assert [wait_of(pace, 0.0, frames=1) for pace in paces] == [0.0, 1.0 if share else 0.0]
+
+    def test_nobody_in_particular(self) -> None:
+        """Anonymous is no user, a unix socket has no address, and a proxy's is that of many."""
+        found = rates(frames_per_second_per_user=1, frames_per_second_per_address=1)
+        found.trusted = Trusted(["10.0.0.0/8", "unix"])
+        assert found.pace_of("anonymous", "", 0.0) is None
+        assert found.pace_of("anonymous", "10.0.0.7", 0.0) is None
+        assert found.pace_of("anonymous", "192.0.2.7", 0.0) is not None
+        assert found.pace_of("alice", "", 0.0) is not None
+
+    @pytest.mark.parametrize("limit", ["per_user", "per_address"])
+    def test_a_debt_outlives_its_sessions(self, limit: str) -> None:
+        """Else whoever comes again behind each chunk has no limit."""
+        found = rates(**{f"frames_per_second_{limit}": 10})
+        assert wait_of(found.pace_of("alice", "10.0.0.1", 0.0), 0.0, frames=30) == 2.0
+        assert wait_of(found.pace_of("alice", "10.0.0.1", 1.0), 1.0) == 1.0
+        assert wait_of(found.pace_of("alice", "10.0.0.1", 2.0), 2.0, frames=10) == 1.0
+
+    def test_the_tables_hold_what_the_sessions_hold_and_some_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """More: of those who came last."""
+        monkeypatch.setattr(module, "_MOST_RECENT", 8)
+        found = rates(**{limit.removeprefix("max_"): 10 for limit in LIMITS})
+        paces = [found.pace_of(f"user-{number}", f"10.0.0.{number % 10}", 0.0) for number in range(100)]
+        assert len(found._shared) == 2 * 100 + 2 * 10
+        del paces[10:]
+        assert len(found._shared) == 2 * 10 + 2 * 10 + 2 * 2
+        paces.clear()
+        assert set(found._shared) == {
+            (limit, whose)
+            for limit in LIMITS[2:]
+            for whose in ("user-98", "user-99", "10.0.0.8", "10.0.0.9")
+            if whose.startswith("user") == limit.endswith("_per_user")
+        }
+
+    def test_on_average(self) -> None:
+        """Three that send as much as they can come to the limit together, and to a third of it each."""
+        found = rates(octets_per_second_per_user=10_000)
+        paces = [found.pace_of("alice", "", 0.0) for _ in range(3)]
+        due, sent = [0.0] * 3, [0] * 3
+        while (now := min(due)) < 300.0:
+            which = due.index(now)
+            sent[which] += 3_000
+            due[which] += wait_of(paces[which], now, octets=3_000)
+        assert sum(sent) == pytest.approx(3_010_000, rel=0.01)
+        assert max(sent) < 1.02 * min(sent)
 
 
 class TestHeld:
@@ -143,3 +270,124 @@ class TestHeld:
         await peer.aclose()
         await trio.sleep(5)
         assert not house.broker.sessions
+
+
+class TestHeldTogether:
+    """Sessions of one user, or address."""
+
+    @pytest.mark.parametrize(
+        ("limit", "rate", "seconds"),
+        [
+            ("frames_per_second_per_user", 25, 16),
+            ("frames_per_second_per_address", 50, 8),
+            ("octets_per_second_per_user", 50_000, 8),
+            ("octets_per_second_per_address", 25_000, 16),
+        ],
+    )
+    async def test_they_come_to_the_limit_together(
+        self, make_house: MakeHouse, kind: str, limit: str, rate: int, seconds: int, autojump_clock: MockClock
+    ) -> None:
+        house = make_house(options=with_limits(**{limit: rate}), address="192.0.2.7")
+        peers = [await house.session(kind, login="alice") for _ in range(4)]
+        octets = frame("SEND", b"x" * 962, destination="/topic/a", content_length=962)
+        assert len(octets) in range(990, 1_010)
+        began = trio.current_time()
+        for peer in peers:
+            for _ in range(100):
+                await peer.send(octets)
+        async with trio.open_nursery() as nursery:
+            for peer in peers:
+                nursery.start_soon(peer.settled)
+        # A second's worth comes at once, and behind the last chunks nobody waits any more.
+        assert seconds - 2 < trio.current_time() - began < seconds
+        assert house.counters.frames_in == 4 * (100 + 1)
+        assert house.hub.holds.totals[f"max_{limit}"] > 20
+
+    async def test_nobody_else_waits(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        options = Options(max_frames_per_second_per_user=10, max_frames_per_second_per_address=1_000)
+        house = make_house(options=options, address="192.0.2.7")
+        alice = [await house.session(kind, login="alice") for _ in range(2)]
+        bob = await house.session(kind, login="bob")
+        for peer in alice:
+            await peer.send(frame("SEND", destination="/topic/a") * 100)
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        await bob.settled()
+        assert trio.current_time() == began
+        assert {hold.session.login for hold in house.hub.holds.by_session().values()} == {"alice"}
+
+    async def test_the_log_says_who(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        """One line for each user in a minute."""
+        house = make_house(options=Options(max_frames_per_second_per_user=10))
+        peers = [await house.session(kind, login=login) for login in ("alice", "alice", "bob")]
+        with structlog.testing.capture_logs() as logs:
+            for peer in peers:
+                await peer.send(frame("SEND", destination="/topic/a") * 100)
+            await trio.sleep(15)
+        held = {line["login"]: line["reason"] for line in logs if line["event"] == "a publisher is held back"}
+        assert held == dict.fromkeys(("alice", "bob"), "max_frames_per_second_per_user")
+        assert len(logs) == 2
+
+    async def test_who_comes_back_owes_still(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+        house = make_house(options=Options(max_frames_per_second_per_user=10))
+        peers = [await house.session(kind, login="alice", sockets=True) for _ in range(2)]
+        began = trio.current_time()
+        for peer in peers:
+            await peer.send(frame("SEND", destination="/topic/a") * 100)
+        await wait_all_tasks_blocked()
+        for peer in peers:
+            await peer.aclose()
+        await trio.sleep(5)
+        assert not house.broker.sessions
+        again = await house.session(kind, login="alice")
+        await again.settled()
+        assert trio.current_time() - began == pytest.approx(19.0, abs=0.1)
+
+    async def test_and_what_comes_with_connect_waits(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
+        """Else a debt that others share would grow with each new connection."""
+        house = make_house(options=Options(max_frames_per_second_per_address=10), address="192.0.2.7")
+        await (await house.session("tcp")).send(frame("SEND", destination="/topic/a") * 110)
+        await wait_all_tasks_blocked()
+        before, peer = house.counters.frames_in, house.visit("tcp")
+        began = trio.current_time()
+        await peer.send(frame("CONNECT", accept_version="1.2", host="a") + frame("SEND", destination="/topic/a") * 100)
+        await peer.frame("CONNECTED")
+        assert trio.current_time() == began
+        await trio.sleep(9.9)
+        assert house.counters.frames_in == before
+        await trio.sleep(0.2)
+        assert house.counters.frames_in == before + 100
+
+    async def test_what_comes_with_connect_counts(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
+        house = make_house(options=Options(max_octets_per_second_per_user=10_000))
+        began = trio.current_time()
+        for _ in range(3):
+            peer = house.visit("tcp")
+            connect = frame("CONNECT", accept_version="1.2", host="a", login="alice")
+            await peer.send(connect + frame("SEND", b"x" * 19_950, destination="/topic/a", content_length=19_950))
+            await peer.frame("CONNECTED")
+            await peer.settled()
+            await peer.aclose()
+        assert trio.current_time() - began == pytest.approx(5.0, abs=0.3)
+
+
+async def test_behind_proxies() -> None:
+    """In a whole gateway: whom the proxy names is held, and the proxy is not, though it speaks for many."""
+    settings = load(
+        tcp=[], websocket=["127.0.0.1:0"], trusted_proxies=["127.0.0.1"], max_frames_per_second_per_address=1
+    )
+    async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+        for said in (b"", b"X-Forwarded-For: 192.0.2.7\r\n"):
+            stream = await dial_stream(gateway.addresses["websocket"][0])
+            await stream.send_all(UPGRADE.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n"))
+            peer = Peer(WebSocketWire(stream, await response_of(stream)))
+            await peer.connect()
+            for _ in range(2):
+                await peer.send(frame("SEND", destination="/topic/a") * 100)
+                if not said:
+                    await peer.settled()
+            if said:
+                await until(lambda: gateway.holds.by_reason()["max_frames_per_second_per_address"] == 1)
+            else:
+                assert not any(gateway.holds.totals.values())
+            await peer.aclose()

@@ -15,10 +15,10 @@ import trio_websocket
 
 from gateway.auth.anonymous import Anonymous
 from gateway.runtime import Gateway, StartError, open_gateway
-from gateway.settings import Settings
+from gateway.settings import Settings, load
 
 from . import papers
-from .peers import CONNECT, Peer, TcpWire, dial_stream
+from .peers import CONNECT, UPGRADE, Peer, TcpWire, dial_stream
 
 
 @asynccontextmanager
@@ -91,7 +91,7 @@ async def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
         with structlog.testing.capture_logs() as logs:
             gateway.reload()
         assert [entry["log_level"] for entry in logs] == ["warning", "warning"]
-        assert (logs[0]["what"], logs[0]["kept"]) == ("users, rules", ["certificates"])
+        assert (logs[0]["what"], logs[0]["kept"]) == ("users, rules, settings", ["certificates"])
         assert "server.pem cannot be read" in logs[1]["reason"]
         peer, _ = await dial(gateway)
         await peer.aclose()
@@ -133,6 +133,64 @@ async def test_a_fault_of_ours_ends_no_session(tmp_path: Path) -> None:
         assert logs[2]["what"] == "something"
         peer, _ = await dial(gateway)
         await peer.aclose()
+
+
+class TestSettings:
+    """Those that come into force without a restart, as whoever dials meets them."""
+
+    @asynccontextmanager
+    async def opened(self, values: dict[str, object]) -> AsyncIterator[Gateway]:
+        """A gateway whose reload reads these values, whatever they are by then."""
+
+        def read() -> Settings:
+            return load(tcp=[], websocket="127.0.0.1:0", close_linger=0.1, **values)
+
+        async with open_gateway(read(), authenticator=Anonymous(), read=read) as gateway:
+            yield gateway
+
+    async def upgrade(self, gateway: Gateway, *fields: str) -> bytes:
+        """The first line of the answer."""
+        async with await dial_stream(gateway.addresses["websocket"][0]) as stream:
+            request = UPGRADE.removesuffix(b"\r\n") + "".join([f"{each}\r\n" for each in fields]).encode()
+            await stream.send_all(request + b"\r\n")
+            return (await stream.receive_some()).partition(b"\r\n")[0]
+
+    async def test_origins(self) -> None:
+        values: dict[str, object] = {"allowed_origins": "https://old.example"}
+        async with self.opened(values) as gateway:
+            values["allowed_origins"] = "https://*.new.example"
+            gateway.reload()
+            assert b" 403 " in await self.upgrade(gateway, "Origin: https://old.example")
+            assert b" 101 " in await self.upgrade(gateway, "Origin: https://app.new.example")
+
+    async def test_proxies(self) -> None:
+        """Whom they believe to be in front: the host that it names is the page's own then."""
+        fields = ("Origin: https://gateway.example", "X-Forwarded-Host: gateway.example", "X-Forwarded-Proto: https")
+        values: dict[str, object] = {}
+        async with self.opened(values) as gateway:
+            assert b" 403 " in await self.upgrade(gateway, *fields)
+            values["trusted_proxies"] = "127.0.0.1"
+            with structlog.testing.capture_logs() as logs:
+                gateway.reload()
+            assert b" 101 " in await self.upgrade(gateway, *fields)
+            assert "127.0.0.1" in gateway.trusted
+            sentences = [entry["event"] for entry in logs if entry["log_level"] == "warning"]
+            assert any(each.startswith("trusted_proxies is set and no authenticator is") for each in sentences)
+            del values["trusted_proxies"]
+            gateway.reload()
+            assert b" 403 " in await self.upgrade(gateway, *fields)
+
+    async def test_what_needs_a_restart(self) -> None:
+        values: dict[str, object] = {}
+        async with self.opened(values) as gateway:
+            values |= {"max_body": 1024, "drain_timeout": 1.0}
+            with structlog.testing.capture_logs() as logs:
+                gateway.reload()
+            assert [(entry["log_level"], entry.get("settings")) for entry in logs] == [
+                ("warning", "drain_timeout, max_body"),
+                ("info", None),
+            ]
+            assert (logs[1]["what"], logs[1]["kept"]) == ("users, rules, settings", [])
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,20 @@ class TestSecrets:
         assert [dict(each.headers)[name] for each in seen] == [HIDDEN, HIDDEN]
         assert SECRET not in repr(seen)
 
+    @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
+    async def test_of_a_second_login_only_the_versions_are_shown(self, house: House, kind: str, command: str) -> None:
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view:
+            shown = {"login": SECRET, "passcode": SECRET, "X-Api-Key": SECRET}
+            await peer.send(frame(command, accept_version="1.2", host="h", **shown))
+            await peer.at_end_after_error()
+            seen = await taken(view)
+        assert (seen[0].command, dict(seen[0].headers)) == (
+            command,
+            {"accept-version": "1.2", "host": "h", **dict.fromkeys(shown, HIDDEN)},
+        )
+        assert SECRET not in repr(seen)
+
     @pytest.mark.parametrize("destination", ["/session/renew", "/Session/Renew", "/topic/session/renew"])
     async def test_a_renewal_is_shown_without_its_body(self, house: House, kind: str, destination: str) -> None:
         peer = await house.session(kind)
@@ -353,6 +367,17 @@ class TestEnds:
             await peer.aclose()
             assert await self.ended(house, view) == []
         assert house.connections[0].tap is None
+
+    async def test_after_it_nothing_is_kept_nor_counted(self, house: House, kind: str) -> None:
+        peer = await house.session(kind)
+        with house.hub.taps.view(id_of(house)) as view, house.hub.taps.view(id_of(house)) as other:
+            await peer.settled()
+            view.end("enough")
+            await peer.settled()
+            await wait_all_tasks_blocked()
+            frames, lost = view.take()
+            assert (told(frames), lost) == ([("in", "SEND"), ("out", "RECEIPT")], 0)
+            assert len(await taken(other)) == 4
 
     async def test_with_the_gateway(self, house: House, kind: str) -> None:
         peer = await house.session(kind)

@@ -447,7 +447,7 @@ class TestHandshake:
             await stream.send_all(b"\x16\x03\x01\0" + bytes([len(message)]) + message)
             assert (await stream.receive_some())[:1] == b"\x15"  # an alert
 
-        assert await self.refused(talk) == "the client offers no TLS version from 1.2 on"
+        assert await self.refused(talk) == "the client offers no TLS version from tls_min_version on"
 
     async def test_an_authority_that_the_client_does_not_know(self) -> None:
         async def talk(stream: trio.abc.Stream) -> None:

@@ -87,6 +87,8 @@ class TestOrigin:
             ("http://[::1]:8000", "[::1]:15674", ()),
             ("https://page.example", "gateway.example", ("https://page.example",)),
             ("https://page.example:8443", "gateway.example", ("https://a.example", "https://page.example:8443")),
+            ("https://PAGE.example:443", "gateway.example", ("https://page.example",)),
+            ("https://one.page.example", "gateway.example", ("https://*.page.example",)),
             ("https://anywhere.example", "gateway.example", ("*",)),
             ("null", "gateway.example", ("*",)),
         ],
@@ -124,6 +126,9 @@ class TestOrigin:
             ("https://evil.example/gateway.example", "gateway.example", ()),
             ("http://page.example", "gateway.example", ("https://page.example",)),
             ("https://page.example:1", "gateway.example", ("https://page.example",)),
+            ("https://page.example", "gateway.example", ("https://*.page.example",)),
+            ("https://evil-page.example", "gateway.example", ("https://*.page.example",)),
+            ("https://one.page.example.evil", "gateway.example", ("https://*.page.example",)),
             ("file://", "gateway.example", ()),
             ("null", ":15674", ()),
             ("http://[", "gateway.example", ()),
@@ -136,6 +141,20 @@ class TestOrigin:
         assert refusal is not None
         assert refusal.status == 403
         assert "allowed_origins" in refusal.reason
+
+    @parametrize(
+        ("origin", "words"),
+        [
+            ("https://page.example:8443", "is not allowed; add it to allowed_origins"),
+            ("null", "is not allowed; no entry of allowed_origins but * could name it"),
+            ("file://", "is not allowed; no entry of allowed_origins but * could name it"),
+        ],
+    )
+    def test_what_would_be_right(self, origin: str, words: str) -> None:
+        """What is said to be added can be added."""
+        refusal = check_origin(fields(origin, "gateway.example"), (), open_to_all=False)
+        assert refusal is not None
+        assert refusal.reason == f"the origin {origin!r} {words}"
 
     def test_a_long_origin_is_cut(self) -> None:
         refusal = check_origin(fields("http://" + "x" * 10_000, "h"), (), open_to_all=False)

@@ -1,0 +1,77 @@
+"""The entrance while the gateway drains: nobody comes in, and who knocks is told when to come back.
+
+Of all that knocking the log says nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import structlog.testing
+import trio
+from trio.testing import MockClock
+
+from gateway.transports import Entrance, Options
+
+from . import papers
+from .house import House
+from .peers import Peer, TcpWire, read_all, until
+from .test_entrance import HEADER, UNIX, MakeHouse, Visit, parametrize
+
+
+@parametrize(("retry", "seconds"), [(0, "0"), (1, "1"), (1500, "2"), (2000, "2")])
+async def test_an_upgrade(make_house: MakeHouse, retry: int, seconds: str) -> None:
+    house = make_house(options=Options(drain_retry=retry))
+    house.hub.draining = True
+    visit = Visit(house, Entrance(house.hub, "websocket"))
+    with structlog.testing.capture_logs() as logs:
+        answer = await visit.refused()
+        await visit.stream.aclose()
+        await until(lambda: not house.hub.admission.connections)
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert house.counters.refusals["draining"] == 1
+    assert f"\r\nRetry-After: {seconds}\r\n".encode() in answer
+    assert b"shutting down" in answer
+    assert not logs
+
+
+@parametrize("proxied", [False, True])
+async def test_tcp(house: House, proxied: bool) -> None:
+    house.hub.draining = True
+    visit = Visit(house, Entrance(house.hub, proxied=proxied, trusted=UNIX))
+    with structlog.testing.capture_logs() as logs:
+        if proxied:
+            await visit.stream.send_all(HEADER)
+        error = await Peer(TcpWire(visit.stream)).frame("ERROR")
+        await visit.stream.aclose()
+        await until(lambda: not house.hub.admission.connections)
+    assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
+    assert (house.counters.refused, house.counters.sessions) == (1, 0)
+    assert not logs
+
+
+async def test_tcp_with_tls(house: House, tmp_path: Path) -> None:
+    house.hub.draining = True
+    visit = Visit(house, Entrance(house.hub, "tcp", papers.certificates(tmp_path)))
+    await visit.secure()
+    assert (await Peer(TcpWire(visit.wire)).frame("ERROR"))["retry-after"] == "2000"
+
+
+async def test_who_does_not_wait_for_the_answer(house: House) -> None:
+    house.hub.draining = True
+    visit = Visit(house, Entrance(house.hub))
+    with structlog.testing.capture_logs() as logs:
+        await visit.stream.aclose()
+        await until(lambda: not house.hub.admission.connections)
+    assert not logs
+
+
+async def test_who_says_nothing(make_house: MakeHouse, autojump_clock: MockClock) -> None:
+    """It hears the ERROR, and has `close_linger` to go."""
+    house = make_house(options=Options(close_linger=3.0))
+    house.hub.draining = True
+    visit = Visit(house, Entrance(house.hub))
+    assert (await read_all(visit.stream)).startswith(b"ERROR\n")
+    await until(lambda: not house.hub.admission.connections)
+    assert trio.current_time() == pytest.approx(3.0, abs=0.1)
