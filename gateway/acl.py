@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 import click
@@ -20,13 +21,32 @@ from gateway.broker.errors import NotAllowed
 from gateway.broker.identity import Identity
 from gateway.broker.renewal import RENEW
 from gateway.broker.rights import FREE
-from gateway.rules import ACTIONS, TRANSPORTS
+from gateway.rules import ACTIONS, TRANSPORTS, UNIX
 from gateway.settings import SettingsError, load
 
 _GROUP = "A group that the user belongs to; may be given several times. Without any, those that users_file says."
 
+_ADDRESS = (
+    f"Where the user comes from, behind all trusted proxies; {UNIX}: a unix socket. "
+    "Without it no rule with addresses is for the user."
+)
+
 REFUSED = 3
 """The exit status of `explain` where something is refused; 1 is a mistake, 2 one in the arguments."""
+
+
+def _address(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    """The address as rules know it; empty: a unix socket; None: nobody has said it."""
+    if text is None:
+        return None
+    if text == UNIX:
+        return ""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no address, like 192.0.2.7 or 2001:db8::7, nor {UNIX}") from None
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return str(mapped or found)
 
 
 @click.group()
@@ -40,8 +60,17 @@ def acl() -> None:
 @click.argument("destination")
 @click.option("--group", "groups", multiple=True, help=_GROUP)
 @click.option("--transport", type=click.Choice(TRANSPORTS), default=TRANSPORTS[0], show_default=True)
+@click.option("--address", callback=_address, metavar="ADDRESS", help=_ADDRESS)
 @click.option("--json", "as_json", is_flag=True, help="Print an object of JSON instead of sentences.")
-def explain(user: str, action: str, destination: str, groups: tuple[str, ...], transport: str, as_json: bool) -> None:
+def explain(
+    user: str,
+    action: str,
+    destination: str,
+    groups: tuple[str, ...],
+    transport: str,
+    address: str | None,
+    as_json: bool,
+) -> None:
     """Say whether USER may do ACTION at DESTINATION, and which rule decides.
 
     DESTINATION is written as a client writes it.  Of a pattern it is said whether all, some or none of it is allowed.
@@ -58,7 +87,7 @@ def explain(user: str, action: str, destination: str, groups: tuple[str, ...], t
     except NotAllowed as error:
         raise click.ClickException(f"{error}: {error.detail}") from None
     identity = Identity(user, frozenset(groups) or _groups_of(user, settings.users_file))
-    found = [_explained(rules, identity, transport, Action(action), name) for name in names]
+    found = [_explained(rules, identity, (transport, address), Action(action), name) for name in names]
     for each in found:
         click.echo(json.dumps(_row(each)) if as_json else each.text)
     if any(each.reach is Reach.NONE for each in found):
@@ -94,7 +123,7 @@ def _names(user: str, action: Action, destination: str) -> list[str]:
     return [destinations.canonical(part) for part in destinations.split(destination)]
 
 
-def _explained(rules: Rules, identity: Identity, transport: str, action: Action, name: str) -> Explanation:
+def _explained(rules: Rules, identity: Identity, way: tuple[str, str | None], action: Action, name: str) -> Explanation:
     free = ""
     if name.startswith((*FREE, *destinations.TEMPORARY)):
         free = "no rule is needed for temporary destinations, and for what is a session's own"
@@ -102,7 +131,7 @@ def _explained(rules: Rules, identity: Identity, transport: str, action: Action,
         free = "there are no rules, so everybody may do everything"
     if free:
         return Explanation(action, name, Reach.ALL, (), False, free)
-    return rules.explain(identity, transport, action, name)
+    return rules.explain(identity, *way, action, name)
 
 
 def _row(found: Explanation) -> dict[str, object]:

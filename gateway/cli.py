@@ -203,31 +203,73 @@ def _check_ports(settings: Settings) -> None:
 
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("user")
+@click.argument("user", required=False)
+@click.option("--list", "listed", is_flag=True, help="List the users of FILE, with their groups, and change nothing.")
+@click.option("--remove", is_flag=True, help="Take USER out of FILE.")
 @click.option("--group", "groups", multiple=True, help="A group of USER, for rules; may be given several times.")
 @click.option("--no-groups", is_flag=True, help="USER shall be in no group.  Without either, groups stay as they are.")
-def passwd(file: Path, user: str, groups: tuple[str, ...], no_groups: bool) -> None:
-    """Write USER with the hash of a passcode into the users file FILE.
+def passwd(file: Path, user: str | None, listed: bool, remove: bool, groups: tuple[str, ...], no_groups: bool) -> None:
+    """Write USER with the hash of a passcode into the users file FILE, or take one out, or list all.
 
-    Asks for the passcode twice on a terminal; else reads it from one line of standard input.
+    Asks for the passcode twice on a terminal; else reads it from one line of standard input.  A gateway that runs meets
+    the change at the next login, and at SIGHUP ends the sessions of who is gone or has another passcode.
     """
-    from gateway.auth import files, passwords
+    asked = {"--list": listed, "--remove": remove, "--group": bool(groups), "--no-groups": no_groups}
+    given = [name for name, is_given in asked.items() if is_given]
+    if len(given) > 1:
+        raise click.ClickException(f"{given[0]} and {given[1]} contradict each other")
+    if listed is (user is not None):
+        raise click.ClickException(
+            "--list names all users: leave USER out" if listed else "name USER, or ask for all with --list"
+        )
+    with _of_users(file):
+        if user is None:
+            _list_users(file)
+        elif remove:
+            _remove_user(file, user)
+        else:
+            _write_user(file, user, () if no_groups else groups or None)
 
-    if groups and no_groups:
-        raise click.ClickException("--group and --no-groups contradict each other")
-    reason = next(filter(None, [passwords.refuse_user(user), *map(passwords.refuse_group, groups)]), None)
+
+@contextmanager
+def _of_users(file: Path) -> Iterator[None]:
+    """What the users file refuses becomes the sentence of this command."""
+    from gateway.auth.files import FileFault
+
+    try:
+        yield
+    except FileFault as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _list_users(file: Path) -> None:
+    """A line each, in the order of the names: the name, and behind a tab the groups."""
+    from gateway.auth import passwords
+
+    for name, user in sorted(passwords.read_users(file).items()):
+        click.echo("\t".join([name, ",".join(sorted(user.groups))]).rstrip("\t"))
+
+
+def _remove_user(file: Path, user: str) -> None:
+    from gateway.auth import passwords
+
+    if not passwords.remove_user(file, user):
+        raise click.ClickException(f"{file} has no user {user!r}; --list shows who is there")
+    click.echo(f"removed user {user} from {file}")
+
+
+def _write_user(file: Path, user: str, groups: tuple[str, ...] | None) -> None:
+    from gateway.auth import passwords
+
+    reason = next(filter(None, [passwords.refuse_user(user), *map(passwords.refuse_group, groups or ())]), None)
     if reason is None:
         passcode = _ask_passcode()
         reason = passwords.refuse_passcode(passcode)
     if reason is not None:
         raise click.ClickException(reason)
-    try:
-        kept = None if not groups and not no_groups else groups
-        known = passwords.write_user(file, user, passwords.hash_passcode(passcode), kept)
-    except files.FileFault as error:
-        raise click.ClickException(str(error)) from None
-    except OSError as error:
-        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
+    known = passwords.write_user(file, user, passwords.hash_passcode(passcode), groups)
     click.echo(f"{'changed' if known else 'added'} user {user} in {file}")
 
 

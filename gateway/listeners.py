@@ -57,6 +57,7 @@ def read_certificates(settings: Settings) -> Certificates | None:
         settings.tls_key,
         settings.tls_client_ca,
         settings.tls_client_certificates == "required",
+        settings.tls_min_version,
     )
     try:
         return Certificates(files)
@@ -64,7 +65,9 @@ def read_certificates(settings: Settings) -> Certificates | None:
         raise StartError(unusable(error.setting, error)) from None
 
 
-def entrance_of(kind: str, hub: Hub, settings: Settings, certificates: Certificates | None) -> Entrance:
+def entrance_of(
+    kind: str, hub: Hub, settings: Settings, certificates: Certificates | None, trusted: Trusted
+) -> Entrance:
     """What stands at the door of that kind of listener."""
     transport = kind.removesuffix("_tls")
     return Entrance(
@@ -72,7 +75,7 @@ def entrance_of(kind: str, hub: Hub, settings: Settings, certificates: Certifica
         transport,
         certificates if kind in _TLS else None,
         proxied=bool(getattr(settings, f"{transport}_proxy_protocol")),
-        trusted=Trusted(settings.trusted_proxies),
+        trusted=trusted,
     )
 
 
@@ -101,6 +104,11 @@ def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[
             "clients must log in, and every program on this machine may use the admin API without a login, whoever "
             "runs it: set admin_token (GATEWAY_ADMIN_TOKEN), or admin_groups"
         )
+    if not settings.rule and (reached := _for_pages_elsewhere(settings)):
+        yield (
+            f"pages can reach {', '.join(reached)} from other machines, and there are no rules, so whoever is in may "
+            "do everything: write [[rule]] tables, and what none allows is refused"
+        )
     yield from secrecy.warnings(settings)
     for transport in ("tcp", "websocket"):
         if getattr(settings, f"{transport}_proxy_protocol") and not settings.trusted_proxies:
@@ -108,6 +116,12 @@ def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[
                 f"{transport}_proxy_protocol is on and trusted_proxies names nobody, so nobody can connect there: "
                 "name the proxy there, or turn it off"
             )
+
+
+def _for_pages_elsewhere(settings: Settings) -> list[str]:
+    """The WebSocket addresses that browsers on other machines can reach, be it through a proxy on this one."""
+    every = list(map(Address.parse, [*settings.websocket, *settings.websocket_tls]))
+    return [str(each) for each in every if settings.trusted_proxies or not each.is_loopback]
 
 
 async def open_all(setting: str, texts: list[str]) -> Listening:
@@ -126,6 +140,7 @@ async def open_all(setting: str, texts: list[str]) -> Listening:
             raise StartError(f"cannot listen on {error}; change the setting {setting} ({variable})") from None
         all_of_them.listeners.extend(listening.listeners)
         all_of_them.addresses.extend(listening.addresses)
+        all_of_them.inherited.extend(listening.inherited)
     return all_of_them
 
 

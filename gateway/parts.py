@@ -54,7 +54,7 @@ def tables_of(settings: Settings) -> list[tuple[str, Mapping[str, Any]]]:
 def options_of(settings: Settings) -> Options:
     """The transports' part of the settings."""
     return Options(
-        server=f"{settings.server_name}/{__version__}",
+        server=f"{settings.server_name}/{__version__}" if settings.server_version else settings.server_name,
         limits=Limits(settings.max_headers, settings.max_header_line, settings.max_body),
         connect_limits=Limits(
             settings.max_connect_headers, settings.max_connect_header_line, _CONNECT_BODY, "max_connect_", NO_BODY
@@ -68,6 +68,7 @@ def options_of(settings: Settings) -> Options:
         allowed_origins=tuple(settings.allowed_origins),
         anonymous=settings.anonymous,
         close_linger=settings.close_linger,
+        drain_retry=settings.drain_retry,
         slow_consumer_timeout=settings.slow_consumer_timeout,
         capacity=Capacity(
             max_connections=settings.max_connections,
@@ -77,5 +78,9 @@ def options_of(settings: Settings) -> Options:
         ),
         max_frames_per_second=settings.max_frames_per_second,
         max_octets_per_second=settings.max_octets_per_second,
+        max_frames_per_second_per_user=settings.max_frames_per_second_per_user,
+        max_octets_per_second_per_user=settings.max_octets_per_second_per_user,
+        max_frames_per_second_per_address=settings.max_frames_per_second_per_address,
+        max_octets_per_second_per_address=settings.max_octets_per_second_per_address,
         token_warning=settings.token_warning,
     )

@@ -179,6 +179,7 @@ RULES: Mapping[str, Rule] = {
     "log_octets": Rule('0, or at least 1,024 (octets; "64KiB" and the like are read, too)', _read_octets),
     "log_age": _SECONDS,
     "journal_bodies": Rule('"all", "none", or octets from the start of a body, like "4KiB"', _read_bodies),
+    "add_user_id": _SWITCH,
 }
 
 

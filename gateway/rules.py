@@ -4,10 +4,11 @@
     destination = "/topic/prices.**"   # a pattern, or a list of patterns
     users = ["alice", "*"]             # and, or instead, groups = ["ops"]; neither: everybody
     transports = ["websocket"]         # left out: all
+    addresses = ["10.0.0.0/8"]         # left out: from everywhere
     allow = ["subscribe"]              # or deny = [...]
 
-The first rule that is for the user, the transport, the destination and the action decides.  What a pattern means is
-`gateway.broker.words`; here it is only brought into the form in which the broker knows destinations.
+The first rule that is for the user, the transport, the address, the destination and the action decides.  What a pattern
+means is `gateway.broker.words`; here it is only brought into the form in which the broker knows destinations.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from gateway.broker import destinations
 from gateway.broker.access import Action
@@ -35,7 +37,10 @@ KINDS = (QUEUE, TOPIC, DIRECT, USER, APP)
 """What patterns start with: the kinds of destinations that rules are for."""
 
 TRANSPORTS = ("tcp", "websocket")
-KEYS = ("destination", "users", "groups", "transports", "allow", "deny")
+UNIX = "unix"
+"""Instead of an address: those who come by a unix socket, and have none."""
+
+KEYS = ("destination", "users", "groups", "transports", "addresses", "allow", "deny")
 ACTIONS = tuple(action.value for action in Action)
 
 _NEED_NO_RULE = {
@@ -47,6 +52,8 @@ _NEED_NO_RULE = {
     "/dsub/": "durable subscriptions go by the rules of their topics",
 }
 _OF_USERS = ("queue", "topic", "exchange")
+# Bits in front of an address of IPv4 that IPv6 writes as its own.
+_MAPPED = 96
 # How a policy, a canonical name, or a SEND writes what is no part of a word.
 _ESCAPE = re.compile("%(25|2F|2E|2A|23|3E|2C)", re.IGNORECASE)
 
@@ -67,6 +74,7 @@ class Table:
         users: names; `*` is everybody who has one.
         groups: names; where users and groups are both empty, the rule is for everybody.
         transports: of `TRANSPORTS`; empty: all.
+        addresses: networks, single addresses, and `UNIX`, each as Python writes it; empty: from everywhere.
         actions: what it speaks of.
         allows: whether it allows that, or denies it.
         line: of the file; 0: it comes from elsewhere.
@@ -77,6 +85,7 @@ class Table:
     users: frozenset[str]
     groups: frozenset[str]
     transports: frozenset[str]
+    addresses: frozenset[str]
     actions: frozenset[Action]
     allows: bool
     line: int = dataclasses.field(default=0, compare=False)
@@ -84,7 +93,7 @@ class Table:
     @property
     def values(self) -> dict[str, object]:
         """The table as a file has it."""
-        who = {"users": sorted(self.users), "groups": sorted(self.groups), "transports": sorted(self.transports)}
+        who = {key: sorted(getattr(self, key)) for key in ("users", "groups", "transports", "addresses")}
         actions = [action.value for action in Action if action in self.actions]
         return {
             "destination": self.destination[0] if len(self.destination) == 1 else list(self.destination),
@@ -130,6 +139,7 @@ def _read_table(table: Mapping[str, object], settings: Collection[str]) -> Table
             _read_names(table, "users", _refuse_name),
             _read_names(table, "groups", _refuse_name),
             _read_names(table, "transports", _refuse_other(TRANSPORTS)),
+            frozenset(map(_as_compared, _read_names(table, "addresses", _refuse_network, "addresses"))),
             frozenset(map(Action, _read_names(table, given[0], _refuse_other(ACTIONS)))),
             given == ["allow"],
         )
@@ -138,14 +148,16 @@ def _read_table(table: Mapping[str, object], settings: Collection[str]) -> Table
         raise
 
 
-def _read_names(table: Mapping[str, object], key: str, refuse: Callable[[str], str]) -> frozenset[str]:
+def _read_names(
+    table: Mapping[str, object], key: str, refuse: Callable[[str], str], what: str = "names"
+) -> frozenset[str]:
     if key not in table:
         return frozenset()
     names = table[key]
     if isinstance(names, str):  # a name may have commas: one must not be taken for several
         raise RuleError(f"{key} must be a list: write {key} = [{shown(names)}]", key)
     if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) for name in names):
-        raise RuleError(f"{key} must be a list of names that is not empty, not {shown(names)}", key)
+        raise RuleError(f"{key} must be a list of {what} that is not empty, not {shown(names)}", key)
     for name in names:
         reason = refuse(name)
         if reason:
@@ -162,6 +174,36 @@ def _refuse_name(name: str) -> str:
 
 def _refuse_other(known: Sequence[str]) -> Callable[[str], str]:
     return lambda name: "" if name in known else f"is none of {', '.join(known)}"
+
+
+# addresses
+
+
+def _as_compared(text: str) -> str:
+    """A network, or an address, in the one way in which it is compared."""
+    if text == UNIX:
+        return text
+    network = ip_network(text)
+    return str(network.network_address) if network.num_addresses == 1 else str(network)
+
+
+def _refuse_network(text: str) -> str:
+    if text == UNIX:
+        return ""
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError:
+        network = None
+    if network is None or "%" in text:  # behind it stands a name that one machine has for a link of its own
+        return f'is neither an address nor a network, like "10.0.0.0/8" or "2001:db8::7", nor "{UNIX}"'
+    first = network.network_address
+    if isinstance(first, IPv6Address) and first.ipv4_mapped and network.prefixlen >= _MAPPED:
+        plain = _as_compared(f"{first.ipv4_mapped}/{network.prefixlen - _MAPPED}")
+        return f"is an IPv4-mapped address, and clients are known by their IPv4 address: write {shown(plain)}"
+    address = text.partition("/")[0]
+    if network.num_addresses > 1 and ip_address(address) != first:
+        return f"has host bits set: write {shown(str(network))}, or {shown(address)} for the one address"
+    return ""
 
 
 # destinations

@@ -6,35 +6,34 @@
       |- a listener per address     each connection a task, with a nursery of its own
       '- (the caller's block)
 
+Around it stand the store, the journal and the traces: open before the first listener, closed behind the last session.
+
 Draining.  Listeners close, so that nobody new comes; every session gets an ERROR that says when to come back, and over
 WebSocket the close code 1012; what was routed before is written; functions end what they have begun; all of it within
 `drain_timeout`, after which the connections are cut.  What waits in queues then is lost, and the log says how much.
+
+After a drain on an operator's word the process stays.  Sockets that came from systemd stay then, too, with somebody who
+accepts: systemd would go on listening, and whoever came would wait for ever.  So they are told when to come back.
+At the end of the process they do wait, for the next one.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
 from gateway.auth.rules import Rules
 from gateway.broker import Broker, rights
-from gateway.broker.batch import Stored
-from gateway.broker.errors import SessionEnded
 from gateway.broker.identity import Credentials, Identity
 from gateway.broker.message import Message
 from gateway.broker.policy import Policies
-from gateway.broker.ports import Authenticator, StoreError
-from gateway.broker.queue import Queue
-from gateway.broker.recovery import recover
-from gateway.broker.topic import Topic
+from gateway.broker.ports import Authenticator
 from gateway.codec import ProtocolError
 from gateway.handlers import HandlersError, Runner, load
 from gateway.journal import Journal, JournalError
@@ -42,13 +41,16 @@ from gateway.listeners import addresses_of, entrance_of, open_all, read_certific
 from gateway.mistakes import StartError as StartError
 from gateway.parts import options_of, policies_of, quotas_of, tables_of
 from gateway.recording import close_journal, open_journal
+from gateway.recovery import last_words, open_the_store, recover_from
+from gateway.reload import InForce, Reading, Reloadable, reload_all
 from gateway.settings import Settings, unusable, wrong
-from gateway.stores import SQLiteStore, StoreDamaged, open_store
+from gateway.stores import SQLiteStore
 from gateway.stores.preflight import unkept
 from gateway.tracing import close_tracing, open_tracing
 from gateway.transports import Entrance, Hub, Listening, Trusted, close, identify
 from gateway.transports.acceptor import Acceptor
 from gateway.transports.admission import within_files
+from gateway.transports.expiry import Followed
 from gateway.transports.memory import watch_process, within_mark
 
 if TYPE_CHECKING:
@@ -57,33 +59,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("gateway")
 
-# Names that a line of the log has at most.
-_NAMED = 10
 # Seconds for the last batches at the end.
 _LONGEST_WRITE = 10.0
-
-
-@runtime_checkable
-class Reloadable(Protocol):
-    """What lies in files that may change while sessions go on.
-
-    Attributes:
-        name: for the log.
-    """
-
-    name: str
-
-    def reload(self) -> str | None:
-        """Read them again; returns a sentence on what is wrong, then the old ones stay in force; None: nothing is."""
-        ...
-
-
-def _reloaded(what: Reloadable) -> str | None:
-    try:
-        return what.reload()
-    except Exception:  # sessions go on, whatever lies in a file
-        log.exception("a reload failed", what=what.name)
-        return "it failed; the log says why"
 
 
 class Gateway:
@@ -95,10 +72,12 @@ class Gateway:
         admission: how many connections there are, and whom there was no room for.
         memory: whether there is enough of it.
         turns: how long turns of clients take.
+        turnstiles: in front of who takes long, and of who is not known yet.
         taps: show the frames of sessions to operators.
         committer: writes to the store; None: there is none.
         journal: of what happens; None: nothing is recorded.
         addresses: kind of listener -> where it listens, with real ports.
+        in_force: the settings, which a reload may change.
         reloadables: what `reload` reads again.
         trusted: proxies that may say who a client is.
         certificates: of the TLS listeners; None: there are none.
@@ -114,25 +93,30 @@ class Gateway:
         addresses: dict[str, list[str]],
         functions: Runner | None = None,
         journal: Journal | None = None,
+        reading: Reading | None = None,
     ) -> None:
+        self._reading = reading or Reading(lambda: settings)
+        self.in_force = InForce(settings, self._reading)
+        self.in_force.on_change.append(self._take)
         self.broker: Broker = hub.broker
         self.holds = hub.holds
         self.admission = hub.admission
         self.memory = hub.memory
         self.turns = hub.back_pressure.turns
+        self.turnstiles = hub.turnstiles
         self.taps = hub.taps
         self.committer = hub.committer
         self.journal = journal
         self.addresses = addresses
         self.reloadables: list[Reloadable] = []
-        self.trusted = Trusted(settings.trusted_proxies)
+        self.trusted = hub.rates.trusted = Trusted(settings.trusted_proxies)
         self.certificates: Certificates | None = None
         self.tracing: Spans | None = None
         self.drained = False
-        self._settings = settings
         self._hub = hub
         self.functions = functions
         self._listening = trio.CancelScope()
+        self._own_doors: list[trio.CancelScope] = []  # within it: those that nobody else holds open
         self._drained_by = 0.0
         self._drain_asked = trio.Event()
 
@@ -172,12 +156,17 @@ class Gateway:
 
     async def drain(self) -> None:
         """End all sessions as described at the top; returns when they are gone or the time is up."""
+        self._begin_drain()
+        self._listening.cancel()
+        await self._end_sessions()
+
+    def _begin_drain(self) -> None:
         if not self._hub.draining:
             self._hub.draining = True
-            self._drained_by = trio.current_time() + self._settings.drain_timeout
-        self._listening.cancel()
-        retry = self._settings.drain_retry
-        error = SessionEnded("server is shutting down", f"connect again in {retry} ms", retry_after=retry)
+            self._drained_by = trio.current_time() + self.in_force.now.drain_timeout
+
+    async def _end_sessions(self) -> None:
+        error = self._hub.shutting_down()
         for connection in list(self._hub.open_connections):
             connection.end(error)
         with trio.move_on_at(self._drained_by):
@@ -187,12 +176,16 @@ class Gateway:
 
     def begin_drain(self) -> None:
         """Drain on an operator's word, and return at once; whoever has the block open goes on."""
-        log.info("draining", signal="an operator's word")
-        self._drain_asked.set()
+        if not self._drain_asked.is_set():
+            log.info("draining", signal="an operator's word")
+            self._begin_drain()
+            self._drain_asked.set()
 
     async def _drain_when_asked(self) -> None:
         await self._drain_asked.wait()
-        await self.drain()
+        for door in self._own_doors:
+            door.cancel()
+        await self._end_sessions()
         # Unlike a signal's drain this one need not end: the process stays, so whoever lingers is waited for.
         await self._hub.wait_empty()
         if self._hub.committer is not None:
@@ -212,29 +205,48 @@ class Gateway:
 
     def reload(self) -> None:
         """Read again what lies in files and may change while sessions go on; what cannot be used stays as it was."""
-        faults = {each.name: fault for each in self.reloadables if (fault := _reloaded(each))}
-        fresh = [each.name for each in self.reloadables if each.name not in faults]
-        say = log.warning if faults else log.info
-        say("reloaded", what=", ".join(fresh) or "nothing", kept=[*faults])
-        for name, fault in faults.items():
-            log.warning("what was in force stays after a reload", what=name, reason=fault)
-        if certificate := self.complaints().get("certificate"):
-            log.warning(certificate)
+        self._reading.forget()
+        reload_all(self.reloadables)
+        self._reading.forget()  # what nobody needs any more
+        self.warn()
+
+    def warn(self) -> None:
+        """Tell the log what an operator should know of the doors, and of their keys."""
+        for warning in warnings(self.in_force.now, self.certificates):
+            log.warning(warning)
+
+    def _take(self, settings: Settings) -> None:
+        """Other settings are in force: who comes from now on is judged by them."""
+        self.trusted.replace(settings.trusted_proxies)
+        self._hub.options = replace(self._hub.options, allowed_origins=tuple(settings.allowed_origins))
 
     async def _listen(self, doors: Iterable[tuple[Entrance, Listening]], connections: trio.Nursery) -> None:
+        async def accept(scope: trio.CancelScope, entrance: Entrance, listeners: list[trio.SocketListener]) -> None:
+            acceptors = [Acceptor(each) for each in listeners]
+            with scope:
+                await trio.serve_listeners(entrance.serve, acceptors, handler_nursery=connections)
+
         with self._listening:
             async with trio.open_nursery() as nursery:
                 for entrance, listening in doors:
-                    if listening.listeners:  # a setting may name no address
-                        serve = partial(trio.serve_listeners, handler_nursery=connections)
-                        nursery.start_soon(serve, entrance.serve, [Acceptor(each) for each in listening.listeners])
+                    own = [each for each in listening.listeners if each not in listening.inherited]
+                    if own:
+                        self._own_doors.append(trio.CancelScope())
+                        nursery.start_soon(accept, self._own_doors[-1], entrance, own)
+                    if listening.inherited:
+                        nursery.start_soon(accept, trio.CancelScope(), entrance, listening.inherited)
 
 
 @asynccontextmanager
-async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> AsyncIterator[Gateway]:
+async def open_gateway(
+    settings: Settings, *, authenticator: Authenticator, read: Callable[[], Settings] | None = None
+) -> AsyncIterator[Gateway]:
     """Open all listeners, serve while the block runs, drain at its end.
 
     To stop it, leave the block: a cancellation around it reaches the connections, too, and cuts them without a word.
+
+    Args:
+        read: reads the settings again, for a reload; by default they are what they were.
 
     Raises:
         StartError: an address cannot be opened, the functions cannot be loaded, or certificates, store or journal
@@ -243,109 +255,118 @@ async def open_gateway(settings: Settings, *, authenticator: Authenticator) -> A
     certificates = read_certificates(settings)
     store = await open_the_store(settings)
     policies = policies_of(settings)
-    rules = Rules(settings.rule)
+    reading = Reading(read or (lambda: settings))
+    rules = Rules(settings.rule, lambda: reading().rule)
+    hub = _hub_of(settings, authenticator, policies, store, rules)
+    opened: dict[str, Listening] = {}
+    async with _closing(opened), _keeping(settings, hub, policies, store) as kept:
+        functions = runner_of(settings, hub)
+        for kind, texts in addresses_of(settings):
+            opened[kind] = await open_all(kind, texts)
+        addresses = {kind: listening.addresses for kind, listening in opened.items()}
+        with last_words(hub.broker):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(hub.run)
+                if functions is not None:
+                    nursery.start_soon(functions.run)
+                gateway = Gateway(settings, hub, addresses, functions, kept.journal, reading)
+                gateway.certificates = certificates
+                gateway.tracing = kept.tracing
+                users = Followed(authenticator, hub) if isinstance(authenticator, Reloadable) else None
+                changing = (certificates, users, rules, gateway.in_force)
+                gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
+                doors = [
+                    (entrance_of(kind, hub, settings, certificates, gateway.trusted), opened[kind]) for kind in opened
+                ]
+                nursery.start_soon(gateway._listen, doors, nursery)
+                nursery.start_soon(gateway._drain_when_asked)
+                log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
+                gateway.warn()
+                try:
+                    yield gateway
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await gateway.drain()
+                        kept.is_written = await gateway.store_all()
+                    nursery.cancel_scope.cancel()
+
+
+def _hub_of(
+    settings: Settings, authenticator: Authenticator, policies: Policies, store: SQLiteStore | None, rules: Rules
+) -> Hub:
     options = options_of(settings)
     capacity = within_files(options.capacity, is_wish="max_connections" in settings.model_fields_set)
-    options = dataclasses.replace(options, capacity=capacity)
+    options = replace(options, capacity=capacity)
     quotas = within_mark(quotas_of(settings), settings.memory_mark)
     hub = Hub(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
     watch_process(hub.memory, settings.memory_mark)
     rules.on_change = partial(rights.recheck, hub.broker)
-    opened: dict[str, Listening] = {}
+    return hub
+
+
+@asynccontextmanager
+async def _closing(opened: dict[str, Listening]) -> AsyncIterator[None]:
+    """Listeners of that table, whichever are in it when the block ends, are closed then."""
+    try:
+        yield
+    finally:
+        for listening in opened.values():
+            with trio.CancelScope(shield=True):
+                await close(listening)
+
+
+@dataclass
+class _Kept:
+    """What is open beside the broker while the gateway runs.
+
+    Attributes:
+        journal: None: nothing is recorded.
+        tracing: None: nothing is traced.
+        is_written: all that is durable is in the store.
+    """
+
     journal: Journal | None = None
     tracing: Spans | None = None
-    written = False
-    try:
+    is_written: bool = False
+
+
+@asynccontextmanager
+async def _keeping(settings: Settings, hub: Hub, policies: Policies, store: SQLiteStore | None) -> AsyncIterator[_Kept]:
+    """Journal and traces are open for the block, and the broker has what the store has; then all of them are closed.
+
+    What was opened first is closed last, and each of them though another one fails.
+
+    Raises:
+        StartError: one of them cannot be used.
+    """
+    kept = _Kept()
+    async with AsyncExitStack() as closing:
         if store is not None:
+            closing.push_async_callback(_shielded, partial(_close_store, store, kept))
             Message.run = store.token.encode()
-        journal = await _open_the_journal(settings, hub, policies)  # what a recovery throws away is recorded, too
-        tracing = open_tracing(settings, hub.broker, journal)
+        # What a recovery throws away is recorded, too.
+        kept.journal = journal = await _open_the_journal(settings, hub, policies)
+        if journal is not None:
+            closing.push_async_callback(_shielded, partial(close_journal, journal, hub.broker))
+        kept.tracing = tracing = open_tracing(settings, hub.broker, journal)
+        if tracing is not None:
+            closing.push_async_callback(_shielded, partial(close_tracing, tracing, hub.broker))
         if store is not None:
             damaged = recover_from(store, hub.broker)  # nobody waits: no listener is open
             assert hub.committer is not None  # it came with the store
             hub.committer.damaged += damaged
         elif unkept_policies := unkept(tables_of(settings)):
             log.warning(unkept_policies)
-        functions = runner_of(settings, hub)
-        for kind, texts in addresses_of(settings):
-            opened[kind] = await open_all(kind, texts)
-        addresses = {kind: listening.addresses for kind, listening in opened.items()}
-        with _last_words(hub.broker):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(hub.run)
-                if functions is not None:
-                    nursery.start_soon(functions.run)
-                gateway = Gateway(settings, hub, addresses, functions, journal)
-                gateway.certificates = certificates
-                gateway.tracing = tracing
-                changing = (certificates, authenticator, rules)
-                gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
-                doors = [(entrance_of(kind, hub, settings, certificates), opened[kind]) for kind in opened]
-                nursery.start_soon(gateway._listen, doors, nursery)
-                nursery.start_soon(gateway._drain_when_asked)
-                log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
-                for warning in warnings(settings, certificates):
-                    log.warning(warning)
-                try:
-                    yield gateway
-                finally:
-                    with trio.CancelScope(shield=True):
-                        await gateway.drain()
-                        written = await gateway.store_all()
-                    nursery.cancel_scope.cancel()
-    finally:
-        if tracing is not None:
-            with trio.CancelScope(shield=True):
-                await close_tracing(tracing, hub.broker)
-        if journal is not None:
-            with trio.CancelScope(shield=True):
-                await close_journal(journal, hub.broker)
-        if store is not None:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(partial(store.close, clean=written))
-        for listening in opened.values():
-            with trio.CancelScope(shield=True):
-                await close(listening)
+        yield kept
 
 
-@contextmanager
-def _last_words(broker: Broker) -> Iterator[None]:
-    """Say what goes with the gateway, when all sessions have given back what they had."""
-    try:
-        yield
-    finally:
-        router = broker.router
-        every = [*broker.destinations.values(), *broker.directory.hidden.values()]
-        queues = [target for target in every if isinstance(target, Queue)]
-        mortal = [(queue.waiting, queue.waiting + len(queue.resting) - queue.stored) for queue in queues]
-        mortal = [(waiting, gone) for waiting, gone in mortal if gone]
-        lost = {
-            "waiting": sum([min(waiting, gone) for waiting, gone in mortal]),
-            "queues": len(mortal),
-            "delayed": len(router.delayed)
-            - router.delayed.stored
-            + sum([max(gone - waiting, 0) for waiting, gone in mortal]),
-            "retained": len(router.retained) - router.retained.stored,
-        }
-        logs = [target.log for target in every if isinstance(target, Topic) and target.log is not None]
-        logged = sum([len(each) for each in logs if not each.is_stored])
-        if logged:
-            lost["logged"] = logged
-        if any(lost.values()):
-            log.warning("messages are lost, for they are kept in memory only", **lost)
-        log.info("stopped")
+async def _shielded(close: Callable[[], Awaitable[None]]) -> None:
+    with trio.CancelScope(shield=True):
+        await close()
 
 
-async def open_the_store(settings: Settings) -> SQLiteStore | None:
-    """The store that the settings name; None: messages are kept in memory only.
-
-    Raises:
-        StartError: it cannot be used.
-    """
-    try:
-        return await trio.to_thread.run_sync(open_store, settings.store)
-    except StoreError as error:
-        raise StartError(unusable("store", error)) from None
+async def _close_store(store: SQLiteStore, kept: _Kept) -> None:
+    await trio.to_thread.run_sync(partial(store.close, clean=kept.is_written))
 
 
 async def _open_the_journal(settings: Settings, hub: Hub, policies: Policies) -> Journal | None:
@@ -353,69 +374,6 @@ async def _open_the_journal(settings: Settings, hub: Hub, policies: Policies) ->
         return await open_journal(settings, hub, policies)
     except JournalError as error:
         raise StartError(unusable("journal", error)) from None
-
-
-def recover_from(store: SQLiteStore, broker: Broker) -> int:
-    """Fill the broker with what the store holds.
-
-    Returns:
-        messages that were to be read and are damaged: they stay where they are.
-
-    Raises:
-        StartError: it cannot be read.
-    """
-    storage = broker.storage
-    assert storage is not None  # it came with the store
-    started = time.perf_counter()
-    damaged: list[int] = []
-    try:
-        found = store.load()
-        storage.places_from(max((place.number for place in found.places), default=0) + 1)
-        # What was never stored had numbers, too: by the clock they cannot come again.
-        broker.router.number_from(max(found.highest, int(broker.agenda.epoch() * 1e6)))
-        broker.router.restore_seen(found.seen)
-        recover(broker, found.places, found.rows, partial(_read_around, store, damaged), clean=found.clean)
-    except StoreError as error:
-        raise StartError(unusable("store", error)) from None
-    except (ValueError, KeyError, TypeError) as error:  # facts that nobody can have written so
-        fault = StoreDamaged(store.path, f"what it says of a message or a place cannot be read: {error!r}")
-        raise StartError(unusable("store", fault)) from None
-    if store.is_new:
-        log.info("a new store was made", store=str(store.path))
-        return 0
-    kinds = Counter([place.kind for place in found.places])
-    logs = broker.directory.logs
-    if logs.unused:
-        log.warning("logs in the store that no policy keeps", count=len(logs.unused), topics=logs.unused[:_NAMED])
-    log.info(
-        "recovered",
-        store=str(store.path),
-        queues=kinds["queue"],
-        messages=broker.waiting,
-        subscriptions=kinds["subscription"],
-        logs=len(logs),
-        logged=logs.messages,
-        delayed=len(broker.router.delayed),
-        retained=len(broker.router.retained),
-        clean=found.clean,
-        seconds=round(time.perf_counter() - started, 3),
-    )
-    return len(damaged)
-
-
-def _read_around(store: SQLiteStore, damaged: list[int], rows: Sequence[int]) -> list[Stored]:
-    """Read all that is not damaged; the rest goes to `damaged`, and to the log."""
-    try:
-        return store.read(rows)
-    except StoreError as error:
-        if not error.is_damage:
-            raise
-        half = len(rows) // 2
-        if half:
-            return _read_around(store, damaged, rows[:half]) + _read_around(store, damaged, rows[half:])
-        damaged += rows
-        log.error("a message in the store is damaged", row=rows[0], place=error.place, reason=str(error))
-        return []
 
 
 def runner_of(settings: Settings, hub: Hub) -> Runner | None:

@@ -29,7 +29,7 @@ from gateway.settings_security import KIB, MIB, Security
 
 _STOMP = ("tcp", "websocket", "tcp_tls", "websocket_tls")
 LISTENERS = (*_STOMP, "http")
-_PLACES = (
+PLACES = (
     "users_file",
     "journal",
     "archive",
@@ -65,8 +65,9 @@ class Settings(Observe, Security):
     )
     allowed_origins: Origins = Field(
         [],
-        description="Origins of web pages (scheme://host[:port], comma-separated, or *) that may open a WebSocket "
-        "besides those served from the gateway's own host name. Empty: same host only.",
+        description="Origins of web pages (scheme://host[:port], comma-separated) that may open a WebSocket besides "
+        "those served from the gateway's own host name. `https://*.example.org` names all hosts below example.org, `*` "
+        "every page. Empty: same host only.",
     )
     users_file: Place = Field(
         None,
@@ -88,6 +89,11 @@ class Settings(Observe, Security):
         "stomp-gateway",
         pattern=r"^[!-.0-~]+$",
         description="Name in the `server` header of CONNECTED.",
+    )
+    server_version: bool = Field(
+        True,
+        description="Whether the gateway's version stands behind that name; false where strangers need not know it. No "
+        "ERROR and no answer over HTTP has it, but those of the admin API.",
     )
 
     connect_timeout: float = Field(
@@ -144,7 +150,7 @@ class Settings(Observe, Security):
         ge=0,
         le=3_600_000,
         description="Milliseconds after which clients are told to come back when the gateway shuts down "
-        "(`retry-after` on the ERROR).",
+        "(`retry-after` on the ERROR; over HTTP `Retry-After`, in seconds).",
     )
 
     max_headers: int = Field(
@@ -262,8 +268,8 @@ class Settings(Observe, Security):
 
     client_queue_arguments: bool = Field(
         True,
-        description="Whether clients may change the policy of a queue by headers like `x-max-length`. That can throw "
-        "messages of others away; false: the frame gets an ERROR instead.",
+        description="Whether clients may narrow the policy of a queue that they create by headers like `x-max-length`. "
+        "It holds for all who use the queue later; false: the frame gets an ERROR instead.",
     )
 
     handlers: Attribute = Field(
@@ -407,7 +413,7 @@ def load(**arguments: Any) -> Settings:
     file = settings_file.read()
     sources = mistakes.Sources(file, arguments)
     mistakes.refuse_unknown(Settings.model_fields, file)
-    values = file.rooted(_PLACES, LISTENERS)
+    values = file.rooted(PLACES, LISTENERS)
     try:
         settings = Settings(**{name: values[name] for name in values if sources.is_in_file(name)}, **arguments)
     except ValidationError as error:

@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
-from gateway import octets, settings_file
+from gateway import octets, origins, settings_file
 from gateway.address import Address
 from gateway.journal import ALL, NONE
 
@@ -36,10 +36,7 @@ def _are_addresses(value: list[str]) -> list[str]:
 
 
 def _are_origins(value: list[str]) -> list[str]:
-    for text in value:
-        if text != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", text):
-            raise ValueError(f"{text!r} is not an origin; write scheme://host or scheme://host:port, or *")
-    return value
+    return [origins.listed(text) for text in value]
 
 
 def _are_networks(value: list[str]) -> list[str]:

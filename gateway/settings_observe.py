@@ -62,7 +62,7 @@ class Observe(BaseSettings):
     trace_endpoint: Endpoint = Field(
         "",
         description="Where spans go, as OTLP over HTTP: the whole address, like `http://127.0.0.1:4318/v1/traces`. "
-        "Needs `pip install 'stomp-gateway[otel]'`. Empty: nothing is traced. See [tracing](tracing.md).",
+        "Needs the extra `otel` of the wheel. Empty: nothing is traced. See [tracing](tracing.md).",
     )
     trace_ratio: float = Field(
         0.1,

@@ -112,7 +112,8 @@ def summary(settings: Settings) -> Iterator[str]:
     texts = [(name, text, Address.parse(text)) for name in LISTENERS for text in getattr(settings, name)]
     reached = [f"{name} {text}" for name, text, address in texts if not (address.name or address.is_loopback)]
     reached += [f"{name} {text} if its .socket unit says so" for name, text, address in texts if address.name]
-    yield f"# Other machines can reach: {', '.join(reached) or 'nothing'}."
+    nothing = "nothing directly" if settings.trusted_proxies else "nothing"
+    yield f"# Other machines can reach: {', '.join(reached) or nothing}."
 
 
 def _admins(settings: Settings) -> str:

@@ -36,6 +36,11 @@ class Security(BaseSettings):
         "go on.",
     )
     tls_key: Place = Field(None, description="File of its private key, in PEM, without a passphrase.")
+    tls_min_version: str = Field(
+        "1.2",
+        pattern="^1[.][23]$",
+        description="The lowest version of TLS that is spoken: 1.2, or 1.3. Older ones are broken, and never are.",
+    )
     tls_client_ca: Place = Field(
         None,
         description="File of the authorities, in PEM, whose client certificates are believed. None: no client is "
@@ -119,7 +124,7 @@ class Security(BaseSettings):
         60,
         ge=1,
         le=100_000,
-        description="Wrong passcodes of one address, in one minute, before it is refused unheard for the rest of it; "
+        description="Wrong passcodes of one address, in one minute, before it is refused unheard for a minute; "
         "also what the `authenticator` refuses. A login that was right there within a day is heard all the same, until "
         "it has so many of its own. One a second, for an old client that dials again every 5 s shares its "
         "address with a whole office. Tokens, tickets, cookies and certificates, which nobody guesses, are heard all "
@@ -175,6 +180,33 @@ class Security(BaseSettings):
         ge=0,
         le=1024 * 1024 * MIB,
         description="Octets that a session may send in a second, on average (0: any number); it is read no faster.",
+    )
+    max_frames_per_second_per_user: int = Field(
+        0,
+        ge=0,
+        le=10_000_000,
+        description="Frames that all sessions of one user together may send in a second, on average (0: any number); "
+        "`anonymous` is no user.",
+    )
+    max_octets_per_second_per_user: Octets = Field(
+        0,
+        ge=0,
+        le=1024 * 1024 * MIB,
+        description="Octets that all sessions of one user together may send in a second, on average (0: any number).",
+    )
+    max_frames_per_second_per_address: int = Field(
+        0,
+        ge=0,
+        le=10_000_000,
+        description="Frames that all sessions of one client address, or one /64 of IPv6, together may send in a "
+        "second, on average (0: any number). Unix sockets have no address; those of trusted_proxies have no limit.",
+    )
+    max_octets_per_second_per_address: Octets = Field(
+        0,
+        ge=0,
+        le=1024 * 1024 * MIB,
+        description="Octets that all sessions of one client address, or one /64 of IPv6, together may send in a "
+        "second, on average (0: any number).",
     )
     memory_mark: Octets = Field(
         0,

@@ -34,6 +34,7 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",  # as docs/connector.md says
     "spark.connect.grpc.binding.address": HOST,
 }
 

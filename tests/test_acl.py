@@ -116,6 +116,42 @@ class TestGroups:
         assert error.endswith("; name them with --group\n")
 
 
+class TestAddresses:
+    @pytest.fixture(autouse=True)
+    def _by_address(self) -> None:
+        write(EXAMPLES[1])
+
+    @pytest.mark.parametrize(
+        ("words", "status", "answer"),
+        [
+            ("--address 10.1.2.3 --group ops bob admin a", 0, "bob (ops) over tcp from 10.1.2.3 may administer"),
+            ("--address ::ffff:10.1.2.3 --group ops bob admin a", 0, "over tcp from 10.1.2.3 may administer"),
+            ("--address unix --group ops bob admin a", 0, "over tcp from a unix socket may administer"),
+            ("--group ops bob admin a", 3, "bob (ops) over tcp from no known address may not administer"),
+            ("--address 192.0.2.7 --group ops bob admin a", 3, "from 192.0.2.7 may not administer '/queue/a': what no"),
+            ("--address 2001:db8:bad::1 bob subscribe /topic/a", 3, "rule 2 (line 7) denies it"),
+            (
+                "--address 2001:DB8:0::1 bob subscribe /topic/a",
+                0,
+                "from 2001:db8::1 may subscribe to '/topic/a': rule 3",
+            ),
+        ],
+    )
+    def test_answers(self, words: str, status: int, answer: str) -> None:
+        found, shown, _ = explain(words)
+        assert (found, answer in shown) == (status, True), shown
+
+    @pytest.mark.parametrize("text", ["", "example.org", "10.0.0.0/8", "fe80::1/64"])
+    def test_what_is_no_address(self, text: str) -> None:
+        status, shown, error = explain(f"--address '{text}' bob send a")
+        assert (status, shown) == (2, "")
+        assert f"{text!r} is no address, like 192.0.2.7 or 2001:db8::7, nor unix" in " ".join(error.split())
+
+    def test_without_rules_on_addresses_none_is_said(self) -> None:
+        write(EXAMPLES[0])
+        assert explain("--address 10.0.0.1 bob send a")[1].startswith("bob over tcp may not send")
+
+
 def test_json() -> None:
     status, shown, _ = explain("--json --group feed bob subscribe /topic/#")
     assert status == 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.catalogue import SCENARIOS
+from benchmarks.wire import Inbound, frame
 
 SMALL = ["--rounds", "1", "--seconds", "0.3", "--scale", "0.005", "--transport", "tcp"]
 
@@ -36,3 +37,10 @@ def test_a_short_run(name: str, tmp_path: Path) -> None:
 def test_names_are_unique() -> None:
     names = [each.name for each in SCENARIOS]
     assert len(set(names)) == len(names)
+
+
+def test_a_shorter_frame_behind_a_run_counts() -> None:
+    """It is whole, though it is not as long as those before it: the tail of a run would wait for it for ever."""
+    frames = [frame("MESSAGE", b"body", subscription=number) for number in (*range(10, 20), 5)]
+    tails = Inbound().tails(b"".join(frames), 4)
+    assert [each[-4:] for each in tails] == [b"body"] * 11

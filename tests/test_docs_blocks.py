@@ -93,7 +93,7 @@ GATEWAY = commands("gateway")
 def test_commands_of_ours(page: str, words: tuple[str, ...]) -> None:
     """The command is there, and has such options."""
     left = [word.strip("[]") for word in words if not word.startswith((">", "<", "2>"))]
-    context, command = click.Context(main, info_name="gateway"), main
+    context, command = click.Context(main, info_name="gateway", **main.context_settings), main
     while isinstance(command, click.Group) and left and not left[0].startswith("-"):
         below = command.get_command(context, left[0])
         assert below is not None, f"there is no `{context.command_path} {left[0]}`"

@@ -35,14 +35,21 @@ import trio
 import trustme
 from stomp.utils import Frame
 
+from gateway.admin import asked, paging, visits
+from gateway.auth import passwords, tokens, turns
+from gateway.broker import allowance, groups, selectors, words
+from gateway.broker.consumers import MOST_INTERESTS
+from gateway.broker.destinations import MAX_DESTINATIONS
+from gateway.broker.selectors.parser import MAX_DEPTH
 from gateway.policies import RULES
 from gateway.settings import Settings, load
+from gateway.transports.tap import MOST_VIEWS
 from tests.attacks.attacks import ATTACKS
 from tests.auth import issuer
 from tests.auth.test_cookies import flask
 from tests.auth.test_process import upgrade
 from tests.clients.driver import tool
-from tests.gateway_process import HOST, GatewayProcess, free_ports
+from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
 from tests.test_features import headings_of
 
 ROOT = Path(__file__).parents[1]
@@ -244,12 +251,8 @@ Watched.prototype.publish = function (message) {
 def played(title: str, folder: Path) -> Iterator[Scene]:
     scene = Scene(title, folder)
     scene.prepare()
-    try:
-        scene.gateway.start()
+    with scene.gateway.running():
         yield scene
-        scene.gateway.stop()
-    finally:
-        scene.gateway.kill()
 
 
 @pytest.mark.slow
@@ -340,15 +343,11 @@ def test_settings_that_are_named_are_there(title: str, column: int) -> None:
     assert len(named) > 4
 
 
-def test_metrics_that_are_named_are_there(tmp_path: Path) -> None:
+def test_metrics_that_are_named_are_there() -> None:
     named = {re.sub(r"\{.*", "", word) for word in re.findall(r"`(gateway_[a-z_{}=]+)`", TEXT)}
     assert len(named) > 10
-    gateway = GatewayProcess(tmp_path, {})
-    gateway.start()
-    try:
+    with start_gateway() as gateway:
         metrics = httpx.get(f"{gateway.http_url}/metrics").text
-    finally:
-        gateway.stop()
     assert {name for name in named if not re.search(rf"^{name}[ {{]", metrics, re.MULTILINE)} == set()
 
 
@@ -358,6 +357,36 @@ def test_all_attacks_are_listed() -> None:
     for attack in ATTACKS:
         settings = [word for word in attack.names if word in Settings.model_fields]
         assert [name for name in settings if name not in listed[attack.name]] == []
+
+
+FIXED = [
+    ("wildcards", words.MAX_WILDCARDS),
+    ("words", words.MAX_WORDS),
+    ("destinations", MAX_DESTINATIONS),
+    ("browsers", allowance.MOST_BROWSERS),
+    ("a selector", selectors.MAX_LENGTH),
+    ("a selector", MAX_DEPTH),
+    ("selectors", allowance.MOST_SELECTORS),
+    ("ids", allowance.MOST_NAMES // 1024**2),
+    ("different", MOST_INTERESTS),
+    ("message groups", groups.MOST_GROUPS),
+    ("message groups", groups.MOST_OCTETS // 1024**2),
+    ("a token", tokens.MAX_OCTETS // 1024),
+    ("a login", passwords.MAX_OCTETS),
+    ("passcodes", turns.PLACES),
+    ("logins", visits.MOST),
+    ("logins", round(visits.LIFETIME / 3600)),
+    ("sessions", MOST_VIEWS),
+    ("a request", asked.MOST_OCTETS // 1024**2),
+    ("a request", paging.MAX_LIMIT),
+]
+
+
+@pytest.mark.parametrize(("limit", "number"), FIXED, ids=[f"{limit}-{number}" for limit, number in FIXED])
+def test_limits_without_a_setting(limit: str, number: int) -> None:
+    (table,) = re.findall(r"^### Limits without a setting\n(.*?)^###? ", TEXT, re.DOTALL | re.MULTILINE)
+    (row,) = [line for line in table.splitlines() if re.match(rf"\| {limit}\b", line)]
+    assert number in [int(each.replace(",", "")) for each in re.findall(r"[\d,]*\d", row.split("|")[2])]
 
 
 def test_links_lead_somewhere() -> None:

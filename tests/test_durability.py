@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .gateway_process import HOST, GatewayProcess
+from .gateway_process import HOST, GatewayProcess, start_gateway
 from .transports.peers import Peer, Received, dial
 
 pytestmark = pytest.mark.slow
@@ -261,11 +261,9 @@ async def test_times_go_on_while_nothing_runs(gateway: GatewayProcess) -> None:
     assert await left(gateway, "/queue/b") == [("due", None)]
 
 
-async def test_what_a_memory_gateway_promises(tmp_path: Path) -> None:
+async def test_what_a_memory_gateway_promises() -> None:
     """Nothing: it takes durable messages like others."""
-    gateway = GatewayProcess(tmp_path, {"close_linger": 0.1})
-    gateway.start()
-    try:
+    with start_gateway(close_linger=0.1) as gateway:
         async with client(gateway) as peer:
             await send(peer, "/queue/a", **DURABLE)
         gateway.stop()
@@ -273,5 +271,3 @@ async def test_what_a_memory_gateway_promises(tmp_path: Path) -> None:
         gateway.start()
         assert await left(gateway, "/queue/a") == []
         assert "recovered" not in gateway.log
-    finally:
-        gateway.kill()

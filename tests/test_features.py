@@ -8,10 +8,8 @@ says is for its readers to see.
     row     = "|" 1*(cell "|")                   of a head that begins "What you get" or "There":
                                                      the first cell begins with "**" name ".**"
                                                  of the head "Feature", "Tests": name, and tests or reason
-                                                 of the head "Feature", "When": what, and the release
     test    = "`" "tests/" file ".py" "::" [class "::"] name "`"
     reason  = "Not there: " text "."
-    release = "The next release (" text ")."
     link    = "[" text "](" [file] ["#" heading] ")"
 
 What the rows name as headers, keys and settings must be on the pages of these.
@@ -35,7 +33,6 @@ WORDS = "".join((PAGE.parent / f"{name}.md").read_text() for name in ("headers",
 
 _TEST = re.compile(r"`(tests/[^`]*::[^`]*)`")
 _REASON = re.compile(r"Not there: .{20,}\.")
-_RELEASE = re.compile(r"The next release \(.*\)\.")
 _NAME = re.compile(r"\*\*([^*]+)\.\*\* .+")
 _LINK = re.compile(r"\[[^]]*\]\(([^)#]*)(?:#([^)]*))?\)")
 _WORD = re.compile(r"`([A-Za-z_][\w-]+)(?::[^`]*)?`")
@@ -44,7 +41,6 @@ HEADS = [
     ["What you get", "How you ask for it", "More"],
     ["There", "Here"],
     ["Feature", "Tests"],
-    ["Feature", "When"],
 ]
 
 
@@ -72,13 +68,9 @@ class Row(NamedTuple):
         if len(self.cells) != len(self.head):
             return "has not as many cells as its head"
         last = self.cells[-1]
-        match self.head[-1]:
-            case "Tests":
-                return "" if self.tests or _REASON.fullmatch(last) else "names no test, and gives no reason"
-            case "When":
-                return "" if _RELEASE.fullmatch(last) else "names no release"
-            case _:
-                return "" if self.promise else "does not begin with its name"
+        if self.head[-1] == "Tests":
+            return "" if self.tests or _REASON.fullmatch(last) else "names no test, and gives no reason"
+        return "" if self.promise else "does not begin with its name"
 
 
 def rows_of(text: str) -> Iterator[Row]:
@@ -231,12 +223,6 @@ def test_a_promise_without_its_tests_is_found(promises: list[str], shown: list[s
     found = list(faults(text))
     assert len(found) == bool(fault)
     assert all(each.endswith(fault) for each in found)
-
-
-def test_a_release_is_named() -> None:
-    head = "| Feature | When |\n|---|---|\n"
-    assert list(faults(f"{head}| A | The next release (replay). |\n")) == []
-    assert list(faults(f"{head}| A | Soon. |\n")) == ["line 3: 'A' names no release"]
 
 
 @pytest.mark.parametrize(

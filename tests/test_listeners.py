@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,14 @@ from gateway.auth.anonymous import Anonymous
 from gateway.cli import main
 from gateway.listeners import addresses_of, entrance_of, read_certificates, warnings
 from gateway.settings import Settings
-from gateway.transports import Hub
+from gateway.transports import Hub, Trusted
 from tests.transports import papers
+
+RULES = ({"destination": "#", "allow": ["send", "subscribe"]},)
+RULELESS = (
+    "pages can reach {} from other machines, and there are no rules, so whoever is in may do everything: write "
+    "[[rule]] tables, and what none allows is refused"
+)
 
 
 def settings(**values: object) -> Settings:
@@ -43,9 +50,17 @@ def test_kinds() -> None:
 )
 async def test_what_stands_at_the_door(tmp_path: Path, kind: str, transport: str, secure: bool, proxied: bool) -> None:
     chosen = secured(tmp_path, tcp_proxy_protocol=True, trusted_proxies="10.0.0.0/8,unix")
-    found = entrance_of(kind, Hub(Anonymous()), chosen, read_certificates(chosen))
+    trusted = Trusted(chosen.trusted_proxies)
+    found = entrance_of(kind, Hub(Anonymous()), chosen, read_certificates(chosen), trusted)
     assert (found.transport, found.certificates is not None, found.proxied) == (transport, secure, proxied)
-    assert "10.1.2.3" in found.trusted
+    assert found.trusted is trusted
+
+
+@pytest.mark.parametrize(("version", "lowest"), [("1.2", ssl.TLSVersion.TLSv1_2), ("1.3", ssl.TLSVersion.TLSv1_3)])
+def test_the_lowest_version_of_tls(tmp_path: Path, version: str, lowest: ssl.TLSVersion) -> None:
+    certificates = read_certificates(secured(tmp_path, tls_min_version=version))
+    assert certificates is not None
+    assert certificates.context("tcp").minimum_version is lowest
 
 
 class TestWarnings:
@@ -55,13 +70,32 @@ class TestWarnings:
 
     @pytest.mark.parametrize("kind", ["tcp", "websocket"])
     def test_the_world_without_tls(self, kind: str) -> None:
-        (sentence,) = warnings(settings(**{kind: "127.0.0.1:1,0.0.0.0:2"}), None)
+        (sentence,) = warnings(settings(**{kind: "127.0.0.1:1,0.0.0.0:2"}, rule=RULES), None)
         assert sentence.startswith("0.0.0.0:2 can be reached from other machines without TLS")
         assert "tcp_tls" in sentence
 
     def test_a_proxy_may_have_it(self) -> None:
-        chosen = settings(websocket="0.0.0.0:2", trusted_proxies="10.0.0.1", users_file="users.txt", admin_token="x")
+        chosen = settings(
+            websocket="0.0.0.0:2", trusted_proxies="10.0.0.1", users_file="users.txt", admin_token="x", rule=RULES
+        )
         assert not list(warnings(chosen, None))
+
+    @pytest.mark.parametrize("kind", ["websocket", "websocket_tls"])
+    def test_pages_of_elsewhere_and_no_rules(self, kind: str) -> None:
+        everywhere = {kind: "127.0.0.1:1,0.0.0.0:2", "users_file": "users.txt", "admin_token": "x"}
+        assert RULELESS.format("0.0.0.0:2") in list(warnings(settings(**everywhere), None))
+        assert not any("no rules" in each for each in warnings(settings(**everywhere, rule=RULES), None))
+
+    @pytest.mark.parametrize("address", ["127.0.0.1:1", "unix:/ws.sock"])
+    def test_they_may_come_through_a_proxy(self, address: str) -> None:
+        chosen = {"websocket": address, "users_file": "users.txt", "admin_token": "x"}
+        assert not list(warnings(settings(**chosen), None))
+        (sentence,) = warnings(settings(**chosen, trusted_proxies="127.0.0.1,unix"), None)
+        assert sentence == RULELESS.format(address)
+
+    def test_workers_of_elsewhere_are_no_pages(self) -> None:
+        chosen = settings(tcp="0.0.0.0:2", users_file="users.txt", admin_token="x")
+        assert not any("no rules" in each for each in warnings(chosen, None))
 
     def test_programs_of_this_machine(self) -> None:
         (sentence,) = warnings(settings(users_file="users.txt"), None)
@@ -75,7 +109,7 @@ class TestWarnings:
         assert list(warnings(settings(), None)) == ["somebody can read it"]
 
     def test_a_proxy_and_nobody_who_asks_for_a_login(self) -> None:
-        (sentence,) = warnings(settings(trusted_proxies="127.0.0.1"), None)
+        (sentence,) = warnings(settings(trusted_proxies="127.0.0.1", rule=RULES), None)
         assert sentence.startswith("trusted_proxies is set and no authenticator is")
         assert "GATEWAY_USERS_FILE" in sentence
 

@@ -62,6 +62,7 @@ EVERY_KEY_OF_QUEUES = {
     "idle_timeout": (0.5, 0.5),
     "durable": (True, True),
     "journal_bodies": (4096, "4096"),
+    "add_user_id": (True, True),
 }
 EVERY_KEY_OF_TOPICS = {
     "slow_consumer": ("conflate", SlowConsumer.CONFLATE),
@@ -72,6 +73,7 @@ EVERY_KEY_OF_TOPICS = {
     "log_octets": ("64KiB", 65_536),
     "log_age": (86_400, 86_400.0),
     "journal_bodies": ("none", "none"),
+    "add_user_id": (True, True),
 }
 
 

@@ -46,7 +46,7 @@ LAYOUTS = [
     ("in a long basic string", f'users_file = """\n[[policy]]\n{BAD}\n\\"""\n"" \'\'\' """\n[[policy]]\n{BAD}', 9),
     ("in a long literal string", f"users_file = '''\n[[policy]]\n\\'' \"\"\"\n{BAD}'''\n[[policy]]\n{BAD}", 8),
     ("quotes before the last quotes", f'server_name = """a"""""\n[[policy]]\nconflate_by = """"""\n{BAD}', 5),
-    ("in an array", f'allowed_origins = [ # ]\n  "http://[[policy]]", # ["\n  "http://]",\n]\n[[policy]]\n{BAD}', 7),
+    ("in an array", f'admin_groups = [ # ]\n  "[[policy]]", # ["\n  "]",\n]\n[[policy]]\n{BAD}', 7),
     ("in an array of the table", '[[policy]]\nmatch = [\n"/queue/a", # [\n"/queue/backoff",\n]\nbackoff = -1', 6),
     ("the second of three", f"[[policy]]\nmatch='/queue/b'\nbackoff=1\n[[policy]]\n{BAD}\n[[policy]]\nbackoff=-1", 6),
     ("dotted", '[[policy]]\nmatch = "/queue/a"\nbackoff . x = -1\nbackoff.y = 1', 3),

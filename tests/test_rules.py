@@ -55,6 +55,7 @@ class TestReading:
             users = ["alice", "*"]
             groups = ["ops"]
             transports = ["websocket"]
+            addresses = ["10.0.0.0/255.0.0.0", "192.0.2.7/32", "2001:DB8:0::/32", "::1", "unix"]
             allow = ["subscribe", "send"]
             [[policy]]
             match = "/queue/a"
@@ -70,11 +71,12 @@ class TestReading:
             frozenset({"alice", "*"}),
             frozenset({"ops"}),
             frozenset({"websocket"}),
+            frozenset({"10.0.0.0/8", "192.0.2.7", "2001:db8::/32", "::1", "unix"}),
             frozenset({Action.SEND, Action.SUBSCRIBE}),
             True,
         )
-        assert second == Table(("**",), ("#",), NOBODY, NOBODY, NOBODY, frozenset({Action.ADMIN}), False)
-        assert [table.line for table in load().rule] == [3, 11]
+        assert second == Table(("**",), ("#",), NOBODY, NOBODY, NOBODY, NOBODY, frozenset({Action.ADMIN}), False)
+        assert [table.line for table in load().rule] == [3, 12]
 
     def test_inline(self) -> None:
         write('\nrule = [{destination = "a", allow = ["send"]}, {destination = "b", deny = ["send"]}]\n')
@@ -156,12 +158,37 @@ WRONG = [
     (8, 'destination = "a"\nallow = ["send"]\nusers = ["{user}"]', 'users: "{user}" is no name: of wildcards'),
     (8, 'destination = "a"\nallow = ["send"]\ngroups = [" a"]', 'groups: " a" is no name: it is empty, or has spaces'),
     (8, 'destination = "a"\nallow = ["send"]\ntransports = ["tls"]', 'transports: "tls" is none of tcp, websocket'),
+    (
+        8,
+        'destination = "a"\nallow = ["send"]\naddresses = []',
+        "addresses must be a list of addresses that is not empty, not []",
+    ),
+    (
+        8,
+        'destination = "a"\nallow = ["send"]\naddresses = "10.0.0.0/8"',
+        'addresses must be a list: write addresses = ["10.0.0.0/8"]',
+    ),
     (8, 'destination = "a"\nallow = ["send"]\nuser = ["a"]', 'there is no key "user"; did you mean users?'),
     (8, 'destination = "a"\nallow = ["send"]\nwords = ["a"]', 'there is no key "words"; docs/rules.md names them all'),
     (
         8,
         'destination = "a"\nallow = ["send"]\nmax_body = 2048',
         "max_body is a setting and no key of a rule; write it above the first [[rule]]",
+    ),
+]
+NETWORKS = [
+    ("example.org", 'is neither an address nor a network, like "10.0.0.0/8" or "2001:db8::7", nor "unix"'),
+    ("", "is neither an address nor a network"),
+    (" 10.0.0.0/8", "is neither an address nor a network"),
+    ("10.0.0.0/33", "is neither an address nor a network"),
+    ("010.0.0.1", "is neither an address nor a network"),
+    ("fe80::1%eth0", "is neither an address nor a network"),
+    ("10.1.2.3/8", 'has host bits set: write "10.0.0.0/8", or "10.1.2.3" for the one address'),
+    ("2001:db8::1/32", 'has host bits set: write "2001:db8::/32", or "2001:db8::1" for the one address'),
+    ("::ffff:10.0.0.1", 'is an IPv4-mapped address, and clients are known by their IPv4 address: write "10.0.0.1"'),
+    (
+        "::ffff:10.0.0.0/104",
+        'is an IPv4-mapped address, and clients are known by their IPv4 address: write "10.0.0.0/8',
     ),
 ]
 WRONG_PATTERNS = [
@@ -207,6 +234,11 @@ class TestRefusals:
         write(f'\n[[rule]]\nallow = ["send"]\ndestination = ["a", "{pattern}"]\n')
         shown = f'"{pattern}"' if len(pattern) < 78 else f'"{pattern[:76]}...'
         assert refused().startswith(f"gateway.toml line 4: rule 1: destination: {shown} {sentence}")
+
+    @pytest.mark.parametrize(("network", "sentence"), NETWORKS, ids=[row[0] for row in NETWORKS])
+    def test_networks(self, network: str, sentence: str) -> None:
+        write(f'\n[[rule]]\nallow = ["send"]\ndestination = "a"\naddresses = ["192.0.2.7", "{network}"]\n')
+        assert refused().startswith(f'gateway.toml line 5: rule for "a": addresses: "{network}" {sentence}')
 
     @pytest.mark.parametrize(
         ("text", "sentence"),
@@ -260,4 +292,8 @@ class TestPage:
 
     def test_the_sentence(self) -> None:
         write(EXAMPLES[0].replace('"subscribe"', '"read"', 1))
+        assert f"\n    {refused()}\n" in PAGE
+
+    def test_the_sentence_on_addresses(self) -> None:
+        write('[[rule]]\ndestination = "/queue/a"\nallow = ["send"]\naddresses = ["10.1.2.3/8"]\n')
         assert f"\n    {refused()}\n" in PAGE

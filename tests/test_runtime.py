@@ -327,6 +327,9 @@ class TestSettings:
         assert quotas_of(Settings()) == Quotas()
         assert options_of(Settings()) == Options(server=f"stomp-gateway/{__version__}")
 
+    def test_a_version_that_nobody_needs_to_know(self) -> None:
+        assert options_of(settings(server_version=False, server_name="name")).server == "name"
+
     def test_options(self) -> None:
         chosen = settings(
             server_name="name",
@@ -351,6 +354,10 @@ class TestSettings:
             max_handshakes=28,
             max_frames_per_second=29,
             max_octets_per_second=30,
+            max_frames_per_second_per_user=31,
+            max_octets_per_second_per_user=32,
+            max_frames_per_second_per_address=33,
+            max_octets_per_second_per_address=34,
         )
         assert options_of(chosen) == Options(
             server=f"name/{__version__}",
@@ -369,6 +376,10 @@ class TestSettings:
             capacity=Capacity(25, 26, 27, 28),
             max_frames_per_second=29,
             max_octets_per_second=30,
+            max_frames_per_second_per_user=31,
+            max_octets_per_second_per_user=32,
+            max_frames_per_second_per_address=33,
+            max_octets_per_second_per_address=34,
         )
 
     @pytest.mark.requirement("LIM-04")

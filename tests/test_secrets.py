@@ -1,7 +1,8 @@
-"""Nothing secret in anything that the gateway writes or tells: log, journal, metrics, API, errors.
+"""Nothing secret in anything that the gateway writes or tells: log, journal, metrics, API, taps, traces, errors.
 
 A real gateway is shown planted secrets in every way that one can be shown, right ones and wrong ones, with all of the
-log on; then everything that it left is searched for each of them, as it stands and as base64 has it.
+log on, every message traced, and an operator who looks at the frames of sessions; then everything that it left is
+searched for each of them, as it stands and as base64 has it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ import itsdangerous
 import jwt
 import pytest
 import trio
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from gateway.auth.passwords import hash_passcode
 
 from .gateway_process import HOST, GatewayProcess, start_gateway
+from .observe.collector import Collector, collecting
 from .transports.peers import TEXT, UPGRADE, dial, dial_stream, frame, read_all, ws
 
 PASSCODE = "planted-right-passcode"
@@ -33,23 +36,34 @@ ADMIN = "planted-admin-token"
 METRICS = "planted-metrics-token"
 TICKET = "planted-ticket-that-never-was"
 OLD = "ticket-planted-and-never-given-out"
+COLLECTOR = "planted-token-of-the-collector"
 
 
 def token(**claims: object) -> str:
     return jwt.encode({"sub": "ada", "exp": time.time() + 86_400, **claims}, KEY, "HS256")
 
 
-GOOD, OTHER, EXPIRED = token(), token(jti="2"), token(exp=time.time() - 600)
+GOOD, OTHER, THIRD, EXPIRED = token(), token(jti="2"), token(jti="3"), token(exp=time.time() - 600)
 COOKIE = itsdangerous.TimestampSigner(COOKIE_KEY).sign(base64.b64encode(b'{"user":"ada"}')).decode()
 FORGED = COOKIE[:-3] + "abc"
 BASIC = base64.b64encode(f"ada:{PASSCODE}".encode()).decode()
 # The beginning of a token is one, too, from where it differs from others'.
 START = GOOD[: GOOD.index(".") + 20]
-SECRETS = (START, PASSCODE, WRONG, KEY, COOKIE_KEY, ADMIN, METRICS, TICKET, GOOD, OTHER, EXPIRED, COOKIE, FORGED, BASIC)
+TOKENS = (START, GOOD, OTHER, THIRD, EXPIRED)
+KEYS = (KEY, COOKIE_KEY, ADMIN, METRICS, COLLECTOR)
+SECRETS = (*TOKENS, *KEYS, PASSCODE, WRONG, TICKET, OLD, COOKIE, FORGED, BASIC)
 
 
 @pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"authorization=Bearer%20{COLLECTOR}")
+    with collecting() as collector:
+        collector.status = 401  # at first, so that the log says why
+        yield collector
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, collector: Collector) -> Iterator[GatewayProcess]:
     (tmp_path / "users").write_text(f"ada:{hash_passcode(PASSCODE)}\n")
     (tmp_path / "keys").write_text(KEY)
     (tmp_path / "cookie-keys").write_text(COOKIE_KEY)
@@ -62,6 +76,8 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
         admin_groups="ops",
         journal=tmp_path / "journal",
         store=f"sqlite:{tmp_path / 'store.db'}",
+        trace_endpoint=collector.endpoint,
+        trace_ratio=1,
         log_level="debug",
         login_delay=0,
         login_attempts=1_000,
@@ -143,6 +159,65 @@ def ask(gateway: GatewayProcess, path: str, method: str = "GET", body: str | Non
     return told
 
 
+# What a session may show behind its login, where an operator looks on: each ends it.
+SHOWN: list[list[bytes]] = [
+    [frame("SEND", THIRD.encode(), destination="/session/renew", receipt="r"), frame("DISCONNECT", receipt="e")],
+    [frame("SEND", destination="/session/renew", passcode=THIRD, receipt="r"), frame("DISCONNECT", receipt="e")],
+    [frame("SEND", destination="/session/renew", Authorization=f"Bearer {THIRD}"), frame("DISCONNECT", receipt="e")],
+    [frame("SEND", EXPIRED.encode(), destination="/session/renew")],
+    [frame("SEND", destination="/session/renew", passcode=WRONG)],
+    [frame("SEND", THIRD.encode(), destination="/Session/Renew/")],
+    [
+        frame("BEGIN", transaction="t"),
+        frame("SEND", THIRD.encode(), destination="/session/renew", transaction="t"),
+    ],
+    [frame("CONNECT", accept_version="1.2", host="h", login="ada", passcode=PASSCODE)],
+    [frame("CONNECT", accept_version="1.2", host="h", login=GOOD, passcode="ada")],
+    [frame("STOMP", accept_version="1.2", host="h", login=TICKET, Authorization=f"Basic {BASIC}")],
+    [
+        frame("SUBSCRIBE", destination="/queue/shown", id="1"),
+        frame(
+            "SEND",
+            destination="/queue/shown",
+            passcode=WRONG,
+            Authorization=f"Bearer {WRONG}",
+            cookie=f"session={WRONG}",
+            token=WRONG,
+            receipt="r",
+        ),
+        frame("DISCONNECT", receipt="e"),
+    ],
+]
+
+
+async def tap_one(gateway: GatewayProcess, kind: str, said: list[bytes]) -> str:
+    """The frames of a session that says this, as an operator sees them."""
+    peer = await dial(kind, f"{HOST}:{gateway.tcp_port if kind == 'tcp' else gateway.ws_port}")
+    session = (await peer.connect(passcode=GOOD)).headers["session"]
+    connection = http.client.HTTPConnection(HOST, gateway.http_port, timeout=10)
+    connection.request("GET", f"/api/v1/sessions/{session}/tap", headers={"Authorization": f"Bearer {ADMIN}"})
+    answer = connection.getresponse()  # from then on it sees all
+    for octets in said:
+        await peer.send(octets)
+    while await peer.receive() is not None:
+        pass
+    await peer.aclose()
+    seen = (await trio.to_thread.run_sync(answer.read)).decode()
+    connection.close()
+    assert seen.count("event: frame") > len(said), "all of them, and an answer"
+    assert "event: end" in seen
+    return seen
+
+
+async def tap_all(gateway: GatewayProcess) -> str:
+    return "".join([await tap_one(gateway, kind, said) for kind in ("tcp", "websocket") for said in SHOWN])
+
+
+def traced(spans: list[Span]) -> str:
+    """All that a collector was told, as text."""
+    return "".join(map(str, spans))
+
+
 JSON = {"Content-Type": "application/json"}
 
 
@@ -166,10 +241,13 @@ def log_in(gateway: GatewayProcess) -> str:
     return told
 
 
-def test_nothing_secret_is_told(gateway: GatewayProcess, tmp_path: Path) -> None:
+def test_nothing_secret_is_told(gateway: GatewayProcess, collector: Collector, tmp_path: Path) -> None:
     told = trio.run(show_all, gateway) + trio.run(renew, gateway)
+    collector.status = 200
     assert told.count("CONNECTED") == 9, "what is right was let in, and nothing else"
     assert told.count("login refused") >= 10, "what is wrong was not"
+    tapped = trio.run(tap_all, gateway)
+    assert tapped.count("(hidden)") >= 2 * len(SHOWN)
     bearer = {"Authorization": f"Bearer {ADMIN}"}
     for path in (
         "/metrics",
@@ -197,8 +275,12 @@ def test_nothing_secret_is_told(gateway: GatewayProcess, tmp_path: Path) -> None
         del left[path]
     left[Path("the log")] = gateway.log.encode()
     left[Path("what clients were told")] = told.encode()
+    left[Path("what an operator saw")] = tapped.encode()
+    left[Path("what the collector was told")] = (traced(collector.spans) + str(collector.resources)).encode()
+    assert {"send /queue/a", "deliver /queue/shown"} <= {span.name for span in collector.spans}
+    assert "spans cannot be sent for now" in gateway.log
     assert any("journal" in str(path) for path in left)
-    for secret in (*SECRETS, OLD, live):
+    for secret in (*SECRETS, live):
         plain, coded = secret.encode(), base64.b64encode(secret.encode()).rstrip(b"=")[:-1]
         for path, content in left.items():
             # A header of a message is the sender's to name and to show; ours is the CONNECT's alone.

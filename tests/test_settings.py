@@ -86,6 +86,7 @@ WRONG = [
     ("WEBSOCKET_PATH", "/ws?x", "websocket_path (GATEWAY_WEBSOCKET_PATH) is wrong: a path has no query"),
     ("ALLOWED_ORIGINS", "example.org", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'example.org' is not"),
     ("ALLOWED_ORIGINS", "https://a/b", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'https://a/b' is not"),
+    ("ALLOWED_ORIGINS", "https://a*.b", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'https://a*.b' can match"),
     ("SERVER_NAME", "my server", "server_name (GATEWAY_SERVER_NAME) is wrong: string should match pattern"),
     ("CONNECT_TIMEOUT", "0", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: input should be greater than 0"),
     ("CONNECT_TIMEOUT", "nan", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: "),
@@ -112,6 +113,7 @@ WRONG = [
     ("HTTP", "", "settings do not fit together: http, and one of tcp, websocket"),
     ("MAX_OUTBOUND", "65536", "settings do not fit together: max_outbound must be at least twice max_body"),
     ("HEARTBEAT_MARGIN", "1", "heartbeat_margin (GATEWAY_HEARTBEAT_MARGIN) is wrong: input should be greater"),
+    ("TLS_MIN_VERSION", "1.1", "tls_min_version (GATEWAY_TLS_MIN_VERSION) is wrong: string should match pattern"),
     ("LOG_FORMAT", "xml", "log_format (GATEWAY_LOG_FORMAT) is wrong: string should match pattern"),
     (
         "CLIENT_QUEUE_ARGUMENTS",
@@ -242,6 +244,7 @@ class TestRefusals:
     def test_origins(self) -> None:
         wanted = ["*", "https://example.org", "http://[::1]:8000", "capacitor://localhost"]
         assert load(allowed_origins=wanted).allowed_origins == wanted
+        assert load(allowed_origins="HTTPS://Example.org:443").allowed_origins == ["https://example.org"]
 
 
 class TestPaths:
@@ -300,7 +303,7 @@ class TestOctets:
 
     NAMES = (
         "memory_mark",
-        "max_octets_per_second",
+        *("max_octets_per_second", "max_octets_per_second_per_user", "max_octets_per_second_per_address"),
         *("max_body", "max_header_line", "max_connect_header_line", "max_transaction_octets"),
         *("max_unacknowledged_octets", "max_outbound", "memory_limit", "journal_queue"),
     )

@@ -28,7 +28,7 @@ from gateway.auth.tickets import PREFIX, Tickets
 from gateway.auth.tokens import Tokens, looks_like_token
 from gateway.auth.users import UsersFile
 from gateway.auth.watched import Watched
-from gateway.broker.errors import NOT_A_USER, LoginRefused
+from gateway.broker.errors import NOT_A_USER, LoginRefused, SessionEnded
 from gateway.broker.identity import Credentials, Identity
 
 Answer = Awaitable[Identity]
@@ -71,7 +71,7 @@ class Chain:
             LoginRefused: the credentials are refused; with what the log may say of that.
         """
         try:
-            return await self._decide(credentials)
+            return _as_of_now(await self._decide(credentials))
         except LoginRefused as error:
             if not error.user and self._users is not None and self._users.knows(credentials.login):
                 error.user = credentials.login or ""
@@ -179,6 +179,17 @@ class Chain:
 
 async def _redeemed(tickets: Tickets, ticket: str) -> Identity:
     return tickets.redeem(ticket)
+
+
+def _as_of_now(identity: Identity) -> Identity:
+    """The user as the files know him now: a ticket may be older, and a passcode takes a while to be verified."""
+    if identity.review is None:
+        return identity
+    try:
+        return identity.review(identity)
+    except SessionEnded as error:
+        why = str(error)
+        raise LoginRefused(error.detail, is_guess=False, method=identity.method, why=why, user=identity.user) from None
 
 
 def _agreeing(identity: Identity, login: str | None) -> Identity:

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from ipaddress import IPv6Address
 
 import structlog
 import trio
 
 from gateway.broker.errors import LoginRefused
+from gateway.networks import network_of
 
 MAX_KNOWN = 100_000
 """Addresses that are remembered, and logins at an address, at some 250 octets each: 50 MB when a botnet guesses.  Then
@@ -50,18 +50,6 @@ class TooManyFailures(LoginRefused):
             is_guess=False,
         )
         self.seconds = seconds
-
-
-def network_of(address: str) -> str:
-    """What counts as one client: the address, of IPv6 its network; empty: the unix sockets."""
-    if ":" not in address:
-        return address
-    try:
-        parsed = IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    mapped = parsed.ipv4_mapped
-    return str(mapped) if mapped is not None else str(IPv6Address(int(parsed) >> 64 << 64)) + "/64"
 
 
 class Failures:

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import argon2
@@ -66,8 +67,11 @@ def is_too_long(text: str) -> bool:
     return len(octets_of(text)) > MAX_OCTETS
 
 
-def read_users(path: Path) -> dict[str, User]:
+def read_users(path: Path, known: Mapping[str, User] = MappingProxyType({})) -> dict[str, User]:
     """Users by name.
+
+    Args:
+        known: as they were: to look at a hash takes longer than all else, and most stay the same.
 
     Raises:
         FileFault: the file cannot be read, or a line is not of the form above.
@@ -82,12 +86,18 @@ def read_users(path: Path) -> dict[str, User]:
             raise FileFault(f"line {number} of {path} is not of the form user:hash or user:hash:group,group")
         if user in users:
             raise FileFault(f"line {number} of {path} names user {user!r} a second time")
-        try:
-            argon2.extract_parameters(hashed.strip())
-        except argon2.exceptions.InvalidHashError:
-            raise FileFault(f"line {number} of {path} holds no argon2 hash; write it with `gateway passwd`") from None
-        users[user] = User(hashed.strip(), frozenset(filter(None, map(str.strip, groups.split(",")))))
+        hashed = hashed.strip()
+        if user not in known or known[user].hashed != hashed:
+            _check_hash(hashed, number, path)
+        users[user] = User(hashed, frozenset(filter(None, map(str.strip, groups.split(",")))))
     return users
+
+
+def _check_hash(hashed: str, number: int, path: Path) -> None:
+    try:
+        argon2.extract_parameters(hashed)
+    except argon2.exceptions.InvalidHashError:
+        raise FileFault(f"line {number} of {path} holds no argon2 hash; write it with `gateway passwd`") from None
 
 
 def _read(path: Path) -> str:
@@ -136,20 +146,41 @@ def write_user(path: Path, user: str, hashed: str, groups: Collection[str] | Non
         FileFault: the existing file is damaged or cannot be read.
         OSError: the file cannot be written.
     """
-    path = path.resolve()  # a rename on a symbolic link would replace the link
     existed = path.exists()
     known = read_users(path).get(user) if existed else None
     if groups is None:
         groups = known.groups if known is not None else ()
     line = f"{user}:{hashed}" + (f":{','.join(sorted(groups))}" if groups else "")
-    lines = list(_replaced(_read(path).splitlines() if existed else [], user, line))
+    lines = [line if _names(each, user) else each for each in (_read(path).splitlines() if existed else [])]
     if known is None:
         lines.append(line)
+    _write(path, lines)
+    return known is not None
+
+
+def remove_user(path: Path, user: str) -> bool:
+    """Take the user out; every other line stays as it is.  The file is written as `write_user` does it.
+
+    Returns:
+        True when the user was there.
+
+    Raises:
+        FileFault: the file is damaged or cannot be read.
+        OSError: the file cannot be written.
+    """
+    if user not in read_users(path):
+        return False
+    _write(path, [each for each in _read(path).splitlines() if not _names(each, user)])
+    return True
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    path = path.resolve()  # a rename on a symbolic link would replace the link
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-            if existed:
+            file.write("".join([f"{line}\n" for line in lines]))
+            if path.exists():
                 owner = path.stat()
                 os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
             file.flush()
@@ -159,9 +190,8 @@ def write_user(path: Path, user: str, hashed: str, groups: Collection[str] | Non
         with suppress(OSError):
             os.unlink(name)
         raise
-    return known is not None
 
 
-def _replaced(lines: list[str], user: str, new: str) -> Iterator[str]:
-    for line in lines:
-        yield new if line.partition(":")[0] == user and ":" in line else line
+def _names(line: str, user: str) -> bool:
+    """Whether that line is the user's; no user's name begins as a comment does."""
+    return line.partition(":")[0] == user and ":" in line

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from gateway.auth.failures import Failures, network_of
+from gateway.auth.failures import Failures
+from gateway.networks import network_of
 
 PLACES = 4
 """Of one address at a time."""

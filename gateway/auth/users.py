@@ -9,6 +9,10 @@ What was verified once is remembered by a keyed digest (the key lives and dies w
 client that comes back, or the thousand pages of one login, cost one verification and not a thousand.  The
 digest covers the stored hash: a changed passcode is never accepted from memory.
 
+Whoever was let in stays known by the hash that let him in.  When the file has been read again, his session can be asked
+whether that is still his (`review`): it ends when he is gone, or has another passcode, and gets the groups that he has
+now.
+
 An unknown user is verified against somebody else's hash, and the result thrown away: how long the answer
 takes does not tell which users exist.
 """
@@ -17,6 +21,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gateway.auth import passwords
@@ -26,6 +32,7 @@ from gateway.auth.passwords import User
 from gateway.auth.threads import SlowThreads
 from gateway.auth.turns import Turns
 from gateway.auth.watched import Watched
+from gateway.broker.errors import SessionEnded
 from gateway.broker.identity import Credentials, Identity
 
 THREADS = 2
@@ -48,7 +55,8 @@ class UsersFile:
     """
 
     def __init__(self, path: Path, failures: Failures | None = None) -> None:
-        self.file = Watched("users_file", path, passwords.read_users)
+        self._users: dict[str, User] = {}
+        self.file = Watched("users_file", path, self._read)
         self._turns = Turns(failures)
         self._threads = SlowThreads(THREADS)
         self._key = os.urandom(32)
@@ -71,10 +79,39 @@ class UsersFile:
         # Who logged in before shall not stand in line behind a flood of wrong passcodes: this costs microseconds.
         user = self.file.value.get(login, _NOBODY)
         if self.file.is_current and self._digest(login, user.hashed, passcode) in self._verified:
-            return Identity(login, user.groups)
+            return self._identity(login, user)
         async with self._turns.of(credentials.address, login):
             found = await self._threads.run(self._check, login, passcode)
-        return None if found is None else Identity(login, found.groups)
+        return None if found is None else self._identity(login, found)
+
+    def _identity(self, login: str, user: User) -> Identity:
+        return Identity(login, user.groups, review=partial(self.review, user.hashed))
+
+    def review(self, hashed: str, identity: Identity) -> Identity:
+        """The same user as the file knows him now.
+
+        Args:
+            hashed: what let him in.
+
+        Raises:
+            SessionEnded: the file has no such user any more, or another hash of his.
+        """
+        user = self.file.value.get(identity.user)
+        if user is None:
+            raise SessionEnded(
+                "user removed",
+                f"users_file of this server has no user {identity.user[:80]!r} any more; ask its operator",
+            )
+        if user.hashed != hashed:
+            raise SessionEnded(
+                "passcode changed",
+                f"{identity.user[:80]!r} was let in by a passcode that has been changed since; log in with the new one",
+            )
+        return identity if identity.groups == user.groups else replace(identity, groups=user.groups)
+
+    def _read(self, path: Path) -> dict[str, User]:
+        self._users = users = passwords.read_users(path, self._users)
+        return users
 
     def _check(self, login: str, passcode: str) -> User | None:
         """In a worker thread.  Two may run at once: each assignment is one step, so the worst is work done twice."""

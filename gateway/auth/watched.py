@@ -2,12 +2,16 @@
 
 Whoever logs in looks whether it did, which costs one `stat`.  A file that is damaged by then changes nothing: what was
 read last stays in force, and the log says so once for each change.
+
+Several threads may read at once, and the loop as well, on SIGHUP.  Who begins later reads what is newer; so who began
+before the one whose value is there has come too late, and changes nothing back: a user who is gone stays gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Generic, TypeVar
 
 import structlog
@@ -40,6 +44,9 @@ class Watched(Generic[T]):
         self._setting = setting
         self._path = path
         self._read = read
+        self._lock = Lock()
+        self._begun = 0  # readings
+        self._taken = 0  # the one that `value` is of
         self._stamp: Stamp | None = self._look()
         try:
             self.value = read(path)
@@ -62,19 +69,26 @@ class Watched(Generic[T]):
         return self.value if self.is_current else await trio.to_thread.run_sync(self.refresh)
 
     def reload(self) -> str | None:
-        """Read it again.  Several threads may do so at once: each assignment is one step, the worst is work done twice.
+        """Read it again; of several who do so at once the last to begin decides.
 
         Returns:
             What is wrong with it, as a sentence; what was read before stays in force then.
         """
-        self._stamp = self._look()
+        with self._lock:  # else who looks later might begin before
+            self._begun = reading = self._begun + 1
+            self._stamp = self._look()
         try:
-            self.value = self._read(self._path)
+            self._take(reading, self._read(self._path))
         except FileFault as error:
             log.error(f"{self._setting} cannot be used, what it said before stays in force", reason=str(error))
             return wrong(self._setting, error)
         log.info(f"{self._setting} read again", file=str(self._path))
         return None
+
+    def _take(self, reading: int, value: T) -> None:
+        with self._lock:
+            if reading > self._taken:
+                self._taken, self.value = reading, value
 
     def _look(self) -> Stamp | None:
         """What changes when the file does: time, size, and inode (a rename within one tick of the clock)."""

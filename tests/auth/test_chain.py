@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from gateway.auth import passwords
 from gateway.auth.certificates import Certificates
@@ -26,6 +27,7 @@ from .test_cookies import KEY, flask
 
 ORIGIN = "https://app.example"
 HASH = passwords.hash_passcode("right")
+OTHER_HASH = passwords.hash_passcode("other")
 
 
 @dataclass
@@ -287,6 +289,63 @@ class TestNobody:
             "cookie of the application, or a client certificate"
         )
         assert not error.value.is_guess
+
+
+class TestAsOfNow:
+    """What was found out a moment ago may be no longer so."""
+
+    @staticmethod
+    async def ticket_of(door: Door) -> str:
+        identity = await door.chain.authenticate(Credentials("passcode", "right"))
+        assert identity is not None
+        return door.tickets.issue(identity)
+
+    @pytest.mark.parametrize(("users", "why"), [("", "user removed"), (f"passcode:{OTHER_HASH}\n", "passcode changed")])
+    async def test_a_ticket_is_worth_no_more_than_who_asked_for_it(
+        self, make: Callable[..., Door], tmp_path: Path, users: str, why: str
+    ) -> None:
+        door = make("users")
+        ticket = await self.ticket_of(door)
+        write(tmp_path / "users", users)
+        assert door.chain.reload() is None
+        with pytest.raises(LoginRefused) as error:
+            await door.chain.authenticate(Credentials(None, ticket))
+        refusal = error.value
+        assert (refusal.method, refusal.why, refusal.user) == ("ticket", why, "passcode")
+        assert not refusal.is_guess
+
+    async def test_a_ticket_has_the_groups_of_now(self, make: Callable[..., Door], tmp_path: Path) -> None:
+        door = make("users")
+        ticket = await self.ticket_of(door)
+        write(tmp_path / "users", f"passcode:{HASH}:traders\n")
+        assert door.chain.reload() is None
+        identity = await door.chain.authenticate(Credentials(None, ticket))
+        assert identity == Identity("passcode", frozenset({"traders"}), method="ticket")
+        assert identity is not None
+        assert identity.review is not None, "his session is asked, too"
+
+    async def test_while_a_passcode_is_verified(
+        self, make: Callable[..., Door], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        door = make("users")
+        token = trio.lowlevel.current_trio_token()
+
+        def verify(hashed: str, passcode: str) -> bool:
+            write(tmp_path / "users", "")
+            trio.from_thread.run_sync(door.chain.reload, trio_token=token)
+            return True
+
+        monkeypatch.setattr(passwords, "verify", verify)
+        with pytest.raises(LoginRefused) as error:
+            await door.chain.authenticate(Credentials("passcode", "right"))
+        assert (error.value.method, error.value.why) == ("passcode", "user removed")
+
+    async def test_what_no_file_of_users_says_is_not_asked_again(self, make: Callable[..., Door]) -> None:
+        door = make()
+        for name in ("bearer", "cookie", "certificate"):
+            identity = await door.chain.authenticate(WAYS[name](Credentials(), door))
+            assert identity is not None
+            assert identity.review is None
 
 
 class TestReload:

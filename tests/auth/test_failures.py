@@ -8,7 +8,8 @@ from structlog.typing import EventDict
 from trio.testing import MockClock
 
 from gateway.auth import failures
-from gateway.auth.failures import Failures, TooManyFailures, network_of
+from gateway.auth.failures import Failures, TooManyFailures
+from gateway.networks import network_of
 
 
 @pytest.mark.parametrize(

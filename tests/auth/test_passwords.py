@@ -11,7 +11,7 @@ import pytest
 
 from gateway.auth import passwords
 from gateway.auth.files import FileFault
-from gateway.auth.passwords import User, read_users, write_user
+from gateway.auth.passwords import User, read_users, remove_user, write_user
 
 HASH = passwords.hash_passcode("secret")
 
@@ -169,6 +169,36 @@ class TestWrite:
             write_user(path, "bob", HASH)
         assert read_users(path) == {"alice": User(HASH)}
         assert [each.name for each in tmp_path.iterdir()] == ["users.txt"]
+
+
+class TestRemove:
+    def test_every_other_line_stays(self, tmp_path: Path) -> None:
+        path = tmp_path / "users.txt"
+        path.write_text(f"# people\nalice:{HASH}:ops\n\nalice b:{HASH}\n#alice:x\n")
+        assert remove_user(path, "alice") is True
+        assert path.read_text() == f"# people\n\nalice b:{HASH}\n#alice:x\n"
+
+    def test_nobody_of_that_name(self, tmp_path: Path) -> None:
+        path = tmp_path / "users.txt"
+        path.write_text(f"#bob:{HASH}\nalice:{HASH}")
+        for user in ("bob", "#bob", "", "al"):
+            assert remove_user(path, user) is False
+        assert path.read_text() == f"#bob:{HASH}\nalice:{HASH}"
+
+    def test_the_last_one(self, tmp_path: Path) -> None:
+        path = tmp_path / "users.txt"
+        write_user(path, "alice", HASH)
+        remove_user(path, "alice")
+        assert path.read_bytes() == b""
+        assert read_users(path) == {}
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def test_a_damaged_file_is_left_alone(self, tmp_path: Path) -> None:
+        path = tmp_path / "users.txt"
+        path.write_text(f"alice:{HASH}\nnonsense\n")
+        with pytest.raises(FileFault, match="line 2"):
+            remove_user(path, "alice")
+        assert path.read_text() == f"alice:{HASH}\nnonsense\n"
 
 
 @pytest.mark.parametrize("user", ["", " alice", "alice\t", "a:b", "#alice", "a\nb", "a\0b", "x" * 1025, "ä" * 513])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from pathlib import Path
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.auth import rules as module
-from gateway.auth.rules import Rules
-from gateway.broker.access import Access, Action, Reach
+from gateway.auth import rules_standing
+from gateway.auth.rules import Granted, Rules
+from gateway.broker.access import Action, Reach
 from gateway.broker.destinations import canonical_for
 from gateway.broker.identity import Identity
 from gateway.broker.words import Pattern
 from gateway.rules import Table, read_tables
-from gateway.settings import SettingsError
 
 SEND, SUBSCRIBE, ADMIN = Action.SEND, Action.SUBSCRIBE, Action.ADMIN
 
@@ -31,8 +31,8 @@ def rules(*tables: dict[str, Any]) -> Rules:
     return Rules(read_tables(list(tables)))
 
 
-def access(found: Rules, user: str = "alice", *groups: str, transport: str = "tcp") -> Access:
-    granted = found.access_of(Identity(user, frozenset(groups)), transport)
+def access(found: Rules, user: str = "alice", *groups: str, transport: str = "tcp", address: str = "") -> Granted:
+    granted = found.access_of(Identity(user, frozenset(groups)), transport, address)
     assert granted is not None
     return granted
 
@@ -95,7 +95,7 @@ class TestMay:
         assert not found.may(SEND, "/queue/alice/c")
 
     def test_no_rules(self) -> None:
-        assert rules().access_of(Identity("alice"), "tcp") is None
+        assert rules().access_of(Identity("alice"), "tcp", "") is None
 
 
 class TestOwn:
@@ -167,12 +167,14 @@ TABLE = st.fixed_dictionaries(
         "users": st.lists(st.sampled_from(["alice", "*", "a.b"]), min_size=1),
         "groups": st.lists(st.sampled_from(["ops"]), min_size=1),
         "transports": st.lists(st.sampled_from(["tcp", "websocket"]), min_size=1),
+        "addresses": st.lists(st.sampled_from(["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3", "::/0", "unix"]), min_size=1),
     },
 ).flatmap(
     lambda table: st.tuples(
         st.sampled_from(["allow", "deny"]), st.lists(st.sampled_from(["send", "subscribe"]), min_size=1)
     ).map(lambda decides: table | dict([decides]))
 )
+ADDRESS = st.sampled_from(["", "10.1.2.3", "10.1.0.1", "10.2.0.1", "192.0.2.7", "2001:db8::1"])
 NAMES = [
     *(f"/topic/{a}{b}{c}" for a in ("a", "alice", "c") for b in ("", ".b", "/a", ".alice") for c in ("", ".c", ".a")),
     "/user/alice/queue/a",
@@ -180,13 +182,23 @@ NAMES = [
 ]
 
 
-def by_hand(tables: tuple[Table, ...], user: str, groups: frozenset[str], transport: str, name: str) -> bool:
+def is_from(table: Table, address: str) -> bool:
+    """Whether a rule is for those from there."""
+    if not table.addresses or not address:
+        return not table.addresses or "unix" in table.addresses
+    return any(ip_address(address) in ip_network(text) for text in table.addresses - {"unix"})
+
+
+def by_hand(
+    tables: tuple[Table, ...], user: str, groups: frozenset[str], transport: str, address: str, name: str
+) -> bool:
     """Whether somebody may subscribe, as the page says it and one rule after the other."""
     for table in tables:
         is_for_all = not table.users and not table.groups
         who = is_for_all or user in table.users or "*" in table.users or bool(groups & table.groups)
         where = [Pattern(text.replace("{user}", user)).matches(name) for text in table.patterns]
-        if who and any(where) and SUBSCRIBE in table.actions and transport in (table.transports or {transport}):
+        how = transport in (table.transports or {transport}) and is_from(table, address)
+        if who and how and any(where) and SUBSCRIBE in table.actions:
             return table.allows
     return False
 
@@ -195,27 +207,28 @@ def by_hand(tables: tuple[Table, ...], user: str, groups: frozenset[str], transp
     tables=st.lists(TABLE, min_size=1, max_size=5),
     groups=st.frozensets(st.just("ops")),
     transport=st.sampled_from(["tcp", "websocket"]),
+    address=ADDRESS,
     pattern=st.lists(st.sampled_from(["a", "b", "alice", "*", "#"]), min_size=1, max_size=3)
     .map(lambda words: "/topic/" + ".".join(words))
     .filter(lambda text: "#" in text or "*" in text),
 )
-def test_any_rules(tables: list[Any], groups: frozenset[str], transport: str, pattern: str) -> None:
+def test_any_rules(tables: list[Any], groups: frozenset[str], transport: str, address: str, pattern: str) -> None:
     """`may` is what the rules say one after the other; `reach` never says more than that; `explain` says the same."""
     found = rules(*tables)
     identity = Identity("alice", groups)
-    granted = access(found, "alice", *groups, transport=transport)
+    granted = access(found, "alice", *groups, transport=transport, address=address)
     read = read_tables(tables)
     for name in NAMES:
-        expected = by_hand(read, "alice", groups, transport, name)
+        expected = by_hand(read, "alice", groups, transport, address, name)
         assert granted.may(SUBSCRIBE, name) is expected
-        said = found.explain(identity, transport, SUBSCRIBE, name)
+        said = found.explain(identity, transport, address, SUBSCRIBE, name)
         assert said.reach is (Reach.ALL if expected else Reach.NONE)
         assert (" may subscribe to " in said.text) is expected
     matched = [granted.may(SUBSCRIBE, name) for name in NAMES if Pattern(pattern).matches(name)]
     reach = granted.reach(pattern)
     assert reach is not Reach.ALL or all(matched)
     assert reach is not Reach.NONE or not any(matched)
-    assert found.explain(identity, transport, SUBSCRIBE, pattern).reach is reach
+    assert found.explain(identity, transport, address, SUBSCRIBE, pattern).reach is reach
 
 
 class TestWhy:
@@ -228,7 +241,10 @@ class TestWhy:
         ]
         found = rules(rule("/queue/a", "send", transports=["tcp"]))
         assert access(found).options() == []
-        assert access(found, transport="websocket").options() == ["--transport=websocket"]
+        assert access(found, transport="websocket", address="10.0.0.1").options() == ["--transport=websocket"]
+        found = rules(rule("/queue/a", "send", addresses=["10.0.0.0/8"]))
+        assert access(found).options() == []
+        assert access(found, address="::1").options() == ["--address=::1"]
 
     def test_reason(self) -> None:
         found = rules(rule("/topic/a", deny=["subscribe"]), rule("/topic/*", "subscribe"))
@@ -249,8 +265,7 @@ class TestWhy:
             read_tables([rule("/queue/a", deny=["send"])]),
             lambda: read_tables([rule("/queue/b", "send"), rule("/queue/a", deny=["send"])]),
         )
-        granted = found.access_of(Identity("alice"), "tcp")
-        assert granted is not None
+        granted = access(found)
         assert granted.reason(SEND, "/queue/a") == "rule 1 denies it"
         assert found.reload() is None
         assert granted.reason(SEND, "/queue/a") == "rule 2 denies it"
@@ -258,11 +273,19 @@ class TestWhy:
 
 class TestRemembering:
     def test_equal_ones_share(self) -> None:
+        found = rules(rule("**", "send", addresses=["10.0.0.0/8", "unix"]))
+        first = access(found, "alice", "a", "b", address="10.0.0.1")
+        same = access(found, "alice", "b", "a", address="10.0.0.2")
+        assert same.standing is first.standing
+        assert same.sendable is first.sendable
+        others = [access(found, "bob", address="10.0.0.1"), access(found, "alice", "a", address="10.0.0.1")]
+        others += [access(found, "alice", "a", "b", transport="x", address="10.0.0.1")]
+        others += [access(found, "alice", "a", "b", address=address) for address in ("11.0.0.1", "")]
+        assert first.standing not in [each.standing for each in others]
+
+    def test_addresses_of_which_no_rule_speaks_are_the_same(self) -> None:
         found = rules(rule("**", "send"))
-        first = access(found, "alice", "a", "b")
-        assert access(found, "alice", "b", "a") is first
-        others = [access(found, "bob"), access(found, "alice", "a"), access(found, "alice", "a", "b", transport="x")]
-        assert first not in others
+        assert access(found, address="10.0.0.1").standing is access(found, address="::1").standing
 
     def test_users_are_forgotten_when_nobody_has_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_MOST_RECENT", 2)
@@ -272,17 +295,17 @@ class TestRemembering:
             access(found, f"user-{number}")
         gc.collect()
         assert len(found._living) == 3
-        assert access(found, "user-0") is first  # its session is still there
+        assert access(found, "user-0").standing is first.standing  # its session is still there
 
     def test_names_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_MOST_NAMES", 3)
+        monkeypatch.setattr(rules_standing, "_MOST_NAMES", 3)
         granted = access(rules(rule("**", "send", "subscribe")))
         for number in range(20):
             for action in Action:
                 assert granted.may(action, f"/queue/{number}") is (action is not ADMIN)
             assert granted.may(SEND, f"/queue/{number}" + 200 * "x")
             assert granted.reach(f"/topic/{number}.#") is Reach.ALL
-        known = [getattr(granted, name) for name in ("_send", "_subscribe", "_admin", "_reach")]
+        known = [getattr(granted.standing, name) for name in ("send", "subscribe", "admin", "_reach")]
         assert [len(each) for each in known] == [2, 2, 2, 2]
 
     def test_a_thousand_rules(self) -> None:
@@ -292,67 +315,3 @@ class TestRemembering:
         assert granted.may(SEND, "/queue/999.alice.x")
         assert not granted.may(SEND, "/queue/999.bob.x")
         assert [entry.number for entry in found.index.matching("/queue/7.bob.x")] == [8, 1_001]
-
-
-class TestReload:
-    def read(self, *tables: dict[str, Any]) -> tuple[Table, ...]:
-        return read_tables(list(tables))
-
-    def test_others_are_in_force_at_once(self) -> None:
-        tables = [self.read(rule("/queue/a", "send"))]
-        found = Rules(self.read(rule("**", "send", "subscribe")), lambda: tables[0])
-        changes: list[str] = []
-        found.on_change = lambda: changes.append("changed")
-        granted = access(found)
-        assert granted.may(SEND, "/queue/b")
-        assert granted.may(SUBSCRIBE, "/queue/b")
-        assert granted.reach("/topic/#") is Reach.ALL
-        granted.sendable.add("/queue/b")
-        granted.answerable.add("/queue/b")
-        assert found.reload() is None
-        assert changes == ["changed"]
-        assert not granted.sendable
-        assert not granted.answerable
-        assert granted.reach("/topic/#") is Reach.NONE
-        assert not granted.may(SUBSCRIBE, "/queue/b")
-        assert [granted.may(SEND, name) for name in ("/queue/a", "/queue/b")] == [True, False]
-        assert access(found) is granted
-
-    def test_of_users_whose_sessions_are_all_that_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_MOST_RECENT", 1)
-        found = Rules(self.read(rule("**", "send")), lambda: self.read(rule("**", "admin")))
-        first = access(found, "a")
-        assert first.may(SEND, "/queue/a")
-        access(found, "b")
-        assert found.reload() is None
-        assert not first.may(SEND, "/queue/a")
-
-    def test_wrong_ones_change_nothing(self) -> None:
-        def read() -> tuple[Table, ...]:
-            raise SettingsError("gateway.toml line 1: wrong")
-
-        found = Rules(self.read(rule("/queue/a", "send")), read)
-        found.on_change = lambda: pytest.fail("nothing changed")
-        assert found.reload() == "gateway.toml line 1: wrong"
-        assert access(found).may(SEND, "/queue/a")
-
-    def test_none_any_more(self) -> None:
-        found = Rules(self.read(rule("/queue/a", "send")), lambda: ())
-        assert str(found.reload()).startswith("there is no [[rule]] any more, and without any everybody may do")
-        assert not access(found).may(SEND, "/queue/b")
-
-    def test_the_file_is_gone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        found = Rules(self.read(rule("/queue/a", "send")), lambda: ())
-        assert str(found.reload()).endswith("; restart if that is meant; gateway.toml is gone")
-        (tmp_path / "gateway.toml").touch()
-        assert str(found.reload()).endswith("; restart if that is meant")
-
-    def test_the_first(self) -> None:
-        found = Rules((), lambda: self.read(rule("/queue/a", "send")))
-        assert str(found.reload()).startswith("there were no rules, and the first [[rule]] tables need a restart")
-        assert found.access_of(Identity("alice"), "tcp") is None
-
-    def test_none_before_and_after(self) -> None:
-        found = Rules((), lambda: ())
-        assert found.reload() is None

@@ -1,10 +1,12 @@
-"""Pattern x action x identity x transport, through a whole gateway: listener, login, session, rules."""
+"""Pattern x action x identity x transport x address, through a whole gateway: listener, login, session, rules."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,7 +14,7 @@ from structlog.testing import capture_logs
 from gateway.broker.identity import Credentials, Identity
 from gateway.runtime import Gateway, open_gateway
 from gateway.settings import load
-from tests.transports.peers import Peer, dial
+from tests.transports.peers import UPGRADE, Peer, TcpWire, WebSocketWire, dial, dial_stream, response_of
 
 RULES = """
 [[rule]]
@@ -77,6 +79,64 @@ MATRIX = [
     ("subscribe", "/temp-queue/x", f"{NAMED} anonymous"),
 ]
 
+BY_ADDRESS = """
+[[rule]]
+destination = "/topic/news.**"
+addresses = ["192.0.2.0/24", "2001:db8:bad::/48"]
+deny = ["send", "subscribe"]
+[[rule]]
+destination = "/queue/office.**"
+users = ["alice"]
+groups = ["feed"]
+addresses = ["10.0.0.0/8", "2001:db8::/32"]
+allow = ["send", "subscribe"]
+[[rule]]
+destination = "/queue/desk"
+transports = ["tcp"]
+addresses = ["10.0.0.7"]
+allow = ["send"]
+[[rule]]
+destination = "/queue/local"
+addresses = ["unix"]
+allow = ["send"]
+[[rule]]
+destination = "**"
+groups = ["ops"]
+addresses = ["10.0.0.0/24"]
+allow = ["send", "subscribe", "admin"]
+[[rule]]
+destination = "/topic/news.**"
+allow = ["send", "subscribe"]
+"""
+# Where clients come from; the last has no address.
+PLACES = ("10.0.0.7", "10.9.9.9", "192.0.2.7", "2001:db8::7", "2001:db8:bad::7", "unix")
+# Action, destination, and for each user from where; `@` behind a place: over TCP only.
+MATRIX_BY_ADDRESS: list[tuple[str, str, dict[str, str]]] = [
+    (
+        "send",
+        "/topic/news.x",
+        dict.fromkeys(("alice", "feeder", "root", "anonymous"), "10.0.0.7 10.9.9.9 2001:db8::7 unix"),
+    ),
+    (
+        "subscribe",
+        "/topic/news.#",
+        dict.fromkeys(("alice", "feeder", "root", "anonymous"), "10.0.0.7 10.9.9.9 2001:db8::7 unix"),
+    ),
+    ("durable", "/topic/*", {"root": "10.0.0.7"}),
+    (
+        "subscribe",
+        "/queue/office.x",
+        dict.fromkeys(("alice", "feeder"), "10.0.0.7 10.9.9.9 2001:db8::7 2001:db8:bad::7") | {"root": "10.0.0.7"},
+    ),
+    ("send", "/queue/desk", dict.fromkeys(("alice", "feeder", "anonymous"), "10.0.0.7@") | {"root": "10.0.0.7"}),
+    (
+        "send",
+        "/queue/local",
+        dict.fromkeys(("alice", "feeder", "anonymous"), "unix") | {"root": "10.0.0.7 unix"},
+    ),
+    ("admin", "/queue/office.x", {"root": "10.0.0.7"}),
+]
+
 
 class Trusting:
     """An authenticator that believes every name, and knows who is of which group."""
@@ -103,14 +163,41 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @asynccontextmanager
-async def gateway() -> AsyncIterator[Gateway]:
-    settings = load(tcp=["127.0.0.1:0"], websocket=["127.0.0.1:0"], close_linger=0.0)
-    async with open_gateway(settings, authenticator=Trusting()) as running:
+async def gateway(**keys: Any) -> AsyncIterator[Gateway]:
+    read = partial(load, **{"tcp": ["127.0.0.1:0"], "websocket": ["127.0.0.1:0"], "close_linger": 0.0} | keys)
+    async with open_gateway(read(), authenticator=Trusting(), read=read) as running:
         yield running
 
 
 async def come(running: Gateway, kind: str, user: str) -> Peer:
     peer = await dial(kind, running.addresses[kind][0])
+    await peer.connect(**({} if user == "anonymous" else {"login": user}))
+    return peer
+
+
+def behind_a_proxy(folder: Path) -> AbstractAsyncContextManager[Gateway]:
+    """A gateway that hears from a proxy where its clients come from; else they come by a unix socket."""
+    return gateway(
+        tcp=[f"unix:{folder}/tcp"],
+        websocket=[f"unix:{folder}/ws"],
+        trusted_proxies=["unix"],
+        tcp_proxy_protocol=True,
+    )
+
+
+async def come_from(running: Gateway, kind: str, user: str, address: str) -> Peer:
+    """A client from there, as its proxy says."""
+    stream = await dial_stream(running.addresses[kind][0])
+    wire = TcpWire(stream)
+    if kind == "tcp":
+        version = 6 if ":" in address else 4
+        known = f"TCP{version} {address} {'::1' if version == 6 else '127.0.0.1'} 5000 61613"
+        await stream.send_all(f"PROXY {'UNKNOWN' if address == 'unix' else known}\r\n".encode())
+    else:
+        said = b"" if address == "unix" else f"X-Forwarded-For: {address}\r\n".encode()
+        await stream.send_all(UPGRADE.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n"))
+        wire = WebSocketWire(stream, await response_of(stream))
+    peer = Peer(wire)
     await peer.connect(**({} if user == "anonymous" else {"login": user}))
     return peer
 
@@ -152,6 +239,55 @@ async def test_matrix(kind: str, user: str) -> None:
             for action, destination, who in MATRIX
         }
         assert found == expected
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_matrix_by_address(kind: str, place: str, tmp_path: Path) -> None:
+    write(BY_ADDRESS)
+    found: dict[tuple[str, str], list[str]] = {}
+    expected = {}
+    async with behind_a_proxy(tmp_path) as running:
+        for action, destination, who in MATRIX_BY_ADDRESS:
+            ways = {place, f"{place}@"} if kind == "tcp" else {place}
+            expected[action, destination] = [user for user in who if not ways.isdisjoint(who[user].split())]
+            found[action, destination] = []
+            for user in who:
+                peer = await come_from(running, kind, user, place)
+                if await attempt(peer, action, destination):
+                    found[action, destination].append(user)
+                await peer.aclose()
+    assert found == expected
+
+
+async def test_the_command_names_the_address(kind: str, tmp_path: Path) -> None:
+    write(BY_ADDRESS)
+    async with behind_a_proxy(tmp_path) as running:
+        peer = await come_from(running, kind, "alice", "192.0.2.7")
+        await peer.publish("/topic/news.x", b"x")
+        error = await peer.at_end_after_error()
+        asked = f"{WAY[kind]}--address=192.0.2.7 alice send /topic/news.x"
+        assert error.body.decode() == f"alice may not send to '/topic/news.x'; `gateway acl explain {asked}` says why"
+        await peer.aclose()
+
+
+async def test_a_reload_by_address(kind: str, tmp_path: Path) -> None:
+    """Who is at a place that is refused now is told so, also where it was no different from others before."""
+    write(RULES)
+    async with behind_a_proxy(tmp_path) as running:
+        here = await come_from(running, kind, "alice", "10.0.0.7")
+        there = await come_from(running, kind, "alice", "192.0.2.7")
+        for peer in (here, there):
+            await peer.subscribe("/topic/prices.gold")
+        write('[[rule]]\ndestination = "**"\naddresses = ["192.0.2.0/24"]\ndeny = ["subscribe"]\n' + RULES)
+        running.reload()
+        error = await there.at_end_after_error()
+        assert error.body.decode() == (
+            "the rules or groups have changed: alice may no longer subscribe to '/topic/prices.gold' as it did; "
+            f"`gateway acl explain {WAY[kind]}--address=192.0.2.7 alice subscribe /topic/prices.gold` says why"
+        )
+        await here.subscribe("/topic/prices.silver", 2)
+        for peer in (here, there):
+            await peer.aclose()
 
 
 async def test_the_log_names_the_rule_and_the_client_the_command(kind: str) -> None:
@@ -205,7 +341,7 @@ async def test_a_reload(kind: str) -> None:
         assert (line["log_level"], line["login"], line["rule"]) == ("info", "alice", "rule 1 (line 1) denies it")
         assert error.headers["message"] == "access refused"
         assert error.body.decode() == (
-            "the rules have changed: alice may no longer subscribe to '/topic/prices.gold' as it did; "
+            "the rules or groups have changed: alice may no longer subscribe to '/topic/prices.gold' as it did; "
             f"`gateway acl explain {WAY[kind]}alice subscribe /topic/prices.gold` says why"
         )
         await root.publish("/topic/prices.gold", b"2")

@@ -15,8 +15,8 @@ from gateway.broker.words import Pattern
 from gateway.rules import read_tables
 from tests.broker.client import Client, Scene
 
+from .test_rules import ADDRESS, TABLE
 from .test_rules import PATTERN as RULED
-from .test_rules import TABLE
 
 # Queues and topics, as their names are written, and as the broker knows them.
 NAMES = {
@@ -66,14 +66,14 @@ LIVE: dict[str, dict[str, str]] = {
 LASTING = ("durable", "named", "shared")
 
 
-def client_of(scene: Scene, rules: Rules) -> Client:
+def client_of(scene: Scene, rules: Rules, address: str) -> Client:
     client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:h\nlogin:alice\nclient-id:me\n\n\0")
-    client.session.access = rules.access_of(Identity("alice"), "tcp")
+    client.session.access = rules.access_of(Identity("alice"), "tcp", address)
     return client
 
 
-def subscribed(scene: Scene, rules: Rules, destination: str, **headers: str) -> Client:
-    client = client_of(scene, rules)
+def subscribed(scene: Scene, rules: Rules, address: str, destination: str, **headers: str) -> Client:
+    client = client_of(scene, rules, address)
     client.subscribe(destination, **headers)
     return client
 
@@ -82,12 +82,12 @@ def known_as(pattern: str) -> str:
     return pattern.replace("/user/queue/", "/user/alice/queue/")
 
 
-def one_by_one(scene: Scene, rules: Rules, pattern: str) -> set[str]:
+def one_by_one(scene: Scene, rules: Rules, address: str, pattern: str) -> set[str]:
     """The names that a pattern matches, and that alice may subscribe to."""
     found = set()
     known = Pattern(known_as(pattern))
     for name in NAMES.values():
-        client = subscribed(scene, rules, name.replace("/user/alice/", "/user/"))
+        client = subscribed(scene, rules, address, name.replace("/user/alice/", "/user/"))
         if not client.closed and known.matches(name):
             found.add(name)
         client.drop()
@@ -109,14 +109,14 @@ def names_of(client: Client) -> set[str]:
 
 @pytest.mark.parametrize("way", LIVE)
 @settings(max_examples=60, deadline=None)
-@given(tables=TABLES, pattern=PATTERN)
-def test_live(way: str, tables: list[Any], pattern: str) -> None:
+@given(tables=TABLES, address=ADDRESS, pattern=PATTERN)
+def test_live(way: str, tables: list[Any], address: str, pattern: str) -> None:
     # Whoever may subscribe everywhere may share: that is no matter of the pattern.
     shared = {"destination": "/queue/shared", "allow": ["subscribe"]}
     rules = Rules(read_tables([shared, *tables]))
     scene = Scene({"/topic/#": {"log_messages": 50}, "/user/#": {"log_messages": 50}} if way == "resume" else None)
-    allowed = one_by_one(scene, rules, pattern)
-    client = subscribed(scene, rules, pattern, **LIVE[way])
+    allowed = one_by_one(scene, rules, address, pattern)
+    client = subscribed(scene, rules, address, pattern, **LIVE[way])
     publish(scene)
     if client.closed:
         assert client.error().headers["message"] == "access refused"
@@ -131,14 +131,14 @@ def test_live(way: str, tables: list[Any], pattern: str) -> None:
 
 @pytest.mark.parametrize("way", BEFORE)
 @settings(max_examples=60, deadline=None)
-@given(tables=TABLES, pattern=PATTERN)
-def test_what_was_there_before(way: str, tables: list[Any], pattern: str) -> None:
+@given(tables=TABLES, address=ADDRESS, pattern=PATTERN)
+def test_what_was_there_before(way: str, tables: list[Any], address: str, pattern: str) -> None:
     rules = Rules(read_tables(tables))
     logs: dict[str, dict[str, Any]] = {"/topic/#": {"log_messages": 50}, "/user/#": {"log_messages": 50}}
     scene = Scene(None if way == "retained" else logs)
     publish(scene, **({"retain": "set"} if way == "retained" else {}))
-    allowed = one_by_one(scene, rules, pattern)
-    client = subscribed(scene, rules, pattern, **BEFORE[way])
+    allowed = one_by_one(scene, rules, address, pattern)
+    client = subscribed(scene, rules, address, pattern, **BEFORE[way])
     if client.closed:
         assert client.error().headers["message"] == "access refused"
         assert not allowed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from gateway.auth.failures import Failures, TooManyFailures
 from gateway.auth.guard import Guard
 from gateway.auth.turns import PLACES
 from gateway.auth.users import UsersFile
-from gateway.broker.errors import LoginRefused
+from gateway.broker.errors import LoginRefused, SessionEnded
 from gateway.broker.identity import Certificate, Credentials, Identity
 from gateway.settings import SettingsError, load
 
@@ -218,6 +219,72 @@ class _Entrance:
 
     def reload(self) -> str | None:
         return None
+
+
+class TestReview:
+    """Who was let in is asked again when the file has been read again."""
+
+    @staticmethod
+    async def let_in(found: UsersFile, login: str = "alice", passcode: str = "secret") -> Identity:
+        identity = await found.authenticate(Credentials(login, passcode))
+        assert identity is not None
+        assert identity.review is not None
+        assert SECRET not in repr(identity)
+        return identity
+
+    @staticmethod
+    def review(identity: Identity) -> Identity:
+        assert identity.review is not None
+        return identity.review(identity)
+
+    async def test_nothing_has_changed(self, path: Path) -> None:
+        found = UsersFile(path)
+        for identity in (await self.let_in(found), await self.let_in(found)):  # verified, and remembered
+            assert self.review(identity) is identity
+            write(path, f"# new\nalice:{SECRET}\n")
+            assert found.file.reload() is None
+            assert self.review(identity) is identity
+
+    async def test_gone(self, path: Path) -> None:
+        found = UsersFile(path)
+        identities = [await self.let_in(found), await self.let_in(found)]
+        write(path, f"bob:{OTHER}\n")
+        assert self.review(identities[0]) is identities[0], "not before it is read"
+        found.file.reload()
+        for identity in identities:
+            with pytest.raises(SessionEnded, match=r"^user removed$") as ended:
+                self.review(identity)
+            assert ended.value.detail == "users_file of this server has no user 'alice' any more; ask its operator"
+
+    async def test_another_passcode(self, path: Path) -> None:
+        """The same one, hashed anew, is another one as far as anybody can tell."""
+        found = UsersFile(path)
+        identity = await self.let_in(found)
+        passwords.write_user(path, "alice", passwords.hash_passcode("secret"))
+        found.file.reload()
+        with pytest.raises(SessionEnded, match=r"^passcode changed$"):
+            self.review(identity)
+        again = await self.let_in(found)
+        assert self.review(again) is again
+
+    async def test_other_groups(self, path: Path) -> None:
+        found = UsersFile(path)
+        identity = await self.let_in(found)
+        write(path, f"alice:{SECRET}:ops,traders\n")
+        found.file.reload()
+        now = self.review(replace(identity, method="ticket"))
+        assert now == Identity("alice", frozenset({"ops", "traders"}), method="ticket")
+        write(path, f"bob:{OTHER}\n")
+        found.file.reload()
+        with pytest.raises(SessionEnded):
+            self.review(now)
+
+    async def test_a_damaged_file_changes_nobody(self, path: Path) -> None:
+        found = UsersFile(path)
+        identity = await self.let_in(found)
+        write(path, "alice\n")
+        assert found.file.reload() is not None
+        assert self.review(identity) is identity
 
 
 class TestChangesOfTheFile:

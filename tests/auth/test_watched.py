@@ -95,3 +95,22 @@ class TestWatched:
         write(path, "bad")
         assert file.reload() == f"jwt_keys (GATEWAY_JWT_KEYS) is wrong: {path} is bad"
         assert file.value == "two"
+
+    def test_who_reads_slowly_changes_nothing_back(self, path: Path) -> None:
+        """Who looked first and is done last has read what was there before: a user who is gone would be back."""
+        file = watched(path)
+        is_slow = True
+
+        def read_slowly(path: Path) -> str:
+            nonlocal is_slow
+            text = read(path)
+            if is_slow:
+                is_slow = False
+                write(path, "the newest")
+                file.reload()  # as another thread would, or SIGHUP
+            return text
+
+        file._read = read_slowly
+        write(path, "newer")
+        assert file.refresh() == "the newest"
+        assert file.is_current
