@@ -2,7 +2,7 @@
 //
 // Everything of a frame goes through textContent, so a message can never become markup.
 
-import { findAddress, isInstalled, readable, Talk } from "./talk.js";
+import { clock, findAddress, isInstalled, readable, Talk } from "./talk.js";
 
 const KEEP = 200; // messages shown; older ones leave the page
 
@@ -80,7 +80,7 @@ function deliver(message) {
   const entry = $("message-template").content.cloneNode(true);
   const now = new Date();
   entry.querySelector(".destination").textContent = message.headers.destination;
-  entry.querySelector("time").textContent = now.toLocaleTimeString();
+  entry.querySelector("time").textContent = clock(now);
   entry.querySelector("time").dateTime = now.toISOString();
   entry.querySelector(".body").textContent = readable(message.binaryBody);
   const list = entry.querySelector("dl");

@@ -21,6 +21,9 @@ export async function findAddress(file) {
   return `${scheme}//${host}${config.websocket_path}`;
 }
 
+/** 14:03:07, in languages that count to twelve, too. */
+export const clock = (date) => date.toLocaleTimeString([], { hourCycle: "h23" });
+
 /** The body of a message as text. */
 export function readable(octets) {
   try {
@@ -86,7 +89,9 @@ export class Talk {
     const receipt = `send-${++this.numbers}`;
     this.unconfirmed = receipt;
     this.hooks.settled("Sent …");
-    this.client.watchForReceipt(receipt, () => this.settle(`Accepted at ${new Date().toLocaleTimeString()}`));
+    this.client.watchForReceipt(receipt, () => {
+      this.settle(`Accepted at ${clock(new Date())}`);
+    });
     const type = { "content-type": "text/plain;charset=utf-8" };
     this.client.publish({ destination, body, headers: { ...type, ...headers, receipt } });
   }

@@ -26,15 +26,18 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
 from starlette.requests import Request
 
 from gateway.admin.errors import Refused
+from gateway.admin.strangers import Strangers
 from gateway.admin.visits import COOKIE, Visit, Visits
 from gateway.auth.failures import Failures, TooManyFailures
+from gateway.origins import is_of
 from gateway.transports.forwarded import Client, ForwardedError
 
 if TYPE_CHECKING:
@@ -63,11 +66,13 @@ class Visitor:
         user: the name.
         via: `token`, `cookie` or `local`.
         visit: of the cookie; None: it came another way.
+        lasts: what a stream ends with that is shown to him; None: nothing of his.
     """
 
     user: str
     via: str
     visit: Visit | None = None
+    lasts: Visit | None = field(default=None, compare=False)
 
 
 class Guard:
@@ -75,13 +80,25 @@ class Guard:
 
     Attributes:
         visits: who has logged in at the console.
+        strangers: how many were refused who have not, or show nothing.
     """
 
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
-        self.visits = Visits()
+        self.visits = Visits(settings.admin_groups)
+        self.strangers = Strangers(gateway.broker.agenda)
         self._gateway = gateway
         self._settings = settings
         self._failures = Failures(settings.login_attempts)
+        self._without_cookie = _whoever()
+
+    def take(self, settings: Settings) -> None:
+        """Other settings are in force.  With another admin token all are out who came by the one before."""
+        is_same = settings.admin_token == self._settings.admin_token
+        self._settings = settings
+        if not is_same:
+            self.visits.end_by_token()
+            self._without_cookie.ended.set()
+            self._without_cookie = _whoever()
 
     @property
     def methods(self) -> list[str]:
@@ -104,17 +121,22 @@ class Guard:
         shown = _bearer(request)
         if shown is not None and any(tokens):
             await self.check_token(request, shown, *tokens)
-            return Visitor(ADMIN, "token")
+            return Visitor(ADMIN, "token", lasts=self._without_cookie)
         visit = self.visits.find(request.cookies.get(COOKIE, ""))
         if visit is not None:
             _check_csrf(request, visit)
-            return Visitor(visit.user, "cookie", visit)
+            return Visitor(visit.user, "cookie", visit, visit)
         if not self.methods:
             if is_local(request):
-                return Visitor(LOCAL, "local")
+                return Visitor(LOCAL, "local", lasts=self._without_cookie)
             if not any(tokens):
                 raise Refused(403, LOOPBACK_ONLY)
         raise Refused(401, self._asks(scraper=scraper), CHALLENGE)
+
+    @property
+    def admin_token(self) -> str:
+        """The one in force; empty: there is none."""
+        return self._settings.admin_token
 
     async def check_token(self, request: Request, shown: str, *tokens: str) -> None:
         """Refuse what is none of these; late, and only so often.
@@ -132,7 +154,7 @@ class Guard:
         if any(matches):
             return
         self._failures.count(address)
-        self._gateway.broker.counters.logins_failed += 1
+        self._gateway.broker.counters.fail_login("admin")
         await trio.sleep(self._settings.login_delay)
         raise Refused(401, "the token is wrong", CHALLENGE)
 
@@ -194,6 +216,11 @@ def is_local(request: Request) -> bool:
     return (request.client is None or _is_loopback(request.client.host)) and _names_loopback(request)
 
 
+def _whoever() -> Visit:
+    """Of all who come without a cookie; it has no end of its own."""
+    return Visit("", ADMIN, "", math.inf)
+
+
 def _peer(request: Request) -> str:
     return "" if request.client is None else request.client.host
 
@@ -231,4 +258,4 @@ def _is_cross_site(request: Request) -> bool:
     if request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
         return True
     origin = request.headers.get("origin")
-    return origin is not None and origin.partition("://")[2] != request.headers.get("host")
+    return origin is not None and not is_of(origin, request.headers.get("host", ""))

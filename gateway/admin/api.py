@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from gateway.runtime import Gateway
     from gateway.settings import Settings
 
+_AFTER_A_DRAIN = "restart the process when the log says drained: there is no other way back"
+
 
 class Api:
     """The endpoints, over one open gateway."""
@@ -104,7 +106,8 @@ class Api:
                 "POST",
                 "/api/v1/drain",
                 self.drain,
-                "Close the STOMP listeners and end all sessions, as at a shutdown; HTTP goes on, and /readyz says 503.",
+                "End all sessions and let nobody in, as at a shutdown; HTTP goes on, and /readyz says 503. There is no "
+                "way back but a restart.",
                 "gateway",
                 models.Draining,
                 status=202,
@@ -169,13 +172,12 @@ class Api:
 
     async def settings(self, request: Request) -> Response:
         """What is in force."""
+        now = self._gateway.in_force.now
         return JSONResponse(
             {
-                "settings": list(settings_reference.rows(self._settings)),
-                "policies": [
-                    {"match": list(each.match), "values": _plain(each.values)} for each in self._settings.policy
-                ],
-                "rules": [_plain(each.values) for each in self._settings.rule],
+                "settings": list(settings_reference.rows(now)),
+                "policies": [{"match": list(each.match), "values": _plain(each.values)} for each in now.policy],
+                "rules": [_plain(each.values) for each in now.rule],
             }
         )
 
@@ -184,7 +186,7 @@ class Api:
         sessions = len(self._gateway.broker.sessions)
         entry_of(request).facts(sessions=sessions)
         self._gateway.begin_drain()
-        return JSONResponse({"draining": True, "sessions": sessions}, 202)
+        return JSONResponse({"draining": True, "sessions": sessions, "next": _AFTER_A_DRAIN}, 202)
 
     async def jobs(self, request: Request) -> Response:
         """The jobs of `gateway pipeline run` that left a snapshot, and when each did, in seconds since the epoch."""

@@ -6,9 +6,11 @@
         user      who; empty: nobody knows, because it was refused before
         via       token, cookie or local; at a login, what was shown
         peer      the client's address, behind trusted proxies
-        outcome   done, refused (then `reason` says why), or failed (then the log has a traceback)
+        outcome   done, refused (then `reason` says why), or failed (then `reason` does, or the log has a traceback)
 
 and what came of it, like `purged=5`.  Nothing that was sent in a message stands here, nor anything that was shown.
+
+Whoever is let in has a line for each change.  Of those who are not, only so many are told (`strangers`).
 """
 
 from __future__ import annotations
@@ -41,10 +43,12 @@ class Entry:
         self._user = ""
         self._via = ""
         self._facts: dict[str, object] = {}
+        self._is_stranger = True
 
     def visitor(self, visitor: Visitor) -> None:
-        """It is known who asks."""
+        """It is known who asks, and he is let in."""
         self._user, self._via = visitor.user, visitor.via
+        self._is_stranger = False
 
     def login(self, user: str, via: str) -> None:
         """Somebody shows who he is."""
@@ -59,8 +63,11 @@ class Entry:
         self._facts |= facts
 
     def write(self, outcome: str, reason: str = "") -> None:
-        """Write the line."""
+        """Write the line, unless it is one of very many about strangers."""
         if not self._action:
+            return
+        peer = self._guard.peer_of(self._request)
+        if outcome != DONE and self._is_stranger and not self._guard.strangers.may_tell(peer):
             return
         say = log.info if outcome == DONE else log.warning
         if reason:
@@ -71,7 +78,7 @@ class Entry:
             target=self._target[:_LONGEST],
             user=self._user[:_LONGEST],
             via=self._via,
-            peer=self._guard.peer_of(self._request),
+            peer=peer,
             outcome=outcome,
             **self._facts,
         )

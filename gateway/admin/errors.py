@@ -6,9 +6,14 @@ the line of the audit log.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
 
 
 class Refused(Exception):
@@ -35,6 +40,11 @@ class BadQuery(Refused):
 
     def __init__(self, sentence: str, *, logged: str = "") -> None:
         super().__init__(400, sentence, logged=logged)
+
+
+def come_back(settings: Settings) -> dict[str, str]:
+    """The header of a refusal while the gateway drains: the seconds after which there should be one again."""
+    return {"retry-after": str(math.ceil(settings.drain_retry / 1000))}
 
 
 def error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

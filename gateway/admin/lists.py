@@ -25,6 +25,7 @@ from gateway.admin.paging import MAX_LIMIT, SLICE, Listing, page_of
 from gateway.admin.queues import PATIENCE, refusal_of
 from gateway.broker import rows
 from gateway.broker.errors import NotAllowed
+from gateway.broker.router import INTERNAL
 from gateway.broker.session import Session
 from gateway.broker.subscription import Subscription
 
@@ -38,6 +39,8 @@ _ENDED = "An operator ended this session"
 _LONGEST_REASON = 200
 _NO_SESSION = "there is no such session"
 _NO_DESTINATION = "there is no such destination; one that nobody subscribes and where nothing waits is none"
+
+_REASON = Parameter("reason", f"what the client is told, of at most {_LONGEST_REASON} characters")
 
 _SESSIONS = Listing("sessions", rows.SESSION_KEYS, ("id", "login", "client_id", "peer"))
 _SUBSCRIPTIONS = Listing("subscriptions", rows.SUBSCRIPTION_KEYS, ("id", "destination", "login", "session"))
@@ -53,7 +56,7 @@ class Lists:
 
     def endpoints(self) -> list[Endpoint]:
         """Its part of the table."""
-        return [*self._of_sessions(), *self._of_destinations()]
+        return [*self._of_sessions(), *self._of_subscriptions(), *self._of_destinations()]
 
     def _of_sessions(self) -> list[Endpoint]:
         return [
@@ -88,12 +91,27 @@ class Lists:
                 "End a session: its client is told by an ERROR frame.",
                 "sessions",
                 None,
-                query=(Parameter("reason", f"what the client is told, of at most {_LONGEST_REASON} characters"),),
+                query=(_REASON,),
                 status=204,
                 errors=(404,),
                 action="end session",
                 example={"id": "$SESSION", "reason": "maintenance"},
             ),
+            Endpoint(
+                "DELETE",
+                "/api/v1/sessions",
+                self.end_sessions_of,
+                "End all sessions that a user has now: their clients are told by ERROR frames, and may come back.",
+                "sessions",
+                models.Ended,
+                query=(Parameter("login", "of whom", required=True), _REASON),
+                action="end sessions of user",
+                example={"login": "alice", "reason": "maintenance"},
+            ),
+        ]
+
+    def _of_subscriptions(self) -> list[Endpoint]:
+        return [
             Endpoint(
                 "GET",
                 "/api/v1/subscriptions",
@@ -183,13 +201,25 @@ class Lists:
 
     async def end_session(self, request: Request) -> Response:
         """End one session."""
-        reason = asked.text(request, "reason") or _ENDED
-        if len(reason) > _LONGEST_REASON or not reason.isprintable():
-            raise BadQuery(f"reason must be one line of at most {_LONGEST_REASON} characters")
-        entry_of(request).facts(told=reason)
+        reason = _reason(request)
         if not self._gateway.broker.end_session(request.path_params["id"], reason):
             raise Refused(404, _NO_SESSION)
         return Response(status_code=204)
+
+    async def end_sessions_of(self, request: Request) -> Response:
+        """End all sessions of a user: a few at a time, for each wakes a task, and these run before anybody else."""
+        login, reason = asked.text(request, "login"), _reason(request)
+        entry_of(request).target(login)
+        broker, ended = self._gateway.broker, 0
+        async with self._one_at_a_time:
+            for place, session in enumerate(list(rows.every_session(broker)), 1):
+                if session.login == login and session.transport != INTERNAL:
+                    ended += broker.end_session(session.id, reason)
+                    await trio.lowlevel.checkpoint()
+                elif place % SLICE == 0:
+                    await trio.lowlevel.checkpoint()
+        entry_of(request).facts(ended=ended)
+        return JSONResponse({"ended": ended})
 
     async def subscriptions(self, request: Request) -> Response:
         """Subscriptions of all sessions."""
@@ -232,6 +262,7 @@ class Lists:
             {
                 **rows.of_destination(target),
                 "policy": rows.policy_of(target),
+                "policy_of_clients": rows.policy_of_clients(target),
                 "subscription_list": _each(rows.of_subscription)(first),
                 "groups": rows.groups_of(target),
             }
@@ -255,6 +286,19 @@ class Lists:
         if not done.is_set():
             raise Refused(503, f"it has gone, and the store has not confirmed it within {PATIENCE:g} s")
         return Response(status_code=204)
+
+
+def _reason(request: Request) -> str:
+    """What clients are told whose sessions an operator ends.
+
+    Raises:
+        BadQuery: it is no line.
+    """
+    reason = asked.text(request, "reason") or _ENDED
+    if len(reason) > _LONGEST_REASON or not reason.isprintable():
+        raise BadQuery(f"reason must be one line of at most {_LONGEST_REASON} characters")
+    entry_of(request).facts(told=reason)
+    return reason
 
 
 def _equal(request: Request, keys: Mapping[str, Callable[[T], object]], *names: str) -> list[Callable[[T], bool]]:

@@ -100,13 +100,13 @@ class Login:
         entry.login("", way)
         self._check_way(request, way)
         if shown.token is not None:
-            await self._guard.check_token(request, shown.token, self._settings.admin_token)
-            user, seconds = ADMIN, LIFETIME
+            await self._guard.check_token(request, shown.token, self._guard.admin_token)
+            user, seconds, identity = ADMIN, LIFETIME, None
         else:
             identity = await self._identity(request, shown)
             user, seconds = identity.user, identity.expires - time.time()
         entry.login(user, way)
-        return self._welcome(request, user, seconds)
+        return self._welcome(request, user, seconds, identity)
 
     async def log_out(self, request: Request) -> Response:
         """The visit ends."""
@@ -127,12 +127,12 @@ class Login:
             setting = {"token": "admin_token", "passcode": "admin_groups"}[way]
             raise Refused(401, f"nobody logs in by {way} here ({setting} is not set)", CHALLENGE)
 
-    def _welcome(self, request: Request, user: str, seconds: float) -> Response:
+    def _welcome(self, request: Request, user: str, seconds: float, identity: Identity | None) -> Response:
         visits = self._guard.visits
         earlier = visits.find(request.cookies.get(COOKIE, ""))
         if earlier is not None:
             visits.end(earlier)
-        visit = visits.begin(user, seconds)
+        visit = visits.begin(user, seconds, identity)
         response = JSONResponse({"user": user, "csrf": visit.csrf}, headers=NO_STORE)
         self._set(request, response, visit, seconds)
         return response

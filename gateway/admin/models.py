@@ -63,12 +63,22 @@ class SessionRow(Answer):
     connected_at: Seconds
     subscriptions: int
     unacknowledged: int = Field(description="messages that it has and did not settle")
+    oldest_unacknowledged_age: float | None = Field(
+        description="seconds since the message came, at least, that one of its subscriptions has had longest without "
+        "an ACK; null: there is none"
+    )
     transactions: int = Field(description="that are open")
     pending_octets: int = Field(description="that wait to be read by it")
     frames_in: int
     delivered: int = Field(description="frames that were handed to its connection")
     heart_beat: list[int] = Field(description="milliseconds between heart-beats, out and in; 0: none")
     held: Held | None
+
+
+class Ended(Answer):
+    """Sessions that an operator has ended."""
+
+    ended: int = Field(description="how many there were")
 
 
 class SubscriptionRow(Answer):
@@ -83,6 +93,9 @@ class SubscriptionRow(Answer):
     selector: str = Field(description="empty: none")
     prefetch: int | None = Field(description="messages at a time, as it asked; null: it did not")
     unacknowledged: int
+    oldest_unacknowledged_age: float | None = Field(
+        description="seconds since the message came, at least, that it has had longest without an ACK; null: none"
+    )
     delivered: int | None = Field(description="messages of a queue; null: nobody counts them")
     durable: str | None = Field(description="name of the durable subscription; null: it ends with its session")
     browser: bool
@@ -104,11 +117,18 @@ class DestinationRow(Answer):
     kind: Literal["queue", "topic", "pattern"]
     subscriptions: int
     waiting: int = Field(description="messages that nobody has")
+    oldest_age: float | None = Field(
+        description="seconds since the oldest message came that nobody has, to a second up to ten minutes, to a minute "
+        "up to a day, to an hour beyond, and never too much; null: nothing waits, or only what is being read"
+    )
+    oldest_age_is_least: bool = Field(
+        description="it may be much older: it was there when the gateway started, or more than 60 days ago"
+    )
     delayed: int = Field(description="messages that come back later, after a failure")
     unacknowledged: int
     octets: int = Field(description="what waiting messages cost in memory")
     stored: int = Field(description="messages that are in the store")
-    full: bool
+    full: bool = Field(description="it has no room, and publishers wait; never where a policy drops or refuses instead")
     durable: bool
     dead_letters: bool = Field(description="it is a dead-letter queue, by its name or by a policy")
     log: LogRow | None
@@ -142,6 +162,7 @@ class DestinationDetail(DestinationRow):
     """A destination, its policy, and who subscribes to it."""
 
     policy: dict[str, JsonValue] = Field(description="key -> value in force")
+    policy_of_clients: list[str] = Field(description="keys of it that the queue arguments of a client set")
     subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
     groups: int | None = Field(description="message groups that are known; null: it is no queue")
 
@@ -168,7 +189,10 @@ class MessageRow(Answer):
     size: int = Field(description="octets of the body")
     priority: int
     expires: Seconds | None
-    sent: Seconds | None
+    sent: Seconds | None = Field(
+        description="when it came into this queue: a dead letter when it died, one that was moved when that was done; "
+        "null: neither a journal nor tracing notes it"
+    )
     deliveries: int
     redelivered: bool
     delayed: bool = Field(description="it comes back later, after a failure")
@@ -183,6 +207,10 @@ class Messages(Window):
     """A page of the messages of a queue."""
 
     messages: list[MessageRow]
+    next: int | None = Field(
+        description="offset of the next page; null: there is none. A page has fewer than `limit` where they are large: "
+        "it ends once its rows have 512 KiB"
+    )
 
 
 class Destination(Answer):
@@ -323,6 +351,7 @@ class Draining(Answer):
 
     draining: Literal[True]
     sessions: int = Field(description="that are being told")
+    next: str = Field(description="what an operator does then")
 
 
 class Jobs(Answer):

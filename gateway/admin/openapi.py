@@ -23,7 +23,7 @@ from gateway.admin.visits import COOKIE
 TAGS = {
     "sessions": "Who is connected, and who subscribes to what.",
     "destinations": "Queues, topics and patterns.",
-    "messages": "What waits in queues.",
+    "messages": "What waits in queues, what comes later, and what topics retain.",
     "gateway": "The gateway itself.",
     "pipeline": "What the jobs of `gateway pipeline run` find.",
     "login": "The console's login, and tickets for pages.",

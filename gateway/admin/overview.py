@@ -193,7 +193,7 @@ class Overview:
             "reason": reason,
             "drain": ("drained" if opened.drained else "draining") if opened.draining else None,
             "complaints": opened.complaints(),
-            "counters": {name: getattr(counters, name) for name in counters.__slots__},
+            "counters": counters.totals(),
             "sessions": {
                 "total": len(broker.sessions),
                 "tcp": transports["tcp"],

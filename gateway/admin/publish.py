@@ -5,6 +5,7 @@ everywhere.  What only a session has is refused: transactions, temporary destina
 
 It is carried out on the broker's agenda, as whatever the server does of itself: so what it caused is flushed, and
 nobody who publishes at that moment is held for it.  While memory is short it is refused: an operator cannot be held.
+While the gateway drains it is refused, too: nobody would get it any more, and only what is durable would be left.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from gateway.admin import asked, models
 from gateway.admin.audit import entry_of
 from gateway.admin.endpoint import Endpoint
-from gateway.admin.errors import Refused
+from gateway.admin.errors import Refused, come_back
 from gateway.admin.queues import PATIENCE
 from gateway.broker import destinations
 from gateway.broker.errors import NotAllowed
@@ -28,6 +29,7 @@ from gateway.broker.reading import LEFT_TO_THE_CODEC, properties_of
 from gateway.codec import Head
 
 if TYPE_CHECKING:
+    from gateway.broker import Broker
     from gateway.runtime import Gateway
     from gateway.settings import Settings
 
@@ -121,6 +123,8 @@ class Publisher:
                 found.append(self._send(destination, head, body))
             except NotAllowed as error:
                 found.append(self._refused(error))
+            except Refused as error:
+                found.append(error)
             finally:
                 done.set()
 
@@ -136,7 +140,11 @@ class Publisher:
 
         Raises:
             NotAllowed: it cannot be carried out.
+            Refused: nothing is carried out any more.
         """
+        if self._gateway.draining:
+            sentence = "the gateway is shutting down and takes no messages: publish again when it has been restarted"
+            raise Refused(503, sentence, come_back(self._settings))
         broker = self._gateway.broker
         properties = properties_of(head.headers)
         if properties.temporary_reply is not None or destination.startswith(destinations.TEMPORARY):
@@ -144,7 +152,10 @@ class Publisher:
         if properties.passed_on is not None:
             head = Head.of(head.command, dict(properties.passed_on))
         changes = 0 if broker.storage is None else broker.storage.changes
-        broker.router.send(broker.router.prepare(head, body, destination, properties, None))
+        sending = broker.router.prepare(head, body, destination, properties, None)
+        for name, _ in sending.targets:
+            _check_owner(broker, name)
+        broker.router.send(sending)
         broker.take_strained()  # nobody's doing who could be held for it
         return 0 if broker.storage is None or broker.storage.changes == changes else broker.storage.number
 
@@ -154,6 +165,21 @@ class Publisher:
         is_store = broker.storage is not None and broker.storage.failure
         status = 503 if broker.memory_is_full or is_store else 400
         return Refused(status, f"{error}: {error.detail}", logged=str(error))
+
+
+def _check_owner(broker: Broker, name: str) -> None:
+    """Refuse a temporary destination that has gone with its session, or never was.
+
+    A client's SEND there is nobody's fault, and lost without a word; an operator has most likely mistyped it.
+
+    Raises:
+        NotAllowed: nobody can read what is sent there.
+    """
+    is_temporary = name.startswith((destinations.REPLY_QUEUE, destinations.REPLY_TOPIC))
+    if is_temporary and name not in broker.directory.temporaries:
+        raise NotAllowed(
+            "nobody is there", f"{name[:80]!r} is no session's; a temporary destination goes with who made it"
+        )
 
 
 def _bad_header(sentence: str) -> Refused:

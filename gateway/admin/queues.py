@@ -130,7 +130,8 @@ class Queues:
         limit, offset = asked.number(request, "limit"), asked.number(request, "offset")
         browse = self._gateway.broker.administration.browse
         page = await _Waiting[Page]().result_of(lambda then: browse(name, offset, limit, selector, then))
-        return JSONResponse({"messages": page.messages, "total": page.total, "limit": limit, "offset": offset})
+        window = {"total": page.total, "limit": limit, "offset": offset, "next": page.next}
+        return JSONResponse({"messages": page.messages, **window})
 
     async def message(self, request: Request) -> Response:
         """One message."""

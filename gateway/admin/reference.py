@@ -43,10 +43,11 @@ Who may use it, see [security](security.md#the-admin-api-and-the-console):
 * a program on the gateway's machine, as long as neither `admin_token` nor `admin_groups` is set.
 
 Every change, and every one that was refused, is a line of the log with the event `admin`: `action`, `target`, `user`,
-`via`, `peer`, `outcome`.
+`via`, `peer`, `outcome`. Of an address that shows no login that is good, only a few lines a minute are written.
 
 Lists are sorted and cut by the gateway: `limit` (100 unless given, at most 1,000), `offset`, `sort` (a key, with `-` in
-front the largest first), `q` (a part of what is searched). The answer has `total`, of all that pass the filters.
+front the largest first), `q` (a part of what is searched). The answer has `total`, of all that pass the filters. A page
+of messages may end before its `limit`, where they are large: go on at the `offset` that its `next` names.
 
 The examples are for a shell with these variables:
 
@@ -55,6 +56,8 @@ GATEWAY=http://127.0.0.1:8000
 ADMIN_TOKEN=...           # the setting admin_token
 SESSION=...               # the id of a session, as GET /api/v1/sessions has it
 MESSAGE=...               # the id of a message, as GET /api/v1/messages has it
+SCHEDULED=...             # the id of a message that comes later, as GET /api/v1/scheduled has it
+CURSOR=...                # the name of a cursor, as GET /api/v1/cursors has it
 DURABLE=...               # the name of a durable subscription, as GET /api/v1/destinations has it
 PASSCODE=...              # of the user alice
 ```

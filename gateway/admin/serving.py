@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import trio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -68,6 +69,9 @@ class _Methods:
             raise
         except ClientDisconnect:
             entry.write(audit.REFUSED, "the body has no end")
+            raise
+        except trio.Cancelled:
+            entry.write(audit.FAILED, "the gateway stopped meanwhile")
             raise
         except BaseException:
             entry.write(audit.FAILED)

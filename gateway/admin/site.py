@@ -25,6 +25,7 @@ from gateway.admin.access import Guard
 from gateway.admin.api import Api
 from gateway.admin.endpoint import Endpoint
 from gateway.admin.errors import Refused, error
+from gateway.admin.kept import Kept
 from gateway.admin.lists import Lists
 from gateway.admin.login import Login
 from gateway.admin.openapi import Reference
@@ -71,6 +72,8 @@ def build(
         sampler: whose samples the overview tells; None: there are none.
     """
     guard = Guard(open_gateway, settings)
+    open_gateway.in_force.on_change.append(guard.take)
+    open_gateway.reloadables.append(guard.visits)  # behind the users
     table = endpoints(open_gateway, settings, guard, tickets=tickets, sampler=sampler)
     routes: list[BaseRoute] = [*routes_of(table, guard)]
     folder = static or static_folder()
@@ -96,9 +99,10 @@ def endpoints(
         *Lists(open_gateway).endpoints(),
         *TapRoom(open_gateway).endpoints(),
         *Queues(open_gateway).endpoints(),
+        *Kept(open_gateway).endpoints(),
         *Publisher(open_gateway, settings).endpoints(),
         *Login(open_gateway, settings, guard).endpoints(),
-        *TicketOffice(open_gateway, settings, tickets).endpoints(),
+        *TicketOffice(open_gateway, settings, tickets, guard.strangers).endpoints(),
     ]
     table += Reference(table).endpoints()
     return table

@@ -6,8 +6,8 @@
     :                 a comment, when nothing came for a while: who is gone is found by it, and proxies stay awake
 
 What was seen is written some times a second, together: so the busiest session costs no more than the ring holds, as
-often as that.  The stream ends with the session, with the gateway, when its reader has gone, and when its reader takes
-nothing for so long that it might as well have.
+often as that.  The stream ends with the session, with the gateway, with the login by which its reader came, when its
+reader has gone, and when it takes nothing for so long that it might as well have.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.admin.access import Visitor
 from gateway.admin.endpoint import Endpoint
 from gateway.admin.errors import Refused
+from gateway.admin.visits import Visit
 from gateway.transports.tap import NoSession, Seen, TooManyViews, View
 
 if TYPE_CHECKING:
@@ -77,7 +79,8 @@ class TapRoom:
         session_id = request.path_params["id"]
         with _refusing():
             self._taps.find(session_id)
-        return EventStream(partial(self._taps.view, session_id))
+        visitor: Visitor = request.state.visitor
+        return EventStream(partial(self._taps.view, session_id), visitor.lasts)
 
 
 @contextmanager
@@ -98,14 +101,16 @@ class EventStream(Response):
 
     Args:
         look: opens the view.
+        visit: that it ends with; None: its reader came without one.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, look: Callable[[], AbstractContextManager[View]]) -> None:
+    def __init__(self, look: Callable[[], AbstractContextManager[View]], visit: Visit | None = None) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
         self._look = look
+        self._visit = visit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The whole answer.
@@ -124,6 +129,8 @@ class EventStream(Response):
         """Show what comes; False: the reader takes nothing, so its connection must be closed amid the answer."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_wait_until_gone, receive, nursery.cancel_scope)
+            if self._visit is not None:
+                nursery.start_soon(_end_with, self._visit, view)
             try:
                 await _write(send, ":\n\n")  # a proxy may wait for it before it passes the headers on
                 await _show(view, send)
@@ -138,6 +145,10 @@ async def _wait_until_gone(receive: Receive, scope: trio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
+
+
+async def _end_with(visit: Visit, view: View) -> None:
+    view.end(await visit.over())
 
 
 async def _show(view: View, send: Send) -> None:

@@ -23,10 +23,13 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.admin import models
 from gateway.admin.endpoint import Endpoint
+from gateway.admin.errors import come_back
+from gateway.admin.strangers import Strangers
 from gateway.auth.failures import TooManyFailures
 from gateway.auth.tickets import Tickets, TooManyTickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.identity import Credentials, Identity, Upgrade
+from gateway.origins import ANY
 from gateway.transports.forwarded import Client, ForwardedError
 from gateway.transports.websocket import check_origin
 
@@ -59,12 +62,14 @@ class TicketOffice:
 
     Args:
         tickets: None: nobody has to log in.
+        strangers: how many were refused.
     """
 
-    def __init__(self, gateway: Gateway, settings: Settings, tickets: Tickets | None) -> None:
+    def __init__(self, gateway: Gateway, settings: Settings, tickets: Tickets | None, strangers: Strangers) -> None:
         self._gateway = gateway
         self._settings = settings
         self._tickets = tickets
+        self._strangers = strangers
 
     def endpoints(self) -> list[Endpoint]:
         """Its part of the table.  It is for everybody who can log in at the broker, and guards itself."""
@@ -104,6 +109,9 @@ class TicketOffice:
                 return Response(status_code=204, headers=headers | _CORS)
             if self._tickets is None:
                 raise _Refused(404, "nobody has to log in here, so there are no tickets; connect without one")
+            if self._gateway.draining:
+                sentence = "the gateway is shutting down and lets nobody in: ask again when it has been restarted"
+                raise _Refused(503, sentence, come_back(self._settings))
             identity = await self._identity(fields, client)
             ticket = self._tickets.issue(identity)
         except TooManyTickets as error:
@@ -125,13 +133,13 @@ class TicketOffice:
 
     def _check_origin(self, fields: dict[str, str], client: Client) -> dict[str, str]:
         """Refuse pages that could not open the WebSocket; what lets the others read the answer."""
-        origin, allowed = fields.get("origin"), self._settings.allowed_origins
+        origin, allowed = fields.get("origin"), self._gateway.in_force.now.allowed_origins
         refusal = check_origin(fields, allowed, open_to_all=self._settings.anonymous, secure=bool(client.secure))
         if refusal is not None:
             raise _Refused(refusal.status, refusal.reason)
         if origin is None:
             return {}
-        if "*" in allowed:  # whoever it is has to show something: nothing that a browser sends by itself counts
+        if ANY in allowed:  # whoever it is has to show something: nothing that a browser sends by itself counts
             return {"access-control-allow-origin": "*"}
         return {"access-control-allow-origin": origin, "access-control-allow-credentials": "true"}
 
@@ -140,10 +148,10 @@ class TicketOffice:
             with trio.fail_after(self._settings.connect_timeout):
                 identity = await self._gateway.identify(_credentials(fields, client))
         except TooManyFailures as error:
-            _tell(error, client)
+            self._tell(error, client)
             raise _Refused(429, f"{error}: {error.detail}", {"retry-after": f"{error.seconds:.0f}"}) from None
         except LoginRefused as error:
-            _tell(error, client)
+            self._tell(error, client)
             challenge = {"www-authenticate": 'Bearer realm="gateway"'}
             raise _Refused(401, f"{error}: {error.detail}", challenge) from None
         except trio.TooSlowError:
@@ -153,12 +161,13 @@ class TicketOffice:
             raise _Refused(403, "a ticket is good for a session, and not for another ticket")
         return identity
 
-
-def _tell(error: LoginRefused, client: Client) -> None:
-    """A line of the log, as for a CONNECT that is refused: without the detail, and without a name that is no user's."""
-    known = {"login": error.user, "method": error.method, "why": error.why}
-    shown = {key: text for key, text in known.items() if text}
-    log.info("ticket refused", peer=client.address or "unix", reason=str(error), **shown)
+    def _tell(self, error: LoginRefused, client: Client) -> None:
+        """A line of the log, as for a CONNECT that is refused: without the detail, and with names of users only."""
+        peer = client.address or "unix"
+        if self._strangers.may_tell(peer):
+            known = {"login": error.user, "method": error.method, "why": error.why}
+            shown = {key: text for key, text in known.items() if text}
+            log.info("ticket refused", peer=peer, reason=str(error), **shown)
 
 
 def _credentials(fields: dict[str, str], client: Client) -> Credentials:

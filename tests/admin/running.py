@@ -37,10 +37,14 @@ class Running:
         app: its HTTP side.
         document: OpenAPI's.
         headers: that every request has.
+        values: of the settings, as a reload reads them.
     """
 
-    def __init__(self, gateway: Gateway, settings: Settings, app: ASGIApp, document: dict[str, Any]) -> None:
+    def __init__(
+        self, gateway: Gateway, settings: Settings, app: ASGIApp, document: dict[str, Any], values: dict[str, object]
+    ) -> None:
         self.gateway = gateway
+        self.values = values
         self.settings = settings
         self.app = app
         self.document = document
@@ -119,7 +123,7 @@ async def running(static: Path | None = None, **values: object) -> AsyncIterator
     """An open gateway with these settings."""
     settings = settings_of(**values)
     entrance = auth.for_settings(settings)
-    async with open_gateway(settings, authenticator=entrance) as gateway:
+    async with open_gateway(settings, authenticator=entrance, read=lambda: settings_of(**values)) as gateway:
         app = site.build(gateway, settings, tickets=entrance.tickets, static=static)
         table = site.endpoints(gateway, settings, Guard(gateway, settings))
-        yield Running(gateway, settings, app, openapi.document(table))
+        yield Running(gateway, settings, app, openapi.document(table), values)

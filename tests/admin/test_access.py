@@ -10,10 +10,11 @@ import trio
 from starlette.requests import Request
 from trio.testing import MockClock
 
-from gateway.admin.access import Guard, Visitor
+from gateway.admin.access import ADMIN, Guard, Visitor
 from gateway.admin.errors import Refused
 from gateway.admin.visits import COOKIE
 from gateway.broker import Broker
+from gateway.broker.identity import Identity
 from gateway.runtime import Gateway
 from gateway.settings import load
 from gateway.transports.forwarded import Trusted
@@ -107,6 +108,8 @@ class TestOtherSites:
             {"sec-fetch-site": "same-origin", "origin": "http://localhost:8000"},
             {"sec-fetch-site": "none"},
             {"origin": "http://localhost:8000"},
+            {"origin": "http://LOCALHOST:8000"},
+            {"host": "localhost:443", "origin": "https://localhost"},
         ],
     )
     async def test_our_own_page_and_programs_may_change_something(self, headers: dict[str, str]) -> None:
@@ -201,7 +204,65 @@ class TestWrongTokens:
     async def test_they_are_failed_logins_of_the_metrics(self) -> None:
         guard = guard_of(admin_token=TOKEN)
         await self.attempt(guard, "wrong")
-        assert guard._gateway.broker.counters.logins_failed == 1
+        assert guard._gateway.broker.counters.failed_logins["admin"] == 1
+
+
+class TestAnotherToken:
+    """The settings change while the gateway runs."""
+
+    @staticmethod
+    def changed(guard: Guard, **values: object) -> None:
+        guard.take(load(login_delay=0.0, **values))
+
+    async def status(self, guard: Guard, token: str, **more: Any) -> int:
+        try:
+            await guard.admit(asking({"authorization": f"Bearer {token}"}, client=("192.0.2.1", 1)), **more)
+        except Refused as reason:
+            return reason.status
+        return 200
+
+    async def test_the_old_one_is_worth_nothing(self) -> None:
+        guard = guard_of(admin_token="old", metrics_token="old-scrape")
+        self.changed(guard, admin_token="new", metrics_token="new-scrape")
+        assert [await self.status(guard, token) for token in ("old", "new")] == [401, 200]
+        assert [await self.status(guard, token, scraper=True) for token in ("old-scrape", "new-scrape")] == [401, 200]
+        assert guard.admin_token == "new"
+
+    async def test_the_first_one_ends_the_freedom_of_this_machine(self) -> None:
+        guard = guard_of()
+        request = asking({"host": "localhost"})
+        visitor = await guard.admit(request)
+        self.changed(guard, admin_token="new")
+        with pytest.raises(Refused):
+            await guard.admit(request)
+        assert visitor.lasts is not None
+        assert visitor.lasts.ended.is_set()
+
+    async def test_whoever_came_by_the_old_one_is_out(self, autojump_clock: MockClock) -> None:
+        guard = guard_of(admin_token="old", admin_groups=["ops"], users_file="users.txt")
+        by_cookie, alice = guard.visits.begin(ADMIN), guard.visits.begin("alice", identity=Identity("alice"))
+        streaming = await guard.admit(asking({"authorization": "Bearer old"}))
+        self.changed(guard, admin_token="new", admin_groups=["ops"], users_file="users.txt")
+        assert guard.visits.find(guard.visits.cookie_of(by_cookie)) is None
+        assert guard.visits.find(guard.visits.cookie_of(alice)) is alice
+        assert streaming.lasts is not None
+        assert await streaming.lasts.over() == "this login has ended, log in again"
+
+    async def test_a_user_of_that_name_did_not_come_by_it(self) -> None:
+        guard = guard_of(admin_token="old", admin_groups=["ops"], users_file="users.txt")
+        namesake = guard.visits.begin(ADMIN, identity=Identity(ADMIN))
+        self.changed(guard, admin_token="new", admin_groups=["ops"], users_file="users.txt")
+        assert guard.visits.find(guard.visits.cookie_of(namesake)) is namesake
+
+    async def test_other_settings_end_nothing(self) -> None:
+        guard = guard_of(admin_token="same")
+        by_cookie = guard.visits.begin(ADMIN)
+        streaming = await guard.admit(asking({"authorization": "Bearer same"}))
+        self.changed(guard, admin_token="same", metrics_token="scrape")
+        assert guard.visits.find(guard.visits.cookie_of(by_cookie)) is by_cookie
+        assert streaming.lasts is not None
+        assert not streaming.lasts.ended.is_set()
+        assert (await guard.admit(asking({"authorization": "Bearer same"}))).lasts is streaming.lasts
 
 
 class TestMetricsToken:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.transports.peers import until
 
@@ -48,7 +49,9 @@ class TestOfTheGateway:
     async def test_drain_leaves_http_up(self, here: Running) -> None:
         here.headers = BEARER
         peer = await here.peer()
-        assert await here.post("drain", status=202) == {"draining": True, "sessions": 1}
+        answer = await here.post("drain", status=202)
+        assert (answer["draining"], answer["sessions"]) == (True, 1)
+        assert answer["next"].startswith("restart the process")
         error = await peer.frame("ERROR")
         assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
         await peer.aclose()
@@ -56,9 +59,19 @@ class TestOfTheGateway:
         assert (answer.status, answer.error) == (503, "the gateway is shutting down")
         with pytest.raises(OSError):
             await here.peer()
-        assert await here.post("drain", status=202) == {"draining": True, "sessions": 0}
+        assert (await here.post("drain", status=202))["sessions"] == 0
         await until(lambda: here.gateway.drained)
+        assert (await here.post("drain", status=202))["sessions"] == 0
         assert (await here.get("overview"))["drain"] == "drained"
+
+    async def test_a_drain_is_logged_once(self, here: Running) -> None:
+        here.headers = BEARER
+        with capture_logs() as logs:
+            for _ in range(3):
+                await here.post("drain", status=202)
+            await until(lambda: here.gateway.drained)
+        events = [each["event"] for each in logs]
+        assert [events.count(each) for each in ("draining", "drained", "admin")] == [1, 1, 3]
 
     async def test_openapi_of_itself(self, here: Running) -> None:
         here.headers = BEARER

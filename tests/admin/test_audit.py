@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from structlog.testing import capture_logs
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.admin.strangers import MINUTE, MOST_TOLD
 
 from .running import STRANGER, Running, running
 
@@ -75,6 +79,30 @@ class TestAudit:
             await here.ask("GET", "sessions", headers=BEARER)
             await here.ask("GET", "sessions")
         assert lines(logs) == []
+
+    async def test_strangers_fill_no_log(self, here: Running, autojump_clock: MockClock) -> None:
+        """Whatever they are refused for, and whatever they are answered."""
+        wrong = {"authorization": "Bearer planted-wrong"}
+        with capture_logs() as logs:
+            found = [await here.ask("POST", "drain", headers=wrong, client=STRANGER) for _ in range(80)]
+            found += [await here.ask("POST", "login", {"token": "no"}, client=STRANGER) for _ in range(20)]
+            found += [await here.ask("DELETE", "sessions/x", client=STRANGER) for _ in range(100)]
+            assert len(lines(logs)) == MOST_TOLD
+            await trio.sleep(MINUTE)
+            await wait_all_tasks_blocked()
+        assert {answer.status for answer in found} == {401, 429}
+        assert logs[-1]["event"].startswith("more of this address was refused")
+        assert (logs[-1]["address"], logs[-1]["count"]) == ("192.0.2.1", 200 - MOST_TOLD)
+
+    async def test_whoever_is_logged_in_is_always_told_of(self, here: Running) -> None:
+        with capture_logs() as logs:
+            for _ in range(20):
+                await here.ask("DELETE", "sessions/nobody", client=STRANGER)
+            for _ in range(20):
+                await here.ask("DELETE", "sessions/nobody", headers=BEARER, client=STRANGER)
+                await here.ask("POST", "login", {"token": "planted-token"}, client=STRANGER)
+        outcomes = [(line["user"], line["outcome"]) for line in lines(logs)]
+        assert outcomes == [("", "refused")] * MOST_TOLD + [("admin", "refused"), ("admin", "done")] * 20
 
     async def test_long_names_are_cut(self, here: Running) -> None:
         with capture_logs() as logs:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock
 
@@ -14,8 +15,10 @@ from gateway.admin import paging
 from gateway.admin.paging import SLICE
 from gateway.broker import rows
 from gateway.broker.administration import Administration
+from gateway.broker.renewal import Renewal
+from gateway.broker.router import INTERNAL
 from gateway.broker.session import Session
-from gateway.codec import V12, Frame, Head
+from gateway.codec import V12, Frame, Head, ProtocolError
 from tests.transports.peers import Peer
 
 from .running import Running, running
@@ -147,6 +150,77 @@ class TestEndSession:
         assert (answer.status, answer.error) == (404, "there is no such session")
 
 
+class TestEndSessionsOf:
+    """All of a user, like one whom the operator has just taken out of another system."""
+
+    async def test_each_is_told_why_and_others_stay(self, site: Running) -> None:
+        alice, also, bob = await clients(site, "alice", "alice", "bob")
+        with structlog.testing.capture_logs() as logs:
+            answer = await site.ask("DELETE", "sessions", login="alice", reason="she has left")
+        assert (answer.status, answer.json) == (200, {"ended": 2})
+        for peer in (alice, also):
+            error = await peer.at_end_after_error()
+            assert (error["message"], error.body) == ("session ended", b"she has left")
+        (line,) = [line for line in logs if line["event"] == "admin"]
+        shown = {key: line[key] for key in ("action", "target", "outcome", "told", "ended")}
+        assert shown == {
+            "action": "end sessions of user",
+            "target": "alice",
+            "outcome": "done",
+            "told": "she has left",
+            "ended": 2,
+        }
+        await bob.settled()
+        assert [row["login"] for row in (await site.get("sessions"))["sessions"]] == ["bob"]
+        await close(alice, also, bob)
+
+    async def test_nobody_of_that_name(self, site: Running) -> None:
+        (alice,) = await clients(site, "alice")
+        for name in ("bob", "Alice", "alice ", ""):
+            assert (await site.ask("DELETE", "sessions", login=name)).json == {"ended": 0}
+        await alice.settled()
+        await close(alice)
+
+    @pytest.mark.parametrize(
+        ("query", "sentence"),
+        [
+            ({}, "login is missing: of whom"),
+            ({"login": "alice", "reason": "two\nlines"}, "reason must be one line of at most 200 characters"),
+            ({"login": "alice", "transport": "tcp"}, "this has no parameter 'transport'; it has login, reason"),
+        ],
+    )
+    async def test_nonsense_ends_nobody(self, site: Running, query: dict[str, str], sentence: str) -> None:
+        (alice,) = await clients(site, "alice")
+        answer = await site.ask("DELETE", "sessions", **query)  # type: ignore[arg-type]
+        assert (answer.status, answer.error) == (400, sentence)
+        await alice.settled()
+        await close(alice)
+
+    async def test_the_functions_are_no_users(self, site: Running) -> None:
+        """Though somebody may have the name of their session."""
+        session = site.gateway.broker.open_session(
+            V12, "gateway", peer=INTERNAL, transport=INTERNAL, connected_at=0.0, carrier=Endless()
+        )
+        (user,) = await clients(site, "gateway")
+        assert (await site.ask("DELETE", "sessions", login="gateway")).json == {"ended": 1}
+        await user.at_end_after_error()
+        await close(user)
+        session.close()
+
+
+class Endless:
+    """The connection of a session that nobody is to end."""
+
+    def flush(self) -> None:
+        pass
+
+    def end(self, error: ProtocolError) -> None:
+        raise AssertionError(error)
+
+    def renew(self, renewal: Renewal) -> None:
+        raise AssertionError(renewal)
+
+
 class TestSubscriptions:
     async def test_rows_and_filters(self, site: Running) -> None:
         alice, bob = await clients(site, "alice", "bob")
@@ -203,8 +277,12 @@ class TestDestinations:
         assert (found["kind"], found["subscriptions"], found["groups"]) == ("queue", 1, 0)
         assert (found["policy"]["max_attempts"], found["policy"]["when_full"]) == (10, "block")
         assert [each["login"] for each in found["subscription_list"]] == ["alice"]
+        assert found["policy_of_clients"] == []
         await alice.subscribe("/topic/*", id="2")
         assert (await site.get("destination", name="/topic/*"))["kind"] == "pattern"
+        await alice.subscribe("/queue/b", id="3", **{"x-message-ttl": "500"})
+        found = await site.get("destination", name="/queue/b")
+        assert (found["policy"]["time_to_live"], found["policy_of_clients"]) == (0.5, ["time_to_live"])
         await close(alice)
 
     async def test_none(self, site: Running) -> None:

@@ -23,6 +23,7 @@ from .running import STRANGER, Running, running
 
 KEY = "a-key-of-the-issuer-of-tokens-for-tests"
 HASH = hash_passcode("right")
+OTHER = hash_passcode("other")
 
 
 @pytest.fixture
@@ -215,6 +216,47 @@ class TestLogout:
     async def test_without_a_cookie(self, site: Running) -> None:
         answer = await site.ask("POST", "logout", headers={"authorization": "Bearer sesame"}, client=STRANGER)
         assert answer.status == 204
+
+
+class TestReload:
+    """Logins follow the users file when it has been read again."""
+
+    async def logged_in(self, site: Running, **body: str) -> dict[str, str]:
+        answer = await log_in(site, body=body)
+        return {"cookie": f"gateway_console={cookie_of(answer).value}"}
+
+    async def is_in(self, site: Running, headers: dict[str, str]) -> bool:
+        return (await site.ask("GET", "me", headers=headers, client=STRANGER)).status == 200
+
+    @pytest.mark.parametrize(
+        ("users", "why"),
+        [
+            ("", "user removed"),
+            (f"alice:{OTHER}:ops\n", "passcode changed"),
+            (f"alice:{HASH}:sales\n", "in none of admin_groups"),
+            (f"alice:{HASH}\n", "in none of admin_groups"),
+        ],
+    )
+    async def test_who_could_not_log_in_any_more_is_out(
+        self, site: Running, tmp_path: Path, users: str, why: str
+    ) -> None:
+        alice = await self.logged_in(site, login="alice", passcode="right")
+        admin = await self.logged_in(site, token="sesame")
+        (tmp_path / "users").write_text(users)
+        assert await self.is_in(site, alice)
+        with capture_logs() as logs:
+            site.gateway.reload()
+        (line,) = [each for each in logs if each["event"] == "console login revoked"]
+        assert (line["user"], line["reason"]) == ("alice", why)
+        assert [await self.is_in(site, each) for each in (alice, admin)] == [False, True]
+
+    async def test_who_could_is_not(self, site: Running, tmp_path: Path) -> None:
+        alice = await self.logged_in(site, login="alice", passcode="right")
+        token = jwt.encode({"sub": "carol", "groups": ["root"], "exp": time.time() + 600}, KEY, "HS256")
+        carol = await self.logged_in(site, login="", passcode=token)
+        (tmp_path / "users").write_text(f"alice:{HASH}:root,sales\n")
+        site.gateway.reload()
+        assert [await self.is_in(site, each) for each in (alice, carol)] == [True, True]
 
 
 class TestAudit:

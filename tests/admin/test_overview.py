@@ -47,7 +47,7 @@ class TestNow:
         assert (found["store"], found["journal"]) == (None, None)
         assert found["latency"] == {"turn_ms": None, "queue_ms": None, "ack_ms": None}
         assert (found["step"], found["samples"]) == (1.0, [])
-        assert set(found["counters"]) == set(Counters.__slots__)
+        assert set(found["counters"]) == set(Counters().totals())
 
     async def test_who_is_connected(self, here: Running) -> None:
         peers = [await here.peer(kind) for kind in ("tcp", "tcp", "websocket")]

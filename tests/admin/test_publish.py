@@ -13,6 +13,7 @@ from trio.testing import MockClock
 from gateway.broker.batch import Batch
 from gateway.stores import SQLiteStore
 from gateway.stores.errors import StoreError
+from tests.transports.peers import until
 
 from .running import Running, running
 
@@ -63,6 +64,21 @@ class TestPublish:
         assert (message.body, message["color"], "x-delay" in message.headers) == (b"kept", "red", False)
         await peer.aclose()
 
+    @pytest.mark.parametrize("kind", ["queue", "topic"])
+    async def test_an_answer_to_somebody(self, site: Running, kind: str) -> None:
+        """At a temporary destination of his, as long as he is there."""
+        peer = await site.peer()
+        await peer.subscribe(f"/temp-{kind}/answers")
+        await peer.subscribe("/topic/questions", id=2)
+        await peer.publish("/topic/questions", b"?", reply_to=f"/temp-{kind}/answers")
+        reply_to = (await peer.frame("MESSAGE"))["reply-to"]
+        assert await site.post("publish", {"destination": reply_to, "body": "!"}) == {"published": True}
+        assert (await peer.frame("MESSAGE")).body == b"!"
+        await peer.aclose()
+        await until(lambda: not site.gateway.broker.sessions)
+        answer = await site.ask("POST", "publish", {"destination": reply_to, "body": "!"})
+        assert (answer.status, answer.error.partition(":")[0]) == (400, "nobody is there")
+
     @pytest.mark.parametrize(
         ("change", "said"),
         [
@@ -70,6 +86,9 @@ class TestPublish:
             ({"destination": ""}, "destination"),
             ({"destination": "/temp-queue/a"}, "temporary"),
             ({"destination": "a\0"}, "no frame"),
+            ({"destination": "/reply-queue/gone"}, "nobody is there: '/reply-queue/gone' is no session's"),
+            ({"destination": "/reply-topic/gone"}, "nobody is there: '/reply-topic/gone' is no session's"),
+            ({"destination": "/queue/a,/reply-queue/gone"}, "nobody is there: '/reply-queue/gone'"),
             ({"headers": {"reply-to": "/temp-queue/a"}}, "temporary"),
             ({"headers": {"user-id": "root"}}, "user-id"),
             ({"headers": {"transaction": "t"}}, "transaction"),
@@ -177,3 +196,18 @@ class TestStored:
             answer = await site.ask("POST", "publish", body)
             assert (answer.status, trio.current_time() - started >= 30) == (503, True)
             assert "has not confirmed it within 30 s" in answer.error
+
+
+class TestDrain:
+    @pytest.mark.parametrize("persistent", ["false", "true"])
+    async def test_nothing_is_taken(self, tmp_path: Path, persistent: str) -> None:
+        """What came so late would be lost, or wait for the restart without anybody's knowing."""
+        async with running(store=f"sqlite:{tmp_path}/store.db", drain_retry=1500) as site:
+            await site.post("drain", status=202)
+            body = {"destination": "/queue/a", "body": "x", "headers": {"persistent": persistent}}
+            for _ in range(2):
+                answer = await site.ask("POST", "publish", body)
+                assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+                assert answer.error.startswith("the gateway is shutting down and takes no messages: publish again when")
+                await until(lambda: site.gateway.drained)
+            assert site.gateway.broker.waiting == 0

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from gateway.admin import queues
+from gateway.broker import administration
 
 from .running import Running, running
 
@@ -40,6 +41,18 @@ class TestMessages:
         (row,) = answer["messages"]
         assert (row["id"], row["position"], row["body"], row["body_encoding"]) == (ids[1], 1, "two", "utf-8")
         assert (row["headers"]["color"], row["dead_letter"], row["redelivered"]) == ("red", None, False)
+        assert (answer["next"], (await site.get("messages", destination="/queue/a"))["next"]) == (2, None)
+
+    async def test_a_page_that_is_too_large_ends_early(self, site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(administration, "MOST_OF_A_PAGE", 5_000)
+        ids = await fill(site, "/queue/a", *["x" * 3_000] * 5)
+        assert len(ids) == 2
+        found, place = [], 0
+        while place is not None:
+            answer = await site.get("messages", destination="/queue/a", limit=4, offset=place)
+            found += [row["position"] for row in answer["messages"]]
+            place = answer["next"]
+        assert found == [0, 1, 2, 3, 4]
 
     async def test_selector(self, site: Running) -> None:
         await fill(site, "/queue/a", "one", color="red")

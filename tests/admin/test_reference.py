@@ -47,8 +47,13 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     folder = tmp_path / "tables" / "_console"
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text("{}")
+    (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 100\n')
     with start_gateway(
-        users_file=tmp_path / "users", admin_token="sesame", tables=tmp_path / "tables", login_delay=0
+        config=tmp_path / "gateway.toml",
+        users_file=tmp_path / "users",
+        admin_token="sesame",
+        tables=tmp_path / "tables",
+        login_delay=0,
     ) as running:
         yield running
 
@@ -73,12 +78,16 @@ class Shell:
         """What the examples speak of is there."""
         orphan = await self.peer(client_id=f"desk-{len(self.peers)}")
         await orphan.subscribe("/topic/news", durable="true")
+        await orphan.subscribe("/topic/log.news", 2, "client", resume="reader")
         await orphan.send_frame("DISCONNECT", receipt="end")
         await orphan.frame("RECEIPT")
         peer = await self.peer()
         for name in ("/queue/orders", "/queue/dlq.orders"):
             await peer.publish(name, b"an order", size="11")
             await peer.settled()
+        await peer.publish("/queue/orders", b"an order", x_delay=3_600_000)
+        await peer.publish("/topic/prices", b"the last", retain="set")
+        await peer.settled()
         messages = self.get("messages?destination=/queue/orders")["messages"]
         durables = self.get("destinations?q=/dsub/")["destinations"]
         return {
@@ -90,9 +99,11 @@ class Shell:
             "SESSION": self.session,
             "MESSAGE": messages[0]["id"],
             "DURABLE": durables[0]["name"],
+            "SCHEDULED": self.get("scheduled")["scheduled"][0]["id"],
+            "CURSOR": self.get("cursors")["cursors"][0]["name"],
         }
 
-    async def peer(self, **headers: object) -> Peer:
+    async def peer(self, **headers: str) -> Peer:
         peer = await dial("tcp", f"{HOST}:{self._gateway.tcp_port}")
         connected = await peer.connect(login="alice", passcode="right", **headers)
         self.session = connected["session"]

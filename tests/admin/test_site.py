@@ -20,6 +20,7 @@ from gateway.broker.facts import Facts
 from gateway.broker.histogram import Histogram
 from gateway.broker.storage import Storage
 from gateway.codec import V12
+from gateway.reload import InForce
 from gateway.settings import Settings, load
 from gateway.transports import Hub
 from gateway.transports.committer import Committer
@@ -57,8 +58,10 @@ class OpenGateway:
         self.admission, self.memory = hub.admission, hub.memory
         self.holds = Holds(Wheel(), self.broker.counters)
         self.turns = Histogram()
-        self.taps = hub.taps
+        self.taps, self.turnstiles = hub.taps, hub.turnstiles
         self.trusted = Trusted()
+        self.in_force = InForce(load())
+        self.reloadables: list[object] = []
 
     def not_ready(self) -> str | None:
         return self.reason
@@ -119,7 +122,9 @@ def static(tmp_path: Path) -> Path:
 
 
 def site_of(opened: OpenGateway, static: Path, settings: Settings | None = None) -> ASGIApp:
-    return site.build(cast("Gateway", opened), settings or load(), static=static)
+    chosen = settings or load()
+    opened.in_force = InForce(chosen)
+    return site.build(cast("Gateway", opened), chosen, static=static)
 
 
 @pytest.fixture

@@ -17,10 +17,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.admin import tap
 from gateway.admin.errors import Refused
 from gateway.admin.tap import EventStream, row_of
+from gateway.admin.visits import Visit, Visits
 from gateway.transports.tap import MOST_OF_A_BODY, MOST_VIEWS, Seen
 from tests.app.asgi import scope_of
 from tests.transports.house import House
-from tests.transports.peers import Peer
+from tests.transports.peers import Peer, until
 
 from .running import Running, running
 
@@ -82,16 +83,16 @@ async def house(nursery: trio.Nursery) -> House:
     return House(nursery)
 
 
-def stream_of(house: House, place: int = 0) -> EventStream:
-    session = house.connections[place].session
+def stream_of(house: House, visit: Visit | None = None) -> EventStream:
+    session = house.connections[0].session
     assert session is not None
-    return EventStream(partial(house.hub.taps.view, session.id))
+    return EventStream(partial(house.hub.taps.view, session.id), visit)
 
 
-async def looked_at(house: House, nursery: trio.Nursery) -> tuple[Peer, Reader]:
+async def looked_at(house: House, nursery: trio.Nursery, visit: Visit | None = None) -> tuple[Peer, Reader]:
     """A session, and who looks at it."""
     peer, reader = await house.session("tcp"), Reader()
-    nursery.start_soon(stream_of(house), SCOPE, reader.receive, reader.send)
+    nursery.start_soon(stream_of(house, visit), SCOPE, reader.receive, reader.send)
     await wait_all_tasks_blocked()
     return peer, reader
 
@@ -220,6 +221,68 @@ class TestReaders:
         assert reader.started == {}
 
 
+class TestVisits:
+    """Whoever has logged in looks as long as that is good."""
+
+    async def test_it_ends_with_a_logout(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+        visits = Visits()
+        visit, other = visits.begin("alice"), visits.begin("alice")
+        peer, reader = await looked_at(house, nursery, visit)
+        await peer.settled()
+        visits.end(other)
+        await trio.sleep(1)
+        assert not reader.complete
+        visits.end(visit)
+        await peer.settled()
+        await trio.sleep(1)
+        assert [name for name, _ in reader.events] == ["frame", "frame", "end"]
+        assert reader.events[-1] == ("end", {"reason": "this login has ended, log in again"})
+        assert reader.complete
+        assert house.connections[0].tap is None
+
+    async def test_what_comes_after_it_is_not_even_kept(
+        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        visits = Visits()
+        visit = visits.begin("alice")
+        peer, reader = await looked_at(house, nursery, visit)
+        reader.stuck = True
+        await peer.settled()
+        await wait_all_tasks_blocked()
+        visits.end(visit)
+        await wait_all_tasks_blocked()
+        (view,) = house.hub.taps._views
+        await peer.settled()
+        assert view.take() == ([], 0)
+
+    async def test_it_ends_with_its_time(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+        visit = Visits().begin("alice", 100.0)
+        _, reader = await looked_at(house, nursery, visit)
+        await trio.sleep(99)
+        assert not reader.complete
+        await trio.sleep(2)
+        assert reader.events == [("end", {"reason": "this login has expired, log in again"})]
+        assert reader.complete
+
+    async def test_the_oldest_of_too_many(
+        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("gateway.admin.visits.MOST", 1)
+        visits = Visits()
+        _, reader = await looked_at(house, nursery, visits.begin("alice"))
+        visits.begin("bob")
+        await trio.sleep(1)
+        assert reader.complete
+
+    async def test_of_the_session_it_says_so(
+        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        peer, reader = await looked_at(house, nursery, Visits().begin("alice"))
+        await peer.aclose()
+        await trio.sleep(1)
+        assert reader.events == [("end", {"reason": "the session has ended"})]
+
+
 class TestRows:
     def row(self, body: bytes, size: int | None = None) -> dict[str, object]:
         return row_of(Seen(1.5, "in", "SEND", [("a", "b")], body, len(body) if size is None else size))
@@ -270,6 +333,28 @@ class TestEndpoint:
         assert answer.status == 409
         assert answer.error.startswith("4 sessions are looked at already")
         await peer.aclose()
+
+    async def test_of_whoever_logs_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        async with running(admin_token="sesame") as here:
+            peer = await here.peer()
+            (name,) = here.gateway.broker.sessions
+            answer = await here.ask("POST", "login", {"token": "sesame"})
+            cookie = answer.headers["set-cookie"].partition(";")[0]
+            headers = {"cookie": cookie, "x-csrf-token": answer.json["csrf"]}
+            async with trio.open_nursery() as nursery:
+
+                async def look() -> None:
+                    answer = await here.ask("GET", f"sessions/{name}/tap", headers=headers)
+                    assert answer.body.endswith(
+                        b'event: end\ndata: {"reason": "this login has ended, log in again"}\n\n'
+                    )
+
+                nursery.start_soon(look)
+                await until(lambda: bool(here.gateway.taps._views))
+                assert (await here.ask("POST", "logout", headers=headers)).status == 204
+            await peer.settled()
+            await peer.aclose()
 
     async def test_through_the_whole_application(self, here: Running) -> None:
         peer = await here.peer()

@@ -18,10 +18,12 @@ from gateway.admin import site
 from gateway.admin.access import Guard
 from gateway.admin.errors import Refused
 from gateway.admin.serving import routes_of
+from gateway.admin.strangers import MOST_TOLD
 from gateway.admin.tickets import TicketOffice
 from gateway.auth import passwords
 from gateway.auth.guard import Entrance
 from gateway.broker.identity import Credentials, Identity, Upgrade
+from gateway.reload import InForce
 from gateway.runtime import Gateway
 from gateway.settings import Settings, load
 from gateway.transports import Hub, identify
@@ -43,8 +45,10 @@ class Office:
         self.hub = Hub(self.entrance)
         self.broker = self.hub.broker
         self.trusted = Trusted(settings.trusted_proxies)
-        office = TicketOffice(cast("Gateway", self), settings, self.entrance.tickets)
+        self.draining = False
+        self.in_force = InForce(settings)
         guard = Guard(cast("Gateway", self), settings)
+        office = TicketOffice(cast("Gateway", self), settings, self.entrance.tickets, guard.strangers)
         self.app: ASGIApp = Starlette(
             routes=routes_of(office.endpoints(), guard), exception_handlers={Refused: site._refused}
         )
@@ -135,6 +139,17 @@ class TestTickets:
         assert answer.status == 503
         assert "max_tickets" in answer.error
 
+    async def test_none_while_the_gateway_drains(self, make: Callable[..., Office]) -> None:
+        """No session would come of it; a page can read that."""
+        office = make()
+        office.draining = True
+        answer = await office.ask(authorization=BASIC, origin=PAGE)
+        assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+        assert answer.error.startswith("the gateway is shutting down and lets nobody in: ask again when")
+        assert answer.headers["access-control-allow-origin"] == PAGE
+        assert office.entrance.tickets is not None
+        assert len(office.entrance.tickets) == 0
+
     async def test_nobody_has_to_log_in(self, make: Callable[..., Office]) -> None:
         office = make(users_file=None, jwt_keys=None, cookie_keys=None)
         answer = await office.ask(host="localhost")
@@ -155,10 +170,17 @@ class TestRefused:
         assert answer.status == 401
         assert answer.error.startswith("login refused: login and passcode do not belong to a user of this server")
         assert answer.headers["www-authenticate"] == 'Bearer realm="gateway"', "Basic would open a window"
-        assert office.broker.counters.logins_failed == 1
+        assert office.broker.counters.failed_logins["passcode"] == office.broker.counters.logins_failed == 1
         assert "planted-secret" not in str(lines)
         (line,) = [each for each in lines if each["event"] == "ticket refused"]
         assert (line["peer"], line["reason"], line["login"]) == ("127.0.0.1", "login refused", "alice")
+
+    async def test_very_many_fill_no_log(self, make: Callable[..., Office]) -> None:
+        office = make(login_attempts=2)
+        with capture_logs() as lines:
+            found = [(await office.ask(authorization=WRONG)).status for _ in range(50)]
+        assert found == [401] * 2 + [429] * 48
+        assert [each["event"] for each in lines].count("ticket refused") == MOST_TOLD
 
     async def test_nothing(self, make: Callable[..., Office]) -> None:
         answer = await make().ask()

@@ -123,6 +123,15 @@ class TestCheckConfig:
             "# Admin API: every program on this machine.",
             "# Other machines can reach: tcp 0.0.0.0:2, http [::]:3.",
         ]
+        through = run("check-config", users_file="users.txt", trusted_proxies="127.0.0.1")
+        assert through.stdout.splitlines()[-1] == "# Other machines can reach: nothing directly."
+
+    def test_pages_of_elsewhere_may_do_everything(self, tmp_path: Path) -> None:
+        passwords.write_user(tmp_path / "users.txt", "alice", passwords.hash_passcode("secret"))
+        values = {"users_file": "users.txt", "websocket": "0.0.0.0:0", "admin_token": "sesame"}
+        assert "there are no rules, so whoever is in may do everything: write" in run("check-config", **values).stderr
+        (tmp_path / "gateway.toml").write_text('[[rule]]\ndestination = "**"\nallow = ["send"]\n')
+        assert "there are no rules" not in run("check-config", **values).stderr
 
     @pytest.mark.parametrize(
         ("values", "who"),
@@ -283,6 +292,39 @@ class TestPasswd:
     def test_folder_that_does_not_exist(self) -> None:
         sentence = refused(run("passwd", "nowhere/users.txt", "alice", stdin="x\n"))
         assert sentence == "nowhere/users.txt cannot be written: No such file or directory"
+
+    def test_who_is_there(self, tmp_path: Path) -> None:
+        run("passwd", "users.txt", "bob", "--group", "traders", "--group", "ops", stdin="secret\n")
+        run("passwd", "users.txt", "alice", stdin="secret\n")
+        before = (tmp_path / "users.txt").read_bytes()
+        result = run("passwd", "users.txt", "--list")
+        assert (result.exit_code, result.stdout) == (0, "alice\nbob\tops,traders\n")
+        assert (tmp_path / "users.txt").read_bytes() == before
+
+    def test_a_user_is_taken_out(self, tmp_path: Path) -> None:
+        for user in ("alice", "bob"):
+            run("passwd", "users.txt", user, stdin="secret\n")
+        result = run("passwd", "users.txt", "alice", "--remove")
+        assert (result.exit_code, result.stdout) == (0, "removed user alice from users.txt\n")
+        assert list(passwords.read_users(tmp_path / "users.txt")) == ["bob"]
+        sentence = refused(run("passwd", "users.txt", "alice", "--remove"))
+        assert sentence == "users.txt has no user 'alice'; --list shows who is there"
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (("--list", "--remove"), "--list and --remove contradict each other"),
+            (("alice", "--remove", "--group", "ops"), "--remove and --group contradict each other"),
+            (("alice", "--list"), "--list names all users: leave USER out"),
+            ((), "name USER, or ask for all with --list"),
+            (("--remove",), "name USER, or ask for all with --list"),
+            (("--list",), "users.txt cannot be read: No such file or directory"),
+            (("alice", "--remove"), "users.txt cannot be read: No such file or directory"),
+        ],
+    )
+    def test_what_cannot_be_asked(self, tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+        assert refused(run("passwd", "users.txt", *arguments, stdin="secret\n")) == sentence
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_terminal_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)

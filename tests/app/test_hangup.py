@@ -13,7 +13,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gateway import worker
-from tests.app.process import SERVE, connect, read_to_end, server
+from tests.app.process import SERVE, Server, connect, read_to_end, server
 from tests.app.test_processes import WAYS
 from tests.transports import papers
 
@@ -47,6 +47,38 @@ def ignores_hangups(process: int) -> bool:
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     ignored = next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn"))
     return bool(ignored & 1 << (signal.SIGHUP - 1))
+
+
+def test_secrets_are_changed_while_sessions_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text('admin_token = "planted-old"\nmax_body = "1MiB"\n')
+    with server(SERVE, tmp_path) as running:
+        assert ask(running, "planted-old") == 200
+        client = connect(running.tcp_port())
+        file.write_text('admin_token = "planted-new"\nmax_body = "2MiB"\nlog_level = "debug"\n')
+        os.kill(running.process.pid, signal.SIGHUP)
+        running.await_in_log('"event": "reloaded"')
+        assert [ask(running, token) for token in ("planted-old", "planted-new")] == [401, 200]
+        with client:
+            client.sendall(b"SEND\ndestination:/topic/a\nreceipt:r\n\n\0")
+            assert b"RECEIPT\n" in client.recv(4096)
+        connect(running.tcp_port()).close()
+        running.await_in_log('"level": "debug"')
+        file.write_text("admin_token = planted\n")
+        os.kill(running.process.pid, signal.SIGHUP)
+        running.await_in_log("what was in force stays after a reload")
+        assert ask(running, "planted-new") == 200
+        events = {entry["event"]: entry for entry in running.events()}
+        assert {*events["settings have changed"]["settings"].split(", ")} == {"admin_token", "log_level"}
+        assert events["settings have changed that need a restart"]["settings"] == "max_body"
+        assert events["reloaded"]["kept"] == ["rules", "settings"]
+        assert "gateway.toml cannot be read" in events["what was in force stays after a reload"]["reason"]
+        assert "planted" not in running.log
+
+
+def ask(running: Server, token: str) -> int:
+    status, _ = running.get("/api/v1/overview", headers={"authorization": f"Bearer {token}"})
+    return status
 
 
 def test_stomp_py_over_tls_meets_a_new_certificate(tmp_path: Path) -> None:

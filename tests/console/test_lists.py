@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -53,6 +54,14 @@ def test_order(visit: Visit, many: Client) -> None:
     expect(header).to_have_attribute("aria-sort", "descending")
 
 
+def test_how_long_the_oldest_has_waited(visit: Visit, many: Client) -> None:
+    page = visit.open("destinations?q=many&sort=-oldest_age")
+    expect(page.get_by_role("columnheader", name="Oldest")).to_have_attribute("aria-sort", "descending")
+    expect(rows(page).first.locator("td.number").nth(1)).to_have_text(re.compile(r"^\d+ (s|min)"))
+    page = visit.open("destination?name=%2Fqueue%2Fmany.006")
+    expect(page.locator("dl").first).to_contain_text(re.compile(r"Oldest\s*\d+ (s|min)"))
+
+
 def test_filters(visit: Visit, many: Client) -> None:
     page = visit.open("destinations")
     page.get_by_label("Name contains").type("many.01")
@@ -81,6 +90,19 @@ def test_rows_stay_where_they_are(visit: Visit, many: Client) -> None:
     assert row is not None
     assert row.evaluate("(row) => row.isConnected")
     assert page.evaluate("scrollY") == 60
+
+
+def test_a_row_that_moves_keeps_the_focus(visit: Visit, many: Client) -> None:
+    many.send("/queue/moving.a")
+    many.send("/queue/moving.b")
+    page = visit.open("destinations?q=moving&sort=-waiting")
+    link = page.get_by_role("link", name="/queue/moving.a")
+    link.focus()
+    for more, overtaking in enumerate("abab", start=1):
+        for _ in range(more):
+            many.send(f"/queue/moving.{overtaking}")
+        expect(rows(page).first).to_contain_text(f"/queue/moving.{overtaking}")
+        expect(link).to_be_focused()
 
 
 def test_sessions_and_subscriptions(visit: Visit, front: Front, many: Client) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.console.conftest import Front, Visit
 from tests.console.traffic import Client, kill_letters
@@ -60,19 +60,36 @@ def box(cell: Locator) -> tuple[float, float]:
 def test_where_a_dead_letter_comes_from(visit: Visit, front: Front) -> None:
     kill_letters(front.gateway.tcp_port, "origin", 1)
     page = visit.open("destination?name=/queue/dlq.origin")
-    expect(table(page).get_by_role("columnheader", name="Sent")).to_have_count(0)  # nobody records it
+    expect(table(page).get_by_role("columnheader", name="Arrived")).to_have_count(0)  # nobody records it
     assert table(page).get_by_role("columnheader").all_inner_texts()[2:4] == ["From", "First failed"]
     cells = rows(page).first.get_by_role("cell")
     expect(cells.nth(1)).to_have_text("/queue/origin")
     expect(cells.nth(2)).to_have_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"))
 
 
-def test_when_it_was_sent(visiting: Callable[..., Visit], starting: Callable[..., Front], tmp_path: Path) -> None:
+def test_when_a_dead_letter_arrived(
+    visiting: Callable[..., Visit], starting: Callable[..., Front], tmp_path: Path
+) -> None:
+    """In the queue of dead letters, and not when it was sent."""
+    front = starting(journal=tmp_path / "journal")
+    kill_letters(front.gateway.tcp_port, "old", 1)
+    page = visiting(front).open("destination?name=/queue/dlq.old")
+    heads = table(page).get_by_role("columnheader").all_inner_texts()
+    assert heads[2:5] == ["From", "First failed", "Arrived"]
+    cells = rows(page).first.get_by_role("cell")
+    failed, arrived = cells.nth(2).inner_text(), cells.nth(3).get_attribute("title")
+    assert arrived is not None
+    assert failed <= arrived
+    rows(page).first.get_by_role("button").click()
+    expect(page.get_by_role("dialog").get_by_role("term").get_by_text("Arrived")).to_be_visible()
+
+
+def test_when_it_arrived(visiting: Callable[..., Visit], starting: Callable[..., Front], tmp_path: Path) -> None:
     front = starting(journal=tmp_path / "journal")
     with Client(front.gateway.tcp_port) as client:
         client.send("/queue/sent")
     page = visiting(front).open("destination?name=/queue/sent")
-    expect(table(page).get_by_role("columnheader", name="Sent")).to_be_visible()
+    expect(table(page).get_by_role("columnheader", name="Arrived")).to_be_visible()
     expect(rows(page).first.get_by_role("cell").nth(1)).to_have_text(re.compile(r"\d\d:\d\d:\d\d"))
     expect(table(page).get_by_role("columnheader", name="From")).to_have_count(0)
 
@@ -139,6 +156,65 @@ def test_a_message_is_text_and_never_markup(visit: Visit, front: Front, client: 
     expect(rows(page).first.get_by_role("button")).to_be_focused()
 
 
+def test_what_failed_waits_in_its_queue(
+    visiting: Callable[..., Visit], starting: Callable[..., Front], tmp_path: Path
+) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text('[[policy]]\nmatch = "/queue/#"\nbackoff = 3600\nbackoff_max = 3600\n')
+    front = starting(config=file)
+    with Client(front.gateway.tcp_port) as client:
+        client.send("/queue/again")
+        client.send("/queue/again", "to come", x_delay="3600000")
+        client.subscribe("/queue/again", ack="client-individual")
+        client.ask("NACK", {"id": client.hear("MESSAGE")[0]["ack"]})
+        page = visiting(front).open("destinations?q=again")
+        destination = page.get_by_role("region", name="Table of destinations")
+        expect(destination.get_by_role("columnheader", name="In back-off")).to_be_visible()
+        page.get_by_role("link", name="/queue/again").click()
+        expect(page.get_by_text("In back-off", exact=True)).to_be_visible()
+        expect(rows(page)).to_have_count(1)
+        expect(rows(page).get_by_text("in back-off", exact=True)).to_be_visible()
+        page.get_by_role("link", name="1 scheduled").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Scheduled")
+        expect(page.get_by_role("region", name="Table of").locator("tbody tr")).to_have_count(1)
+
+
+def test_back_closes_what_is_open(visit: Visit, client: Client) -> None:
+    """A message's sheet, and the question on it; the new page's name gets the focus."""
+    client.send("/queue/left", "a body")
+    page = visit.open("destinations?q=left")
+    page.get_by_role("link", name="/queue/left").click()
+    rows(page).first.get_by_role("button").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("dialog")).to_have_count(2)
+    page.go_back()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Destinations")
+    expect(page.get_by_role("heading", level=1)).to_be_focused()
+    page.go_forward()
+    expect(rows(page)).to_have_count(1)  # to leave a question is to say no
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_message_that_nobody_waits_for_any_more(visit: Visit, client: Client) -> None:
+    """The gateway is slow, and the operator has gone back before it answers."""
+    client.send("/queue/slow", "x" * 5_000)
+    page = visit.open("destinations?q=slow")
+    page.get_by_role("link", name="/queue/slow").click()
+    expect(rows(page)).to_have_count(1)
+    held: list[Route] = []
+    page.route("**/api/v1/message?*", lambda route: held.append(route))
+    with page.expect_request("**/api/v1/message?*"):
+        rows(page).first.get_by_role("button").click()
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Destinations")
+    with page.expect_response("**/api/v1/message?*") as answer:
+        held[0].continue_()
+    answer.value.finished()
+    page.evaluate("fetch('../healthz')")  # what came before it has been read by then
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_delete_what_was_chosen(visit: Visit, client: Client) -> None:
     for number in range(3):
         client.send("/queue/delete", f"body {number}")
@@ -176,6 +252,32 @@ def test_move_and_purge(visit: Visit, client: Client) -> None:
     expect(rows(page)).to_have_count(2)
 
 
+def test_a_selector_that_takes_nothing(visit: Visit, client: Client) -> None:
+    client.send("/queue/unlike", "urgent", priority="9")
+    client.send("/queue/unlike", "a body")  # without a priority, which JMSPriority has nevertheless
+    page = visit.open("destination?name=/queue/unlike")
+    none = "No message that waits in /queue/unlike matches the selector JMSPriority < 4"
+    page.get_by_role("button", name="Move all").click()
+    page.get_by_role("dialog").get_by_label("To the destination").fill("/queue/like")
+    page.get_by_role("dialog").get_by_label("selector").fill("JMSPriority < 4")
+    confirm(page, "Move them")
+    expect(page.get_by_role("status").get_by_text(none)).to_be_visible()
+    page.get_by_role("button", name="Dismiss").click()
+    page.get_by_role("button", name="Purge").click()
+    page.get_by_role("dialog").get_by_label("selector").fill("JMSPriority < 4")
+    confirm(page, "Delete them")
+    expect(page.get_by_role("status").get_by_text(none)).to_be_visible()
+    expect(rows(page)).to_have_count(2)
+    field = page.get_by_role("search", name="Filter messages").get_by_label("Selector")
+    expect(field).to_have_attribute("placeholder", re.compile("^JMSPriority > 4"))
+    field.fill("JMSPriority > 4")
+    page.keyboard.press("Enter")
+    expect(rows(page)).to_have_count(1)
+    field.fill("JMSPriority < 4")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("No message that waits here matches the selector")).to_be_visible()
+
+
 def test_a_selector(visit: Visit, client: Client) -> None:
     for number in range(4):
         client.send("/queue/chosen", f"body {number}", number=str(number))
@@ -204,6 +306,19 @@ def test_pages_of_messages(visit: Visit, client: Client) -> None:
     expect(rows(page)).to_have_count(10)
     page.go_back()
     expect(page.get_by_text("1–50 of 60 messages")).to_be_visible()
+
+
+def test_a_page_that_ends_early(visit: Visit, client: Client) -> None:
+    """Rows are large, so the gateway gives fewer of them: the next page begins behind the last one."""
+    for number in range(60):
+        client.send("/queue/large", "x" * 5_000, number=str(number), one="y" * 4_000, two="z" * 4_000)
+    page = visit.open("destination?name=/queue/large")
+    expect(rows(page).first).to_be_visible()
+    shown = rows(page).count()
+    assert shown < 50
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text(f"{shown + 1}–60 of 60 messages")).to_be_visible()
+    expect(page.get_by_role("button", name="Next")).to_be_disabled()
 
 
 def test_a_refusal_is_shown(visit: Visit, client: Client) -> None:

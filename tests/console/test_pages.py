@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +15,9 @@ from tests.console.traffic import Client, kill_letters
 PAGES = {
     "overview": "Overview",
     "destinations": "Destinations",
+    "scheduled": "Scheduled",
+    "retained": "Retained",
+    "cursors": "Cursors",
     "destination?name=/queue/pages": "/queue/pages",
     "destination?name=/queue/dlq.pages": "/queue/dlq.pages",
     "destination?name=/topic/pages": "/topic/pages",
@@ -28,11 +32,13 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def somebody(behind_nginx: Front) -> Iterator[Client]:
-    """A client with subscriptions, messages that wait, and dead letters."""
+    """A client with subscriptions, messages that wait, come later or stay, and dead letters."""
     port = behind_nginx.gateway.tcp_port
     kill_letters(port, "pages", 2)
     with Client(port) as client:
         client.send("/queue/pages", "one that waits", kind="order")
+        client.send("/queue/pages", "one that comes", x_delay="3600000")
+        client.send("/topic/pages", "one that stays", retain="set")
         client.subscribe("/topic/pages", selector="kind = 'order'")
         yield client
 
@@ -104,8 +110,12 @@ def test_the_menu_of_a_phone(visiting: Callable[..., Visit], front: Front) -> No
     menu = page.get_by_role("button", name="Menu")
     expect(menu).to_have_attribute("aria-expanded", "false")
     expect(page.get_by_role("navigation")).to_be_hidden()
+    expect(page.get_by_role("heading", name="Messages per second")).to_be_visible()
+    page.evaluate("scrollTo(0, 600)")
     menu.click()
-    page.get_by_role("navigation").get_by_role("link", name="Sessions").click()
+    sessions = page.get_by_role("navigation").get_by_role("link", name="Sessions")
+    expect(sessions).to_be_in_viewport()
+    sessions.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Sessions")
     expect(menu).to_have_attribute("aria-expanded", "false")
 
@@ -153,6 +163,8 @@ def test_the_demo_page(visiting: Callable[..., Visit], behind_nginx: Front, sche
     page.get_by_role("region", name="Subscribe").get_by_role("button").click()
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("log").get_by_text("Hello, world")).to_be_visible()
+    expect(page.get_by_role("log").get_by_role("time")).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
+    expect(page.get_by_text(re.compile(r"^Accepted at \d\d:\d\d:\d\d$"))).to_be_visible()
     assert visit.faults() == []
     visit.tolerated = ("401",)
     page.get_by_role("link", name="Console").click()

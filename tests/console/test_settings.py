@@ -32,6 +32,13 @@ def test_values_are_not_cut_within_words(visit: Visit) -> None:
     assert value.evaluate("(span) => span.getClientRects().length") == 1
 
 
+def test_a_phone_has_them_one_below_the_other(visiting: Callable[..., Visit], front: Front) -> None:
+    page = visiting(front, width=360, height=740).open("settings")
+    row = page.get_by_role("row").filter(has=page.get_by_text("tcp", exact=True))
+    expect(row.get_by_text(f"= 127.0.0.1:{front.gateway.tcp_port}")).to_be_visible()
+    expect(row.get_by_role("cell")).to_have_count(0)
+
+
 def test_drain(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
     front = starting(close_linger=30, drain_timeout=60)  # whoever does not hang up is still there
     visit = visiting(front)

@@ -23,13 +23,8 @@ PAGE = ROOT / "docs" / "handlers.md"
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     """A gateway that finds the example in its working directory."""
     shutil.copy(EXAMPLE, tmp_path)
-    process = GatewayProcess(tmp_path, {"handlers": "handlers_app:app"})
-    process.start()
-    try:
+    with GatewayProcess(tmp_path, {"handlers": "handlers_app:app"}).running() as process:
         yield process
-        process.stop()
-    finally:
-        process.kill()
 
 
 def test_the_example(gateway: GatewayProcess) -> None:

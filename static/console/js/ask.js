@@ -1,6 +1,27 @@
 // Questions: a dialog with fields, what happens on yes, and focus that returns to where it was.
+// A dialog belongs to the page that opened it, and goes with it: the answer is no.
 
 import { html, nothing, render } from "./html.js";
+
+const shown = new Set();
+
+/** The page is another one, or about to be. */
+export function dismiss() {
+  for (const dialog of [...shown].reverse()) dialog.close(); // the uppermost first: focus goes back by steps
+}
+
+/** An empty dialog, and what becomes of it: `then` is called when it is closed. */
+function opened(then) {
+  const dialog = document.createElement("dialog");
+  document.body.append(dialog);
+  shown.add(dialog);
+  dialog.addEventListener("close", () => {
+    shown.delete(dialog);
+    dialog.remove();
+    then();
+  });
+  return dialog;
+}
 
 /**
  * Ask before something is done.
@@ -8,20 +29,15 @@ import { html, nothing, render } from "./html.js";
  * @returns the form's fields, or null for no
  */
 export function ask({ title, text, fields = nothing, yes, danger = false }) {
-  const dialog = document.createElement("dialog");
-  dialog.setAttribute("aria-labelledby", "ask-title");
-  document.body.append(dialog);
   return new Promise((resolve) => {
     let answer = null;
+    const dialog = opened(() => resolve(answer));
+    dialog.setAttribute("aria-labelledby", "ask-title");
     const submit = (event) => {
       event.preventDefault();
       answer = Object.fromEntries(new FormData(event.target));
       dialog.close();
     };
-    dialog.addEventListener("close", () => {
-      dialog.remove();
-      resolve(answer);
-    });
     render(
       html`<form @submit=${submit}>
         <h2 id="ask-title">${title}</h2>
@@ -42,19 +58,14 @@ export function ask({ title, text, fields = nothing, yes, danger = false }) {
 
 /** A sheet that shows something; `content(close)` gives its template.  Resolves when it is closed. */
 export function sheet(label, content) {
-  const dialog = document.createElement("dialog");
-  dialog.className = "sheet";
-  dialog.setAttribute("aria-label", label);
-  document.body.append(dialog);
-  render(
-    content(() => dialog.close()),
-    dialog,
-  );
-  dialog.showModal();
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => {
-      dialog.remove();
-      resolve();
-    });
+    const dialog = opened(resolve);
+    dialog.className = "sheet";
+    dialog.setAttribute("aria-label", label);
+    render(
+      content(() => dialog.close()),
+      dialog,
+    );
+    dialog.showModal();
   });
 }

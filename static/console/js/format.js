@@ -72,6 +72,11 @@ export function duration(seconds) {
     .join(" ");
 }
 
+/** Of seconds that something has lasted, or much longer. */
+export function lasting(seconds, isLeast = false) {
+  return missing(seconds) ? DASH : `${isLeast ? "≥ " : ""}${duration(seconds)}`;
+}
+
 /** How long ago, of seconds since the epoch. */
 export function age(at) {
   return missing(at) ? DASH : duration(Date.now() / 1000 - at);

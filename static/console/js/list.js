@@ -133,31 +133,8 @@ export class List {
     if (!this.answer) return html`<div class="scroll"><div class="empty" role="status">Loading …</div></div>`;
     if (this.answer.total === 0) return html`<div class="scroll"><div class="empty">${this.nothing()}</div></div>`;
     const { columns, key, noun } = this.spec;
-    return html`<div
-      class="scroll"
-      role="region"
-      aria-label=${`Table of ${noun}s`}
-      tabindex="0"
-      aria-busy=${String(this.busy)}
-    >
-      <table>
-        <thead>
-          <tr>
-            ${columns.map((each) => this.head(each))}
-          </tr>
-        </thead>
-        <tbody>
-          ${repeat(
-            this.rows,
-            key,
-            (row) =>
-              html`<tr>
-                ${columns.map((each) => cell(each, row))}
-              </tr>`,
-          )}
-        </tbody>
-      </table>
-    </div>`;
+    const heading = (column) => this.heading(column);
+    return table(`Table of ${noun}s`, columns, this.rows, key, { heading, busy: this.busy });
   }
 
   nothing() {
@@ -167,15 +144,14 @@ export class List {
       <button type="button" @click=${() => go(this.spec.page, {})}>Show all</button>`;
   }
 
-  head(column) {
-    const classes = classesOf(column);
-    if (!column.sort) return html`<th scope="col" class=${classes}>${column.label}</th>`;
+  heading(column) {
+    if (!column.sort) return plainHeading(column);
     const [, minus, sorted] = /^(-?)(.*)$/.exec(this.query.get("sort") ?? "");
     const here = sorted === column.key;
     // The greatest number and the first name are what one looks for.
     const next = here ? (minus ? column.key : `-${column.key}`) : column.number ? `-${column.key}` : column.key;
     const order = here ? (minus ? "descending" : "ascending") : "none";
-    return html`<th scope="col" class=${classes} aria-sort=${order}>
+    return html`<th scope="col" class=${classesOf(column)} aria-sort=${order}>
       <button type="button" class="sort" @click=${() => this.set({ sort: next })}>${column.label}</button>
     </th>`;
   }
@@ -203,6 +179,7 @@ export class List {
 const classesOf = ({ number, hide }) => `${number ? "number" : ""} ${hide ? `p${hide}` : ""}`;
 const option = ([value, words], chosen) =>
   html`<option value=${value} .selected=${live(value === chosen)}>${words}</option>`;
+const plainHeading = (column) => html`<th scope="col" class=${classesOf(column)}>${column.label}</th>`;
 
 function cell(column, row) {
   const classes = `${classesOf(column)} ${column.header ? "name" : ""}`;
@@ -211,14 +188,14 @@ function cell(column, row) {
   return html`<td class="${classes} ${row[column.key] === 0 ? "zero" : ""}">${content ?? "–"}</td>`;
 }
 
-/** A page that is a list and nothing else. */
-export function listPage(title, spec) {
+/** A page that is a list and nothing else; `beside` stands beside its title. */
+export function listPage(title, spec, beside = nothing) {
   return {
     title,
     mount(root, query) {
       const draw = () =>
         render(
-          html`<div class="page-head"><h1>${title}</h1></div>
+          html`<div class="page-head"><h1>${title}</h1>${beside}</div>
             ${list.fields()}${list.table()}${list.paging()}`,
           root,
         );
@@ -229,13 +206,19 @@ export function listPage(title, spec) {
   };
 }
 
-/** A table of rows that are all there: no paging, no sorting. */
-export function plainTable(label, columns, rows, key) {
-  return html`<div class="scroll" role="region" aria-label=${label} tabindex="0">
+/**
+ * A table, in a region that scrolls sideways by itself.
+ * @param columns as a list has them
+ * @param key(row) tells a row from all others
+ * @param heading(column) its <th>; where none is given, nothing sorts
+ * @param busy other rows are on their way
+ */
+export function table(label, columns, rows, key, { heading = plainHeading, busy = false } = {}) {
+  return html`<div class="scroll" role="region" aria-label=${label} tabindex="0" aria-busy=${String(busy)}>
     <table>
       <thead>
         <tr>
-          ${columns.map((each) => html`<th scope="col" class=${classesOf(each)}>${each.label}</th>`)}
+          ${columns.map(heading)}
         </tr>
       </thead>
       <tbody>

@@ -10,6 +10,7 @@ import { again, link, start } from "./router.js";
 import { announce } from "./say.js";
 import { destination } from "./pages/destination.js";
 import { destinations } from "./pages/destinations.js";
+import { cursors, retained, scheduled } from "./pages/kept.js";
 import { overview } from "./pages/overview.js";
 import { pipeline } from "./pages/pipeline.js";
 import { playground } from "./pages/playground.js";
@@ -20,9 +21,16 @@ import { subscriptions } from "./pages/subscriptions.js";
 
 const $ = (id) => document.getElementById(id);
 
-const PAGES = { overview, destinations, destination, sessions, session, subscriptions, playground, pipeline, settings };
+const PAGES = { overview, destinations, destination, scheduled, retained, cursors, sessions, session, subscriptions };
+Object.assign(PAGES, { playground, pipeline, settings });
 const MENU = ["overview", "destinations", "sessions", "subscriptions", "playground", "pipeline", "settings"];
-const BELONGS = { destination: "destinations", session: "sessions" };
+const BELONGS = {
+  destination: "destinations",
+  scheduled: "destinations",
+  retained: "destinations",
+  cursors: "destinations",
+  session: "sessions",
+};
 
 let begun = false;
 

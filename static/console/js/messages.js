@@ -1,6 +1,6 @@
 // The message browser of a queue: what waits, a page at a time, and what is chosen of it.  Looking takes nothing out.
 
-import { call, get } from "./api.js";
+import { get } from "./api.js";
 import { sheet } from "./ask.js";
 import { clock, count, date, many, octets } from "./format.js";
 import { html, live, nothing, repeat } from "./html.js";
@@ -107,7 +107,7 @@ export class Messages {
       class="mono"
       name="selector"
       .value=${this.query.get("selector") ?? ""}
-      placeholder="priority > 4 AND region = 'eu'"
+      placeholder="JMSPriority > 4 AND region = 'eu'"
       autocapitalize="off"
       spellcheck="false"
     />`;
@@ -115,11 +115,13 @@ export class Messages {
 
   content(row) {
     if (!this.answer) return loading;
-    const { messages, total, offset, limit } = this.answer;
-    const dated = messages.some((each) => each.sent !== null); // the gateway knows it where it keeps a record alone
+    const { messages, total, offset, limit, next } = this.answer;
+    const dated = messages.some((each) => each.sent !== null); // known where the gateway keeps a record alone
     if (!messages.length) {
+      const asked = this.query.get("selector");
+      const none = asked ? "No message that waits here matches the selector" : "No message waits here";
       const elsewhere = row.unacknowledged ? `${many(row.unacknowledged, "message")} with consumers, without ACK.` : "";
-      return empty(this.query.get("selector") ? "No message matches" : "No message waits here", elsewhere);
+      return empty(none, elsewhere);
     }
     const turn = (to, word) =>
       html`<button type="button" ?disabled=${to < 0 || to >= total} @click=${() => this.set({ offset: to || "" })}>
@@ -132,7 +134,7 @@ export class Messages {
             <tr>
               <th scope="col">${this.all(messages)}</th>
               <th scope="col">Message</th>
-              ${row.dead_letters ? graveHeads : nothing} ${dated ? html`<th scope="col" class="p2">Sent</th>` : nothing}
+              ${row.dead_letters ? graveHeads : nothing} ${dated ? arrivedHead : nothing}
               <th scope="col" class="number">Size</th>
               <th scope="col" class="number p3">Prio.</th>
               <th scope="col" class="number p2">Deliveries</th>
@@ -150,7 +152,7 @@ export class Messages {
       </div>
       <div class="paging">
         <span class="count">${count(offset + 1)}–${count(offset + messages.length)} of ${many(total, "message")}</span>
-        ${turn(offset === 0 ? -1 : Math.max(0, offset - limit), "Previous")} ${turn(offset + limit, "Next")}
+        ${turn(offset === 0 ? -1 : Math.max(0, offset - limit), "Previous")} ${turn(next ?? total, "Next")}
       </div>`;
   }
 
@@ -218,11 +220,8 @@ export class Messages {
   async open(part, row) {
     let message = part;
     if (part.truncated) {
-      try {
-        message = await call("GET", "message", { query: { destination: this.destination, id: part.id } });
-      } catch (error) {
-        return notice(error.message, "bad");
-      }
+      message = await fetched("message", { destination: this.destination, id: part.id });
+      if (!message) return undefined;
     }
     let after = null;
     await sheet(`Message ${message.id}`, (close) => {
@@ -237,13 +236,17 @@ export class Messages {
 }
 
 function marks(message) {
-  return html`${message.delayed ? html`<span class="badge wait">delayed</span>` : nothing}
+  return html`${message.delayed ? html`<span class="badge wait">in back-off</span>` : nothing}
   ${message.redelivered ? html`<span class="badge wait">redelivered</span>` : nothing}
   ${message.dead_letter ? html`<span class="badge bad">${message.dead_letter.reason}</span>` : nothing}`;
 }
 
+// The API's `sent` is the moment when it came into this queue: a dead letter was sent before it died, and one that was
+// moved before it came.
+const arrivedHead = html`<th scope="col" class="p2">Arrived</th>`;
+
 const graveHeads = html`<th scope="col" class="p2">From</th>
-  <th scope="col" class="p2">First failed</th>`;
+  <th scope="col" class="p2 number">First failed</th>`;
 
 /** A message that was sent to a dead-letter queue, and not brought there, has not failed. */
 function grave(letter) {
@@ -258,26 +261,48 @@ function preview(message) {
 function whole(message, close, buttons) {
   const { dead_letter: letter } = message;
   return html`<div class="stack">
-    <div class="sheet-head">
-      <h2 class="mono">${message.id}</h2>
-      <button type="button" class="plain close" aria-label="Close" @click=${close}>×</button>
-    </div>
+    ${sheetHead(message.id, close)}
     <div class="badges">${marks(message)}</div>
     ${letter ? death(letter) : nothing}
     ${facts([
-      ...(message.sent === null ? [] : [["Sent", date(message.sent)]]),
+      ...(message.sent === null ? [] : [["Arrived", date(message.sent)]]),
       ["Expires", message.expires ? date(message.expires) : "never"],
       ["Size", octets(message.size)],
       ["Priority", message.priority],
       ["Deliveries", count(message.deliveries)],
     ])}
-    <h3>Headers</h3>
+    ${contents(message)}
+    <div class="actions">${buttons}</div>
+  </div>`;
+}
+
+/** What a sheet shows and no list has; null: it cannot be had, which is said, or nobody waits for it any more. */
+export async function fetched(path, query) {
+  const asked = location.hash;
+  try {
+    const found = await get(path, query);
+    return location.hash === asked ? found : null;
+  } catch (error) {
+    if (location.hash === asked) notice(error.message, "bad");
+    return null;
+  }
+}
+
+/** The top of a sheet. */
+export function sheetHead(title, close) {
+  return html`<div class="sheet-head">
+    <h2 class="mono">${title}</h2>
+    <button type="button" class="plain close" aria-label="Close" @click=${close}>×</button>
+  </div>`;
+}
+
+/** Headers and body of a message. */
+export function contents(message) {
+  return html`<h3>Headers</h3>
     ${headers(Object.entries(message.headers))}
     <h3>Body</h3>
     ${message.body ? html`<pre class="body" tabindex="0">${message.body}</pre>` : nothing}
-    <p class="quiet">${notes(message).join(" ")}</p>
-    <div class="actions">${buttons}</div>
-  </div>`;
+    <p class="quiet">${notes(message).join(" ")}</p>`;
 }
 
 function death(letter) {

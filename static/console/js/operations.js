@@ -1,6 +1,6 @@
 // What an operator may do to messages: each asks first, says what will happen, and tells how it ended.
 
-import { post } from "./api.js";
+import { post, remove } from "./api.js";
 import { ask } from "./ask.js";
 import { many } from "./format.js";
 import { html, nothing } from "./html.js";
@@ -10,9 +10,9 @@ const target = html`<label
   >To the destination
   <input class="mono" name="target" required placeholder="/queue/name" autocapitalize="off" spellcheck="false"
 /></label>`;
-const selector = html`<label
+const selection = html`<label
   >Only those that match this selector (all, when it is empty)
-  <input class="mono" name="selector" placeholder="priority > 4" autocapitalize="off" spellcheck="false"
+  <input class="mono" name="selector" placeholder="JMSPriority > 4" autocapitalize="off" spellcheck="false"
 /></label>`;
 
 /** What was refused, one by one, is worth reading; it is said with the first reason. */
@@ -24,20 +24,22 @@ function outcome(number, word, { refused, stopped }) {
 
 const chosen = (fields) => (fields.selector?.trim() ? { selector: fields.selector.trim() } : {});
 
+/** A selector that takes nothing is most likely not what was meant. */
+const unmatched = (destination, selector) => `No message that waits in ${destination} matches the selector ${selector}`;
+
 export async function purge(destination) {
   const fields = await ask({
     title: "Purge",
     text: html`<p>Messages that wait in <code>${destination}</code> are deleted. This cannot be undone.</p>`,
-    fields: selector,
+    fields: selection,
     yes: "Delete them",
     danger: true,
   });
-  return (
-    fields &&
-    attempt(
-      () => post("queues/purge", { destination, ...chosen(fields) }),
-      ({ purged }) => `${many(purged, "message")} deleted`,
-    )
+  if (!fields) return false;
+  const { selector } = chosen(fields);
+  return attempt(
+    () => post("queues/purge", { destination, selector }),
+    ({ purged }) => (selector && !purged ? unmatched(destination, selector) : `${many(purged, "message")} deleted`),
   );
 }
 
@@ -45,7 +47,7 @@ export async function moveAll(source) {
   const fields = await ask({
     title: "Move messages",
     text: html`<p>Messages that wait in <code>${source}</code> go to another destination, in their order.</p>`,
-    fields: html`${target}${selector}`,
+    fields: html`${target}${selection}`,
     yes: "Move them",
   });
   return fields && move({ source, target: fields.target.trim(), ...chosen(fields) });
@@ -65,7 +67,10 @@ export async function redriveAll(destination) {
 const move = (body) =>
   attempt(
     () => post("queues/move", body),
-    (answer) => outcome(answer.moved, "moved", answer),
+    (answer) => {
+      const found = answer.moved + answer.refused.length > 0 || answer.stopped;
+      return body.selector && !found ? unmatched(body.source, body.selector) : outcome(answer.moved, "moved", answer);
+    },
   );
 const redrive = (body) =>
   attempt(
@@ -108,4 +113,52 @@ export async function redriveSome(destination, ids) {
     yes: "Re-drive",
   });
   return fields && redrive({ destination, ids });
+}
+
+export async function removeScheduled(id, destination) {
+  const fields = await ask({
+    title: "Delete a scheduled message",
+    text: html`<p><code>${id}</code> never comes to <code>${destination}</code>. This cannot be undone.</p>`,
+    yes: "Delete",
+    danger: true,
+  });
+  return fields && attempt(() => remove(`scheduled/${encodeURIComponent(id)}`), "The message will not come");
+}
+
+export async function removeAllScheduled(destination) {
+  const fields = await ask({
+    title: "Delete scheduled messages",
+    text: html`<p>None that waits for its time now comes to <code>${destination}</code>. This cannot be undone.</p>`,
+    yes: "Delete them",
+    danger: true,
+  });
+  return (
+    fields &&
+    attempt(
+      () => remove("scheduled", { destination }),
+      ({ cancelled }) => `${many(cancelled, "message")} will not come`,
+    )
+  );
+}
+
+export async function forgetRetained(topic) {
+  const fields = await ask({
+    title: "Delete a retained value",
+    text: html`<p>Who subscribes to <code>${topic}</code> later does not get it. This cannot be undone.</p>`,
+    yes: "Delete",
+    danger: true,
+  });
+  return fields && attempt(() => remove("retained/message", { topic }), "The topic retains nothing any more");
+}
+
+export async function forgetCursor({ name, resume, topic }) {
+  const fields = await ask({
+    title: "Delete a cursor",
+    text: html`<p>
+      Who comes back to <code>${topic}</code> as <code>${resume}</code> begins anew, and misses what it has not read.
+    </p>`,
+    yes: "Delete",
+    danger: true,
+  });
+  return fields && attempt(() => remove("cursor", { name }), "The cursor is deleted");
 }

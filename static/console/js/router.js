@@ -1,6 +1,8 @@
 // Which page is shown: `#/destinations?q=orders&sort=-waiting`.  What a table shows is in the address, so that it can
 // be bookmarked, sent to a colleague, and left by Back.  A change of the query alone goes to the page that is there.
 
+import { dismiss } from "./ask.js";
+
 const START = "overview";
 
 let pages = {};
@@ -39,7 +41,10 @@ export function go(name, query, replace = false) {
 export function start(all, told) {
   pages = all;
   changed = told;
-  addEventListener("hashchange", show);
+  addEventListener("hashchange", () => {
+    dismiss(); // first, or the new page's name could not get the focus
+    show();
+  });
   show();
 }
 

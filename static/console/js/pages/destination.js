@@ -5,17 +5,18 @@
 import { get } from "../api.js";
 import { count, octets } from "../format.js";
 import { html, nothing, render } from "../html.js";
-import { plainTable } from "../list.js";
+import { table } from "../list.js";
 import { card, empty, facts, failure, loading } from "../parts.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { Messages } from "../messages.js";
 import { moveAll, purge, redriveAll } from "../operations.js";
 import { meaning } from "../policy.js";
-import { badges } from "./destinations.js";
+import { badges, oldest } from "./destinations.js";
 import { columnsWithout } from "./subscriptions.js";
 
 const EVERY = 2000;
+const SELDOM = 10_000; // the gateway looks through all that is scheduled, for whatever destination
 
 export const destination = {
   title: "Destination",
@@ -33,12 +34,14 @@ class Destination {
     this.answer = null;
     this.error = null;
     this.gone = false;
+    this.scheduled = null; // how many are still to come; null: not known
     this.messages = new Messages(this.name, query, () => this.draw());
     this.polling = poll(
       (signal) => this.ask(signal),
       EVERY,
       (error) => this.fail(error),
     );
+    this.counting = poll((signal) => this.ahead(signal), SELDOM);
     this.draw();
   }
 
@@ -50,6 +53,7 @@ class Destination {
 
   leave() {
     this.polling.stop();
+    this.counting.stop();
     this.messages.leave();
   }
 
@@ -59,6 +63,11 @@ class Destination {
     this.error = null;
     this.gone = false;
     if (this.answer.kind === "queue") this.messages.begin();
+    this.draw();
+  }
+
+  async ahead(signal) {
+    this.scheduled = (await get("scheduled", { destination: this.name, limit: 1 }, signal)).total;
     this.draw();
   }
 
@@ -116,10 +125,17 @@ class Destination {
         ${word}
       </button>`;
     return html`<div class="actions">
+      ${row.kind === "pattern" ? nothing : this.later("button")}
       <a class="button" href=${link("playground", { destination: this.name })}>Publish …</a>
       ${queue && row.dead_letters ? button("Re-drive all …", redriveAll, false) : nothing}
       ${queue ? html`${button("Move all …", moveAll, false)} ${button("Purge …", purge, true)}` : nothing}
     </div>`;
+  }
+
+  /** What comes later, and where it is listed. */
+  later(classes) {
+    const words = this.scheduled === null ? "Scheduled" : `${count(this.scheduled)} scheduled`;
+    return html`<a class=${classes} href=${link("scheduled", { destination: this.name, sort: "due" })}>${words}</a>`;
   }
 
   absent() {
@@ -127,6 +143,7 @@ class Destination {
       <strong>Nothing is here now</strong>
       <span>A queue is there while messages wait in it or somebody has subscribed, a topic while somebody has.</span>
       <a href=${link("playground", { destination: this.name })}>Send something to it</a>
+      ${this.later("")}
     </div>`;
   }
 
@@ -134,7 +151,7 @@ class Destination {
     const policy = Object.entries(row.policy ?? {});
     const key = (each) => `${each.session} ${each.id} ${each.durable}`;
     const consumers = row.subscription_list?.length
-      ? plainTable("Consumers", columnsWithout("destination"), row.subscription_list, key)
+      ? table("Consumers", columnsWithout("destination"), row.subscription_list, key)
       : empty("Nobody consumes here");
     return html`${facts(numbers(row), "facts card")} ${row.kind === "queue" ? this.messages.view(row) : nothing}
     ${card("consumers-title", "Consumers", consumers)}
@@ -146,8 +163,9 @@ function numbers(row) {
   const { log } = row;
   return [
     ["Waiting", count(row.waiting)],
+    ["Oldest", oldest(row)],
     ["Without ACK", count(row.unacknowledged)],
-    ["Delayed", count(row.delayed)],
+    ["In back-off", count(row.delayed)],
     ["Size", octets(row.octets)],
     ["Stored", count(row.stored)],
     ["Consumers", count(row.subscriptions)],
@@ -162,4 +180,7 @@ function numbers(row) {
 
 const inCode =
   (row) =>
-  ([name, found]) => [html`<code>${name}</code>`, html`<span class="mono whole">${meaning(name, found, row)}</span>`];
+  ([name, found]) => [
+    html`<code>${name}</code>`,
+    html`<span class="mono whole">${meaning(name, found, row)}${row.policy_of_clients?.includes(name) ? ", set by a client" : nothing}</span>`,
+  ];

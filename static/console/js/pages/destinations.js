@@ -1,9 +1,10 @@
 // Queues and topics: thousands of them, a page at a time.
 
-import { count, octets } from "../format.js";
+import { count, lasting, octets } from "../format.js";
 import { html, nothing } from "../html.js";
 import { listPage } from "../list.js";
 import { link } from "../router.js";
+import { tabs } from "../tabs.js";
 
 const KINDS = [
   ["", "All"],
@@ -40,6 +41,7 @@ const SPEC = {
     },
     { key: "state", label: "State", hide: 2, cell: (row) => badges(row) },
     { key: "waiting", label: "Waiting", sort: true, number: true, cell: (row) => count(row.waiting) },
+    { key: "oldest_age", label: "Oldest", sort: true, number: true, hide: 2, cell: (row) => oldest(row) },
     {
       key: "unacknowledged",
       label: "Without ACK",
@@ -48,7 +50,7 @@ const SPEC = {
       hide: 3,
       cell: (row) => count(row.unacknowledged),
     },
-    { key: "delayed", label: "Delayed", sort: true, number: true, hide: 3, cell: (row) => count(row.delayed) },
+    { key: "delayed", label: "In back-off", sort: true, number: true, hide: 3, cell: (row) => count(row.delayed) },
     { key: "octets", label: "Size", sort: true, number: true, hide: 2, cell: (row) => octets(row.octets) },
     { key: "subscriptions", label: "Consumers", sort: true, number: true, cell: (row) => count(row.subscriptions) },
   ],
@@ -56,6 +58,12 @@ const SPEC = {
     ><span>A queue or topic is there as soon as somebody sends to it or subscribes.</span>
     <a href=${link("playground")}>Try it in the playground</a>`,
 };
+
+/** How long the oldest message has waited. */
+export function oldest(row) {
+  const title = row.oldest_age_is_least ? "It was there when the gateway started: it may be much older." : nothing;
+  return html`<span title=${title}>${lasting(row.oldest_age, row.oldest_age_is_least)}</span>`;
+}
 
 /** What is worth a second look, in words. */
 export function badges(row) {
@@ -69,4 +77,4 @@ export function badges(row) {
   >`;
 }
 
-export const destinations = listPage("Destinations", SPEC);
+export const destinations = listPage("Destinations", SPEC, tabs("destinations"));

@@ -118,6 +118,7 @@ class Overview {
     const { answer, samples } = live.now();
     const [head, tiles, , totals] = this.parts;
     render(this.head(answer), head);
+    this.parts[2].hidden = !answer; // or they would move down when the numbers come
     if (!answer) return render(loading, tiles);
     render(html`${troubles(answer)} ${numbers(answer, samples)}`, tiles);
     render(sums(answer), totals);
@@ -218,8 +219,8 @@ function held({ destinations, subscriptions, messages, memory, latency }) {
   return [
     ["destinations", count(destinations)],
     ["subscriptions", count(subscriptions)],
-    ["delayed", count(messages.delayed)],
-    ["retained", count(messages.retained)],
+    ["scheduled", html`<a href=${link("scheduled", { sort: "due" })}>${count(messages.delayed)}</a>`],
+    ["retained", html`<a href=${link("retained")}>${count(messages.retained)}</a>`],
     ["without ACK", count(messages.unacknowledged)],
     ["octets of messages", `${octets(messages.octets)} of ${octets(memory.messages_limit)}`],
     ...(latency.queue_ms ? [["in queue, p99", millis(latency.queue_ms.p99)]] : []),

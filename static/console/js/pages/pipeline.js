@@ -7,7 +7,7 @@ import { get } from "../api.js";
 import { Chart } from "../chart.js";
 import { age, clock, count, date, duration, epoch, many, micros, octets, short } from "../format.js";
 import { html, nothing, render } from "../html.js";
-import { plainTable } from "../list.js";
+import { table } from "../list.js";
 import { card, empty, facts, failure, headers, loading } from "../parts.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -159,6 +159,8 @@ const STUCK = [
   { key: "since", label: "Since", hide: 3, cell: (row) => clock(epoch(row.since)) },
 ];
 
+const nobodyStuck = empty("Everybody keeps up", "No consumer holds messages without an ACK for too long.");
+
 function stuck(found) {
   const rows = found.raised.slice(0, MOST);
   const title = "Consumers that are stuck or slow";
@@ -167,11 +169,9 @@ function stuck(found) {
     <span class="badge ${found.stuck ? "bad" : "good"}">${found.stuck} stuck</span>
     <span class="badge ${found.slow ? "wait" : "good"}">${found.slow} slow</span>
   </div>`;
-  const table = rows.length
-    ? plainTable(title, STUCK, rows, key)
-    : empty("Everybody keeps up", "No consumer holds messages without an ACK for too long.");
-  const left = found.raised_left_out + found.raised.length - rows.length;
-  const content = html`${table} ${more(left)} ${found.changes.length ? changes(found) : nothing}`;
+  const content = html`${rows.length ? table(title, STUCK, rows, key) : nobodyStuck}
+  ${more(found.raised_left_out + found.raised.length - rows.length)}
+  ${found.changes.length ? changes(found) : nothing}`;
   return card("stuck-title", title, content, badges);
 }
 
@@ -203,7 +203,7 @@ function letters(found) {
   const key = (row) => `${row.destination} ${row.reason}`;
   const beside = html`<span class="badge ${found.total ? "wait" : "good"}">${count(found.total)} in a day</span>
     <a href=${link("destinations", { state: "dead-letters" })}>Browse and re-drive</a>`;
-  const content = html`${rows.length ? plainTable("Dead letters", PLACES, rows, key) : empty("No message died")}
+  const content = html`${rows.length ? table("Dead letters", PLACES, rows, key) : empty("No message died")}
   ${more(found.places_left_out + found.places.length - rows.length)} ${found.newest.length ? newest(found) : nothing}`;
   return card("letters-title", "Dead letters", content, beside);
 }
@@ -242,10 +242,9 @@ function traffic({ totals, destinations, others }) {
   const rows = destinations.slice(0, MOST);
   const came = `${count(totals.accepted)} accepted, ${octets(totals.octets)}`;
   const went = `${count(totals.delivered)} delivered, ${octets(totals.octets_delivered)}`;
-  const table = rows.length
-    ? plainTable("Traffic by destination", TRAFFIC, rows, (row) => row.destination)
-    : empty("Nothing was sent");
-  const content = html`${table} ${more(others.destinations + destinations.length - rows.length)}`;
+  const key = (row) => row.destination;
+  const content = html`${rows.length ? table("Traffic by destination", TRAFFIC, rows, key) : empty("Nothing was sent")}
+  ${more(others.destinations + destinations.length - rows.length)}`;
   return card("traffic-title", "Traffic", content, html`<span class="quiet">${came}; ${went}</span>`);
 }
 

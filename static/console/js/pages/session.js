@@ -2,9 +2,9 @@
 
 import { get, remove } from "../api.js";
 import { ask } from "../ask.js";
-import { age, count, date, octets } from "../format.js";
+import { age, count, date, lasting, octets } from "../format.js";
 import { html, nothing, render } from "../html.js";
-import { plainTable } from "../list.js";
+import { table } from "../list.js";
 import { card, empty, facts, failure, loading } from "../parts.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -95,7 +95,7 @@ class Session {
 
   parts(row, gone) {
     const subscriptions = row.subscription_list?.length
-      ? plainTable("Subscriptions", columnsWithout("session"), row.subscription_list, (each) => each.id)
+      ? table("Subscriptions", columnsWithout("session", "login"), row.subscription_list, (each) => each.id)
       : empty("It has subscribed to nothing");
     return html`${facts(who(row), "facts card")} ${this.tap.view(gone)}
     ${card("subscriptions-title", "Subscriptions", subscriptions)}`;
@@ -120,6 +120,7 @@ function who(row) {
     ["Frames in", count(row.frames_in)],
     ["Delivered", count(row.delivered)],
     ["Without ACK", count(row.unacknowledged)],
+    ["Oldest of them", lasting(row.oldest_unacknowledged_age)],
     ["To be read", octets(row.pending_octets)],
     ["Transactions", count(row.transactions)],
     ["Held", held ? html`<span class="badge wait">${held}</span>` : "no"],

@@ -5,7 +5,7 @@ import { ask } from "../ask.js";
 import { value } from "../format.js";
 import { html, nothing, render } from "../html.js";
 import * as live from "../live.js";
-import { plainTable } from "../list.js";
+import { table } from "../list.js";
 import { card, empty, failure, headers, loading } from "../parts.js";
 import { attempt } from "../say.js";
 
@@ -16,9 +16,11 @@ const COLUMNS = [
     key: "name",
     label: "Setting",
     header: true,
-    cell: (row) => html`<code>${row.name}</code><br /><span class="quiet">${prose(row.description)}</span>`,
+    cell: (row) =>
+      html`<code>${row.name}</code> <span class="below mono whole">= ${value(row.value)}</span>
+        <p class="quiet">${prose(row.description)}</p>`,
   },
-  { key: "value", label: "Value", cell: (row) => html`<span class="mono whole">${value(row.value)}</span>` },
+  { key: "value", label: "Value", hide: 3, cell: (row) => html`<span class="mono whole">${value(row.value)}</span>` },
   {
     key: "source",
     label: "From",
@@ -135,7 +137,7 @@ class Settings {
           default</label
         >
       </form>
-      ${found.length ? plainTable("Settings", COLUMNS, found, (row) => row.name) : empty("No setting is like that")}`;
+      ${found.length ? table("Settings", COLUMNS, found, (row) => row.name) : empty("No setting is like that")}`;
   }
 }
 

@@ -1,6 +1,6 @@
 // Who listens to what.
 
-import { count } from "../format.js";
+import { count, lasting } from "../format.js";
 import { html, nothing } from "../html.js";
 import { listPage } from "../list.js";
 import { link } from "../router.js";
@@ -57,12 +57,20 @@ const SPEC = {
       hide: 2,
       cell: (row) => count(row.unacknowledged),
     },
+    {
+      key: "oldest_unacknowledged_age",
+      label: "Oldest",
+      sort: true,
+      number: true,
+      hide: 3,
+      cell: (row) => lasting(row.oldest_unacknowledged_age),
+    },
     { key: "delivered", label: "Delivered", sort: true, number: true, cell: (row) => count(row.delivered) },
   ],
   empty: html`<strong>Nobody has subscribed</strong><a href=${link("playground")}>Subscribe from the playground</a>`,
 };
 
-/** The columns for where the session, or the destination, is clear. */
-export const columnsWithout = (key) => SPEC.columns.filter((each) => each.key !== key);
+/** The columns for where the session and its login, or the destination, are clear. */
+export const columnsWithout = (...keys) => SPEC.columns.filter((each) => !keys.includes(each.key));
 
 export const subscriptions = listPage("Subscriptions", SPEC);

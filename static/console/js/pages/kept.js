@@ -1,0 +1,168 @@
+// What is kept and stands in no queue: messages that come later, values that topics retain, and how far clients have
+// read who resume by a name.  Each is a list; a click on a row shows all of it, and what may be done to it.
+
+import { sheet } from "../ask.js";
+import { count, date, duration, octets } from "../format.js";
+import { html } from "../html.js";
+import { listPage } from "../list.js";
+import { contents, fetched, sheetHead } from "../messages.js";
+import { forgetCursor, forgetRetained, removeAllScheduled, removeScheduled } from "../operations.js";
+import { facts } from "../parts.js";
+import { link } from "../router.js";
+import { tabs } from "../tabs.js";
+
+const opener = (name, open) =>
+  html`<button type="button" class="plain link mono" aria-haspopup="dialog" @click=${open}>${name}</button>`;
+const yes = (on) => (on ? "yes" : "no");
+const away = (due) => duration(due - Date.now() / 1000);
+const since = (row) => `${row.age_is_least ? "at least " : ""}${duration(row.age)}`;
+
+const SCHEDULED = {
+  page: "scheduled",
+  path: "scheduled",
+  list: "scheduled",
+  noun: "scheduled message",
+  key: (row) => row.id,
+  search: "Id or destination contains",
+  filters: [{ name: "destination", label: "Destination" }],
+  columns: [
+    { key: "id", label: "Message", sort: true, header: true, cell: (row) => opener(row.id, () => openScheduled(row)) },
+    {
+      key: "destination",
+      label: "Destination",
+      sort: true,
+      cell: (row) => html`<span class="mono">${row.destination}</span>`,
+    },
+    {
+      key: "due",
+      label: "Comes in",
+      sort: true,
+      cell: (row) => html`<span title=${date(row.due)}>${away(row.due)}</span>`,
+    },
+    { key: "size", label: "Size", sort: true, number: true, hide: 2, cell: (row) => octets(row.size) },
+    { key: "priority", label: "Prio.", sort: true, number: true, hide: 3 },
+    { key: "stored", label: "Stored", sort: true, hide: 3, cell: (row) => yes(row.stored) },
+  ],
+  empty: html`<strong>Nothing is to come later</strong
+    ><span>What is sent with a delay, like x-delay:60000, waits here for its time.</span>`,
+};
+
+const RETAINED = {
+  page: "retained",
+  path: "retained",
+  list: "retained",
+  noun: "retained value",
+  key: (row) => row.topic,
+  search: "Topic contains",
+  columns: [
+    {
+      key: "topic",
+      label: "Topic",
+      sort: true,
+      header: true,
+      cell: (row) => opener(row.topic, () => openRetained(row)),
+    },
+    { key: "size", label: "Size", sort: true, number: true, cell: (row) => octets(row.size) },
+    { key: "age", label: "Age", sort: true, number: true, hide: 2, cell: since },
+    { key: "stored", label: "Stored", sort: true, hide: 3, cell: (row) => yes(row.stored) },
+  ],
+  empty: html`<strong>No topic retains anything</strong
+    ><span>What is sent to a topic with retain:set stays for those who subscribe later.</span>`,
+};
+
+const CURSORS = {
+  page: "cursors",
+  path: "cursors",
+  list: "cursors",
+  noun: "cursor",
+  key: (row) => row.name,
+  search: "Name or topic contains",
+  columns: [
+    {
+      key: "name",
+      label: "Cursor",
+      sort: true,
+      header: true,
+      cell: (row) => opener(row.resume, () => openCursor(row)),
+    },
+    { key: "login", label: "Login", hide: 2, cell: (row) => row.login || "anonymous" },
+    { key: "client_id", label: "Client id", hide: 3, cell: (row) => row.client_id || "–" },
+    { key: "topic", label: "Topic", sort: true, cell: (row) => html`<span class="mono">${row.topic}</span>` },
+    { key: "behind", label: "Behind", number: true, cell: (row) => count(row.behind) },
+    { key: "session", label: "Read by", sort: true, hide: 2, cell: reader },
+  ],
+  empty: html`<strong>No client resumes by a name</strong
+    ><span>Who subscribes to a topic with a log, and says resume:NAME, goes on where it was.</span>`,
+};
+
+function reader({ session }) {
+  return session ? html`<a class="mono" href=${link("session", { id: session })}>${session}</a>` : "nobody";
+}
+
+/** A sheet; what is done on it closes it, and the list finds out by itself. */
+function show(title, content, actions) {
+  return sheet(title, (close) => {
+    const act = async (action) => (await action()) && leave(close);
+    const button = ([word, action]) =>
+      html`<button type="button" class="danger" @click=${() => act(action)}>${word}</button>`;
+    return html`<div class="stack">
+      ${sheetHead(title, close)} ${content}
+      <div class="actions">${actions.map(button)}</div>
+    </div>`;
+  });
+}
+
+/** The button that opened it goes with its row. */
+function leave(close) {
+  close();
+  const heading = document.querySelector("#main h1");
+  heading.tabIndex = -1;
+  heading.focus();
+}
+
+async function openScheduled({ id }) {
+  const message = await fetched(`scheduled/${encodeURIComponent(id)}`);
+  if (!message) return;
+  const { destination, due, session, stored, expires, size, priority } = message;
+  const known = facts([
+    ["Destination", html`<span class="mono">${destination}</span>`],
+    ["Comes", date(due)],
+    ["Sent by", session || "the server"],
+    ["Expires", expires ? date(expires) : "never"],
+    ["Size", octets(size)],
+    ["Priority", priority],
+    ["Stored", yes(stored)],
+  ]);
+  const actions = [["Delete …", () => removeScheduled(id, destination)]];
+  if (!destination.includes(",")) actions.push(["Delete all for it …", () => removeAllScheduled(destination)]);
+  await show(id, html`${known} ${contents(message)}`, actions);
+}
+
+async function openRetained({ topic }) {
+  const message = await fetched("retained/message", { topic });
+  if (!message) return;
+  const known = facts([
+    ["Message", html`<span class="mono">${message.id}</span>`],
+    ["Age", since(message)],
+    ["Expires", message.expires ? date(message.expires) : "never"],
+    ["Size", octets(message.size)],
+    ["Stored", yes(message.stored)],
+  ]);
+  await show(topic, html`${known} ${contents(message)}`, [["Delete …", () => forgetRetained(topic)]]);
+}
+
+function openCursor(row) {
+  const known = facts([
+    ["Login", row.login || "anonymous"],
+    ["Client id", row.client_id || "–"],
+    ["Topic", html`<span class="mono">${row.topic}</span>`],
+    ["Behind", row.behind === null ? "not counted of a pattern" : count(row.behind)],
+    ["Position", html`<span class="mono">${row.position}</span>`],
+    ["Read by", reader(row)],
+  ]);
+  return show(row.resume, known, [["Delete …", () => forgetCursor(row)]]);
+}
+
+export const scheduled = listPage("Scheduled", SCHEDULED, tabs("scheduled"));
+export const retained = listPage("Retained", RETAINED, tabs("retained"));
+export const cursors = listPage("Cursors", CURSORS, tabs("cursors"));

@@ -1,0 +1,293 @@
+"""What stands in no queue, over HTTP: what comes later, what topics retain, how far clients have read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+from trio.testing import MockClock
+
+from gateway.admin import kept
+from gateway.admin.paging import SLICE
+from gateway.broker import kept_rows
+from gateway.broker.administration import Administration
+from gateway.broker.options import Properties, Retain
+from gateway.broker.storage import Storage
+from gateway.codec import Head
+from tests.transports.peers import Peer
+
+from .running import Running, running
+from .test_paging import Watch
+
+
+@pytest.fixture(params=["memory", "sqlite:store.db"], ids=["memory", "stored"])
+async def site(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Running]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 100\n')
+    async with running(store=request.param) as site:
+        yield site
+
+
+@pytest.fixture
+async def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+    """One without a store."""
+    monkeypatch.chdir(tmp_path)
+    async with running() as site:
+        yield site
+
+
+async def publish(site: Running, name: str, body: str = "", **headers: str) -> None:
+    await site.post("publish", {"destination": name, "body": body, "headers": {"persistent": "true", **headers}})
+
+
+async def later(site: Running, name: str, body: str = "", delay: int = 3_600_000, **headers: str) -> None:
+    await publish(site, name, body, **headers, **{"x-delay": str(delay)})
+
+
+async def scheduled(site: Running, **query: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await site.get("scheduled", **query))["scheduled"]
+    return found
+
+
+class TestScheduled:
+    async def test_rows(self, site: Running) -> None:
+        await later(site, "/queue/a", "one")
+        (row,) = await scheduled(site)
+        assert (row["destination"], row["size"], row["expires"]) == ("/queue/a", 3, None)
+        assert row["stored"] is (site.settings.store != "memory")
+        assert row["due"] - site.gateway.broker.agenda.epoch() == pytest.approx(3_600, abs=60)
+
+    @pytest.mark.parametrize(
+        ("query", "sizes"),
+        [
+            ({"sort": "due"}, [2, 0, 1]),
+            ({"sort": "-due"}, [1, 0, 2]),
+            ({"sort": "size", "limit": 1, "offset": 1}, [1]),
+            ({"destination": "/queue/a"}, [0, 1]),
+            ({"destination": "a"}, [0, 1]),
+            ({"destination": "/topic/b", "sort": "-size"}, [2, 1]),
+            ({"q": "TOPIC"}, [1, 2]),
+            ({"q": "nothing"}, []),
+        ],
+    )
+    async def test_which_and_in_what_order(self, empty: Running, query: dict[str, object], sizes: list[int]) -> None:
+        await later(empty, "/queue/a", "", 20_000_000)
+        await later(empty, "/queue/a,/topic/b", "x", 30_000_000)
+        await later(empty, "/topic/b", "xx", 10_000_000)
+        assert [row["size"] for row in await scheduled(empty, **query)] == sizes
+
+    async def test_one_whole(self, site: Running) -> None:
+        await later(site, "/queue/a", "x" * 10_000, color="red", token="secret")
+        (row,) = await scheduled(site)
+        found = await site.get(f"scheduled/{row['id']}")
+        assert (len(found["body"]), found["truncated"]) == (10_000, False)
+        assert (found["headers"]["color"], found["headers"]["token"]) == ("red", "(hidden)")
+
+    async def test_none(self, site: Running) -> None:
+        for method in ("GET", "DELETE"):
+            answer = await site.ask(method, "scheduled/nothing")
+            assert answer.status == 404
+            assert "no message waits for its time" in answer.error
+
+    async def test_one_is_cancelled(self, site: Running) -> None:
+        await later(site, "/queue/a", "one")
+        await later(site, "/queue/a", "four")
+        first, second = await scheduled(site)
+        with capture_logs() as logs:
+            answer = await site.ask("DELETE", f"scheduled/{first['id']}")
+        assert (answer.status, answer.body) == (204, b"")
+        assert [row["id"] for row in await scheduled(site)] == [second["id"]]
+        (line,) = [each for each in logs if each["event"] == "admin"]
+        assert (line["action"], line["target"]) == ("cancel scheduled message", first["id"])
+        assert (line["destination"], line["outcome"]) == ("/queue/a", "done")
+        assert (await site.ask("DELETE", f"scheduled/{first['id']}")).status == 404
+
+    async def test_all_of_a_destination(self, site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kept, "ROWS", 2)
+        for name in ("/queue/a", "/queue/b", "/queue/a,/queue/c", "/queue/a", "/queue/b"):
+            await later(site, name)
+        with capture_logs() as logs:
+            answer = await site.ask("DELETE", "scheduled", destination="a")
+        assert answer.json == {"cancelled": 3}
+        assert {row["destination"] for row in await scheduled(site)} == {"/queue/b"}
+        (line,) = [each for each in logs if each["event"] == "admin"]
+        assert (line["action"], line["target"], line["done"]) == ("cancel scheduled messages", "a", 3)
+        assert (await site.ask("DELETE", "scheduled", destination="/nowhere")).json == {"cancelled": 0}
+
+    async def test_a_destination_must_be_named(self, site: Running) -> None:
+        await later(site, "/queue/a")
+        answer = await site.ask("DELETE", "scheduled")
+        assert answer.status == 400
+        assert len(await scheduled(site)) == 1
+
+    async def test_not_while_the_store_is_behind(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(kept, "ROWS", 1)
+        waits: list[Callable[[], None]] = []
+        real = Administration.when_stored
+
+        def note(self: Administration, then: Callable[[], None]) -> None:
+            waits.append(then)
+            real(self, then)
+
+        async with running(store="sqlite:store.db") as site:
+            for _ in range(3):
+                await later(site, "/queue/a")
+            monkeypatch.setattr(Storage, "is_behind", property(lambda self: len(waits) < 2))
+            monkeypatch.setattr(Administration, "when_stored", note)
+            assert (await site.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": 3}
+        assert len(waits) == 3  # twice it was behind, and at the end all must be written
+
+    async def test_the_next_process_does_not_have_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        async with running(store="sqlite:store.db") as first:
+            for body in ("one", "two", "three"):
+                await later(first, "/queue/a", body)
+            one, two, three = [row["id"] for row in await scheduled(first, sort="id")]
+            await first.ask("DELETE", f"scheduled/{two}")
+        async with running(store="sqlite:store.db") as second:
+            assert {row["id"] for row in await scheduled(second)} == {one, three}
+            assert (await second.get(f"scheduled/{one}"))["body"] == "one"
+            assert (await second.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": 2}
+        async with running(store="sqlite:store.db") as third:
+            assert await scheduled(third) == []
+
+
+class TestRetained:
+    async def test_rows(self, site: Running) -> None:
+        await publish(site, "/topic/a", "one", retain="set")
+        await publish(site, "/topic/b", "four", retain="set")
+        answer = await site.get("retained", sort="-size")
+        assert [(row["topic"], row["size"]) for row in answer["retained"]] == [("/topic/b", 4), ("/topic/a", 3)]
+        assert answer["retained"][0]["stored"] is (site.settings.store != "memory")
+        assert (await site.get("retained", q="B"))["total"] == 1
+        found = await site.get("retained/message", topic="/topic/a")
+        assert (found["body"], found["headers"]["retained"]) == ("one", "true")
+
+    async def test_it_is_deleted(self, site: Running) -> None:
+        await publish(site, "/topic/a", "one", retain="set")
+        with capture_logs() as logs:
+            answer = await site.ask("DELETE", "retained/message", topic="/topic/a")
+        assert answer.status == 204
+        assert (await site.get("retained"))["total"] == 0
+        (line,) = [each for each in logs if each["event"] == "admin"]
+        assert (line["action"], line["target"]) == ("delete retained message", "/topic/a")
+        for method in ("GET", "DELETE"):
+            answer = await site.ask(method, "retained/message", topic="/topic/a")
+            assert (answer.status, answer.error) == (404, "that topic retains nothing")
+
+
+async def resume(site: Running, topic: str = "/topic/log.a") -> Peer:
+    alice = await site.peer(login="alice", client_id="desk")
+    await alice.subscribe(topic, ack="client", resume="me")
+    return alice
+
+
+class TestCursors:
+    async def test_rows(self, site: Running) -> None:
+        alice = await resume(site)
+        (row,) = (await site.get("cursors"))["cursors"]
+        assert (row["login"], row["client_id"], row["resume"]) == ("alice", "desk", "me")
+        assert (row["topic"], row["behind"], bool(row["session"])) == ("/topic/log.a", 0, True)
+        await alice.send_frame("DISCONNECT", receipt="end")
+        await alice.frame("RECEIPT")
+        await alice.aclose()
+        await publish(site, "/topic/log.a", "one")
+        (row,) = (await site.get("cursors", q="alice", sort="-topic"))["cursors"]
+        assert (row["behind"], row["session"]) == (1, "")
+
+    async def test_it_is_deleted(self, site: Running) -> None:
+        alice = await resume(site, "/topic/log.*")
+        (row,) = (await site.get("cursors"))["cursors"]
+        assert row["behind"] is None
+        with capture_logs() as logs:
+            answer = await site.ask("DELETE", "cursor", name=row["name"])
+        assert answer.status == 204
+        (line,) = [each for each in logs if each["event"] == "admin"]
+        assert (line["action"], line["target"]) == ("delete cursor", row["name"])
+        assert (await site.get("cursors"))["total"] == 0
+        answer = await site.ask("DELETE", "cursor", name=row["name"])
+        assert (answer.status, answer.error) == (404, "there is no such cursor")
+        await alice.aclose()
+
+
+class TestPatience:
+    @pytest.fixture(autouse=True)
+    def silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Administration, "when_stored", lambda self, then: None)
+
+    async def test_one(self, empty: Running, autojump_clock: MockClock) -> None:
+        await later(empty, "/queue/a")
+        (row,) = await scheduled(empty)
+        started = trio.current_time()
+        answer = await empty.ask("DELETE", f"scheduled/{row['id']}")
+        assert answer.status == 503
+        assert trio.current_time() - started == pytest.approx(30)
+        assert answer.error == "it is cancelled, and the store has not confirmed it within 30 s"
+
+    async def test_all(self, empty: Running, autojump_clock: MockClock) -> None:
+        await later(empty, "/queue/a")
+        with capture_logs() as logs:
+            answer = await empty.ask("DELETE", "scheduled", destination="/queue/a")
+        assert (answer.status, answer.error) == (503, "called off after 30 s; cancelled so far: 1")
+        (line,) = [each for each in logs if each["event"] == "admin"]
+        assert (line["outcome"], line["done"]) == ("refused", 1)
+
+
+MANY = 100_000
+
+
+@pytest.mark.slow
+class TestMany:
+    """As many as there may be: nothing looks at them all at once."""
+
+    @pytest.fixture
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> Watch:
+        watch = Watch()
+
+        def counted(key: Any) -> Any:
+            return lambda entry: (watch.look(), key(entry))[1]
+
+        for keys, name in ((kept_rows.SCHEDULED_KEYS, "due"), (kept_rows.RETAINED_KEYS, "topic")):
+            monkeypatch.setitem(keys, name, counted(keys[name]))
+        monkeypatch.setattr(kept_rows, "targets_of", counted(kept_rows.targets_of))
+        monkeypatch.setattr(trio.lowlevel, "checkpoint", watch.checkpoint)
+        return watch
+
+    @pytest.fixture
+    def many(self, empty: Running) -> Running:
+        router = empty.gateway.broker.router
+        for number in range(MANY):
+            head = Head.of("SEND", {"destination": "/queue/a"})
+            router.send(router.prepare(head, b"", "/queue/a", Properties(delay=3_600.0 + number), None))
+        return empty
+
+    async def test_listed_and_cancelled(self, many: Running, watch: Watch) -> None:
+        answer = await many.get("scheduled", sort="-due", limit=10, destination="/queue/a")
+        assert answer["total"] == MANY
+        assert [row["due"] for row in answer["scheduled"]] == sorted(
+            [row["due"] for row in answer["scheduled"]], reverse=True
+        )
+        assert watch.total >= MANY
+        assert watch.most <= 3 * SLICE
+        watch.most = 0
+        assert (await many.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": MANY}
+        assert 0 < watch.most <= SLICE
+        assert len(many.gateway.broker.agenda) < 100
+
+    async def test_retained(self, empty: Running, watch: Watch) -> None:
+        router = empty.gateway.broker.router
+        for number in range(MANY):
+            name = f"/topic/{number:06}"
+            head = Head.of("SEND", {"destination": name})
+            router.send(router.prepare(head, b"", name, Properties(retain=Retain.SET), None))
+        answer = await empty.get("retained", sort="-topic", limit=2, q="/topic/09")
+        assert [row["topic"] for row in answer["retained"]] == ["/topic/099999", "/topic/099998"]
+        assert answer["total"] == MANY // 10
+        assert watch.most <= 3 * SLICE
