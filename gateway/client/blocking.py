@@ -24,8 +24,9 @@ from gateway.codec import V10, VERSIONS, Decoder, Frame, Limits, ProtocolError
 from gateway.codec.encoder import frame
 from gateway.codec.headers import escape
 
-from .errors import ConnectionLost, ServerError
+from .errors import CertificateRefused, ConnectionLost, ServerError
 from .server import Server
+from .tls import FileError, context_of, reason_of
 
 # Frames of one chunk are taken together, so they should fit into a processor's cache.
 _CHUNK = 64 * 1024
@@ -59,6 +60,7 @@ class Client:
 
     def __init__(self, where: Server, *, beat: bool = False) -> None:
         self._name = f"{where.host}:{where.port}"
+        self._cert = where.cert
         self._timeout = where.receipt_timeout / 1000
         self._frames: list[Frame] = []
         self._held = 0  # octets that have come and were not handed over, at most
@@ -70,8 +72,11 @@ class Client:
         self.server = ""
         try:
             self._socket = _dial(where)
-        except OSError as error:
+        except FileError as error:
             raise ConnectionLost(f"cannot connect to {self._name}: {error}") from None
+        except OSError as error:
+            reason = reason_of(error, where.ca, where.cert) or error
+            raise ConnectionLost(f"cannot connect to {self._name}: {reason}") from None
         self._sent = self._heard = time.monotonic()
         try:
             self._open(where, where.heartbeat if beat else 0)
@@ -87,22 +92,27 @@ class Client:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ConnectionLost(f"{self._name} does not answer CONNECT")
-            self._pull_first(left, where.tls)
+            self._pull_first(left, where)
         answer = self._frames.pop(0)
         if answer.command != "CONNECTED":
             raise ServerError(f"{self._name} answered CONNECT with {answer.command}")
         self.server = answer.headers.get("server", "")
         self._beats(interval, answer.headers.get("heart-beat", "0,0"))
 
-    def _pull_first(self, timeout: float, tls: bool) -> None:
+    def _pull_first(self, timeout: float, where: Server) -> None:
         """Read a chunk; who hangs up without a word has expected something else than STOMP."""
         try:
             self._pull(timeout)
+        except CertificateRefused:
+            raise
         except ConnectionLost as error:
             if self._held:
                 raise
-            other = "does it expect another protocol" if tls else "does it expect TLS"
-            raise ConnectionLost(f"{error} without an answer to CONNECT; {other}, or a PROXY header first?") from None
+            other = "another protocol" if where.tls else "TLS"
+            if where.tls and not where.cert:
+                other = "a client certificate, another protocol"
+            sentence = f"{error} without an answer to CONNECT; does it expect {other}, or a PROXY header first?"
+            raise ConnectionLost(sentence) from None
 
     def _beats(self, interval: int, answer: str) -> None:
         theirs, _, ours = answer.partition(",")
@@ -169,7 +179,7 @@ class Client:
                 continue
             except OSError as error:
                 self._last_words()
-                raise ConnectionLost(f"the connection to {self._name} broke: {error}") from None
+                raise self._broken(error) from None
             view = view[count:]
             deadline = time.monotonic() + self._timeout
         self._sent = time.monotonic()
@@ -269,7 +279,7 @@ class Client:
         except _WOULD_BLOCK:
             return False
         except OSError as error:
-            raise ConnectionLost(f"the connection to {self._name} broke: {error}") from None
+            raise self._broken(error) from None
         if not chunk:
             raise ConnectionLost(f"{self._name} ended the connection")
         self._heard = time.monotonic()
@@ -298,11 +308,18 @@ class Client:
             self.version = named.get(other.headers.get("version", "1.0"), V10)
             self._decoder.begin(self.version, _LIMITS)
 
+    def _broken(self, error: OSError) -> ConnectionLost:
+        if reason := reason_of(error, cert=self._cert):
+            return CertificateRefused(f"cannot connect to {self._name}: {reason}")
+        return ConnectionLost(f"the connection to {self._name} broke: {error}")
+
     def _last_words(self) -> None:
-        """Raise the ERROR that explains why the server closed, if there is one."""
+        """Raise the ERROR or the alert that explains why the server closed, if there is one."""
         try:
             while self._read_chunk():
                 pass
+        except CertificateRefused:
+            raise
         except ConnectionLost:
             pass
 
@@ -314,7 +331,7 @@ def _dial(where: Server) -> socket.socket:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if where.tls:
-            context = ssl.create_default_context(cafile=where.ca or None)
+            context = context_of(where.ca, where.cert, where.key)
             plain = context.wrap_socket(plain, server_hostname=where.host)
         plain.setblocking(False)
     except BaseException:

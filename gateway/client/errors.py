@@ -13,3 +13,7 @@ class ServerError(StompError):
 
 class ConnectionLost(StompError):
     """The connection ended or could not be made; another attempt may succeed."""
+
+
+class CertificateRefused(ConnectionLost):
+    """The server wants a certificate of ours, or another one."""

@@ -19,6 +19,7 @@ class Server:
     Attributes:
         tls: speak TLS; the certificate must be of `host`.
         ca: a file of certificates to trust instead of the system's; "": the system's.
+        cert, key: files of the certificate to show, and of its key, which may stand in the first, too; "": none.
         login, passcode: "": not sent.
         vhost: the header `host`; "": that of the network.
         versions: what is offered, with commas.
@@ -32,6 +33,8 @@ class Server:
     port: int = DEFAULT_PORT
     tls: bool = False
     ca: str = ""
+    cert: str = ""
+    key: str = ""
     login: str = ""
     passcode: str = field(default="", repr=False)
     vhost: str = ""

@@ -70,7 +70,7 @@ DESTINATIONS = Listing(
         Column("kind", "KIND", str, is_text=True),
         Column("waiting", "WAITING"),
         Column("unacknowledged", "UNACKED"),
-        Column("delayed", "DELAYED"),
+        Column("delayed", "IN BACK-OFF"),
         Column("subscriptions", "SUBS"),
         Column("octets", "SIZE", octets),
     ),
@@ -122,7 +122,7 @@ def head(overview: Answer) -> RenderableType:
             ("messages", octets(overview["messages"]["octets"])),
             ("memory", octets(memory["process"])),
             ("of", octets(memory["mark"]) if memory["mark"] else "-"),
-            ("delayed", number(overview["messages"]["delayed"])),
+            ("scheduled", number(overview["messages"]["delayed"])),
         ],
     ):
         figures.add_row(*[Text.assemble((f"{name} ", "dim"), value) for name, value in row])

@@ -16,6 +16,7 @@ import click
 
 from gateway.client import Client, Server, StompError
 from gateway.client.server import read_url
+from gateway.client.tls import FileError, context_of
 
 URL, PASSCODE = "STOMP_URL", "STOMP_PASSCODE"
 # Milliseconds without an answer after which somebody at a terminal wants to know.
@@ -32,6 +33,8 @@ def where(command: Command) -> Command:
             click.option("--url", envvar=URL, show_envvar=True, default=_HERE, show_default=True, help=_URL_HELP),
             click.option("--passcode-file", type=_FILE, help=f"A file that holds the passcode; else {PASSCODE} does."),
             click.option("--ca", type=_FILE, help="Certificates to trust instead of the system's, for stomps."),
+            click.option("--cert", type=_FILE, help="The certificate to show, for stomps."),
+            click.option("--key", type=_FILE, help="Its key, where that has a file of its own."),
             click.option("--vhost", default="", help="The header `host` of CONNECT; RabbitMQ wants / here."),
             click.option("--client-id", default="", help="The header `client-id` of CONNECT."),
         ]
@@ -44,11 +47,20 @@ _URL_HELP = "The server: stomp://user@host:port, or stomps for TLS."
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
-def server_of(url: str, passcode_file: Path | None, ca: Path | None, vhost: str, client_id: str) -> Server:
+def server_of(
+    url: str,
+    passcode_file: Path | None,
+    ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    vhost: str,
+    client_id: str,
+) -> Server:
     """The server that the options name.
 
     Raises:
         click.BadParameter: the URL is none of a STOMP server.
+        click.UsageError: a file of certificates or keys cannot be used, or is for nothing.
     """
     try:
         server, destination = read_url(url, PASSCODE)
@@ -60,8 +72,19 @@ def server_of(url: str, passcode_file: Path | None, ca: Path | None, vhost: str,
     if passcode_file is not None:
         passcode = passcode_file.read_text().rstrip("\r\n")
     headers = {"client-id": client_id} if client_id else {}
-    server = dataclasses.replace(server, passcode=passcode, ca=str(ca or ""), vhost=vhost, headers=headers)
+    server = dataclasses.replace(server, passcode=passcode, vhost=vhost, headers=headers)
+    server = dataclasses.replace(server, ca=str(ca or ""), cert=str(cert or ""), key=str(key or ""))
+    _check_files(server)
     return dataclasses.replace(server, receipt_timeout=_PATIENCE)
+
+
+def _check_files(server: Server) -> None:
+    if not server.tls and (server.ca or server.cert or server.key):
+        raise click.UsageError("--ca, --cert and --key are for TLS: write stomps://")
+    try:
+        context_of(server.ca, server.cert, server.key)
+    except FileError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def header(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
-import ssl
 from typing import Any
 from urllib.parse import urlencode, urlsplit
+
+from gateway.client.tls import context_of, reason_of
 
 # Seconds for an answer; whoever looks at a terminal wants to know sooner than later.
 _TIMEOUT = 5.0
@@ -31,21 +32,23 @@ class Source:
         url: of its HTTP side, perhaps with a path in front of /api.
         token: the admin token; "": none.
         ca: a file of certificates to trust instead of the system's; "": the system's.
+        cert, key: files of the certificate to show to a proxy that demands one, and of its key; "": none.
 
     Raises:
-        ValueError: the URL cannot be meant; the text is a sentence.
+        ValueError: the URL cannot be meant, or a file cannot be used; the text is a sentence.
     """
 
-    def __init__(self, url: str, token: str = "", ca: str = "") -> None:
+    def __init__(self, url: str, token: str = "", ca: str = "", cert: str = "", key: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url[:80]!r} names no gateway: write http://host:port")
         self.url = url
         self._prefix = parts.path.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._ca, self._cert = ca, cert
         self._connection: http.client.HTTPConnection
         if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=ca or None)
+            context = context_of(ca, cert, key)
             self._connection = http.client.HTTPSConnection(
                 parts.hostname, parts.port, timeout=_TIMEOUT, context=context
             )
@@ -65,7 +68,8 @@ class Source:
             status, content = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()  # the next request opens a new one
-            raise NoAnswer(f"{self.url} does not answer: {error or type(error).__name__}") from None
+            reason = reason_of(error, self._ca, self._cert) if isinstance(error, OSError) else ""
+            raise NoAnswer(f"{self.url} does not answer: {reason or error or type(error).__name__}") from None
         try:
             told = json.loads(content)
         except ValueError:

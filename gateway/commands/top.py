@@ -16,6 +16,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from gateway.client.tls import FileError
+
 from . import board, keys
 from .source import NoAnswer, Source
 
@@ -87,14 +89,16 @@ class Screen:
     help="A file that holds the admin token; else the setting `admin_token` (GATEWAY_ADMIN_TOKEN) is shown.",
 )
 @click.option("--ca", default="", help="Certificates to trust instead of the system's, for https.")
+@click.option("--cert", default="", help="The certificate to show, for https.")
+@click.option("--key", default="", help="Its key, where that has a file of its own.")
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, help="Seconds.")
 @click.option("--once", is_flag=True, help="Print it once, and end; so it is where standard output is no terminal.")
-def top(url: str | None, token_file: Path | None, ca: str, interval: float, once: bool) -> None:
+def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, interval: float, once: bool) -> None:
     """Show what a gateway does: rates, latencies, memory, and its busiest destinations or sessions.
 
     Exit status: 0; 1 and one sentence when the gateway does not answer at the start, or refuses.
     """
-    screen = Screen(_source(url, token_file, ca))
+    screen = Screen(_source(url, token_file, ca, cert, key))
     console = Console(highlight=False)
     try:
         screen.ask(_PRINTED)
@@ -108,7 +112,7 @@ def top(url: str | None, token_file: Path | None, ca: str, interval: float, once
         sys.exit(130)
 
 
-def _source(url: str | None, token_file: Path | None, ca: str) -> Source:
+def _source(url: str | None, token_file: Path | None, *files: str) -> Source:
     from gateway.settings import Address, SettingsError, load
 
     token = token_file.read_text().strip() if token_file is not None else None
@@ -120,8 +124,8 @@ def _source(url: str | None, token_file: Path | None, ca: str) -> Source:
             if url is None and address is None:
                 raise click.UsageError("the setting http names no port; say where the gateway is by --url")
             url = url or f"http://{address}"
-        return Source(url, token, ca)
-    except SettingsError as error:
+        return Source(url, token, *files)
+    except (SettingsError, FileError) as error:
         raise click.ClickException(str(error)) from None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from None

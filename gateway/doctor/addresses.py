@@ -18,8 +18,6 @@ from dataclasses import replace
 from ipaddress import ip_address
 from urllib.parse import quote
 
-import trio
-
 from gateway.settings import Settings
 
 from . import sessions
@@ -61,13 +59,8 @@ async def examine(
 
 
 async def _own(dialler: Dialler, place: Place) -> str:
-    """The address that we dial from.  It is found by dialling: a name may well be one of loopback."""
-    stream = await dialler.open(replace(place, tls=False))
-    assert isinstance(stream, trio.SocketStream)  # there is no TLS on it
-    try:
-        host: str = stream.socket.getsockname()[0]
-    finally:
-        await trio.aclose_forcefully(stream)
+    """The address that we dial from, or the one of loopback that is ours."""
+    host = await dialler.own_address(place)
     return _LOOPBACK if host.startswith("127.") else host
 
 

@@ -44,6 +44,8 @@ class _Of(click.ParamType[Place]):
 @click.option("--nginx", type=_FILE, help="The proxy's nginx.conf, or the output of `nginx -T`, to be read.")
 @click.option("--origin", default="", help="Origin of the page that opens the WebSocket, if it is another site's.")
 @click.option("--ca", type=_FILE, help="Authorities in PEM that clients believe, instead of the system's.")
+@click.option("--cert", type=_FILE, help="Certificate in PEM that clients show.")
+@click.option("--key", type=_FILE, help="Its key, where that has a file of its own.")
 @click.option("--user", default="", help="User that the gateway runs as; without it, whoever has its port.")
 @click.option("--idle", type=click.FloatRange(0, 3600), default=30.0, show_default=True, help="Seconds of silence.")
 @click.option("--patience", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, help="Seconds to wait.")
@@ -61,6 +63,8 @@ def doctor(
     nginx: Path | None,
     origin: str,
     ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
     user: str,
     idle: float,
     patience: float,
@@ -94,6 +98,8 @@ def doctor(
         settings=settings,
         origin=origin,
         authorities=ca,
+        certificate=cert,
+        key=key,
         idle=idle,
         patience=patience,
         size=message_size,

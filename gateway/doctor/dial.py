@@ -14,6 +14,8 @@ from pathlib import Path
 
 import trio
 
+from gateway.client.tls import FileError, context_of, reason_of
+
 from .finding import Trouble
 from .places import TCP, Place
 
@@ -55,7 +57,8 @@ class Dialler:
 
     Attributes:
         patience: seconds for each step.
-        trusting: knows the authorities that are believed.
+        trusting: knows the authorities that are believed, and the certificate to show.
+        certificate: the file of that; None: there is none.
         source: the address that we dial from; None: whichever the system takes.
         preface: octets in front of all others, also of TLS.
     """
@@ -64,6 +67,7 @@ class Dialler:
     trusting: ssl.SSLContext
     source: str | None = None
     preface: bytes = b""
+    certificate: Path | None = None
 
     async def open(self, place: Place) -> trio.abc.Stream:
         """Dial, and do the TLS handshake.
@@ -84,6 +88,19 @@ class Dialler:
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
+
+    async def own_address(self, place: Place) -> str:
+        """The address that we dial from.  It is found by dialling: a name may well be one of loopback.
+
+        Raises:
+            Trouble: nobody is there.
+        """
+        stream = await self._connected(place)
+        try:
+            host: str = stream.socket.getsockname()[0]
+        finally:
+            await trio.aclose_forcefully(stream)
+        return host
 
     async def _connected(self, place: Place) -> trio.SocketStream:
         try:
@@ -106,24 +123,34 @@ class Dialler:
         except trio.BrokenResourceError as error:
             if isinstance(error.__cause__, ssl.SSLCertVerificationError):
                 raise _distrusted(place, error.__cause__) from None
+            if (trouble := self.unwanted(place, error)) is not None:
+                raise trouble from None
             reason = error.__cause__.reason if isinstance(error.__cause__, ssl.SSLError) else ""
             words = (reason or "the peer closed").lower().replace("_", " ")
             raise TlsTrouble(f"the TLS handshake failed: {words}", "Dial a port that speaks TLS") from None
         return secured
 
+    def unwanted(self, place: Place, error: trio.BrokenResourceError) -> TlsTrouble | None:
+        """What the server says of our certificate, or of none, as it ends the connection; None: nothing."""
+        shown = self.certificate if place.is_verified else None  # nothing is shown to who is not believed
+        said = reason_of(error.__cause__, cert=str(shown or "")) if isinstance(error.__cause__, OSError) else ""
+        if not said or (self.certificate is not None and shown is None):
+            return None
+        return TlsTrouble(said, "Give one by --cert and --key that an authority in tls_client_ca vouches for")
 
-def trusting(authorities: Path | None = None, protocols: bool = True) -> ssl.SSLContext:
-    """A context that believes the system's authorities, or those of a file.
+
+def trusting(
+    authorities: Path | None = None, certificate: Path | None = None, key: Path | None = None
+) -> ssl.SSLContext:
+    """A context that believes the system's authorities, or those of a file, and may have a certificate to show.
 
     Raises:
-        Trouble: the file cannot be used.
+        Trouble: a file cannot be used.
     """
     try:
-        context = ssl.create_default_context(cafile=authorities)
-    except (OSError, ssl.SSLError) as error:
-        reason = error.strerror if not isinstance(error, ssl.SSLError) else "it has no certificate in PEM"
-        raise Trouble(f"{authorities} cannot be used: {reason}", "Name a file of authorities in PEM by --ca") from None
-    return context
+        return context_of(*[str(each or "") for each in (authorities, certificate, key)])
+    except FileError as error:
+        raise Trouble(str(error), "Name files in PEM by --ca, --cert and --key") from None
 
 
 def _credulous() -> ssl.SSLContext:

@@ -1,7 +1,8 @@
 """Is somebody there, does he speak TLS where he should, and does his certificate hold.
 
 What does not come about is tried the other way round: TLS where there was none, none where there should be some, and a
-PROXY header in front.  What then works names the mistake.
+PROXY header in front.  What then works names the mistake.  To the gateway's own port one is sent at once where the
+settings want it: there it stands for the proxy that would have sent it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from dataclasses import replace
 import trio
 from cryptography import x509
 
+from gateway.transports.forwarded import Trusted
+
 from . import http
 from .dial import PREFACE, CertificateTrouble, Dialler, TlsTrouble
 from .finding import Finding, Tell, Trouble, fail, ok, shown, warn
+from .orders import Orders
 from .places import HTTP, TCP, WEBSOCKET, Place
 
 _DAY = 86_400
@@ -22,6 +26,29 @@ _SOON = 14  # days: whoever renews by itself has done so a month before the end
 _CONNECT = b"CONNECT\naccept-version:1.2\nhost:doctor\n\n\0"
 _SANE = {TCP: (b"CONNECTED\n", b"ERROR\nmessage:login refused\n"), HTTP: (b"HTTP/1.",), WEBSOCKET: (b"HTTP/1.1 101 ",)}
 _PROXY_OFF = "or write {kind}_proxy_protocol = false"
+
+
+async def with_header(dialler: Dialler, place: Place, orders: Orders, tell: Tell) -> Dialler | None:
+    """Who dials the gateway's own port must do as its proxy does, where the settings want a PROXY header.
+
+    Returns:
+        who sends it, if need be; None: the gateway would hang up, for we are not one of its proxies.
+    """
+    if orders.settings is None or not orders.wants_header(place):
+        return dialler
+    setting = f"{place.kind}_proxy_protocol"
+    try:
+        own = await dialler.own_address(place)
+    except Trouble as trouble:
+        tell(trouble.finding(f"{place}"))
+        return None
+    if own in Trusted(orders.settings.trusted_proxies):
+        tell(ok(f"{place} PROXY header", f"{setting} is on, and we send one, as {own} is in trusted_proxies"))
+        return replace(dialler, preface=PREFACE)
+    detail = f"not tried: {setting} is on, and {own}, from where we dial, is not in trusted_proxies"
+    option = "--tcp HOST:PORT" if place.kind == TCP else "--websocket wss://HOST/ws"
+    tell(warn(f"{place}", detail, f"Go through the proxy, by {option}, or run it on the proxy's machine"))
+    return None
 
 
 async def enter(dialler: Dialler, place: Place, tell: Tell, now: float) -> Place | None:
@@ -105,6 +132,8 @@ async def explain(dialler: Dialler, place: Place) -> Trouble | None:
     """Why a place does not answer as it should: the other ways to talk to it, tried; None: none of them works."""
     dialler = replace(dialler, patience=min(dialler.patience, _PATIENCE))
     other = replace(place, tls=not place.tls, is_verified=False)
+    if place.tls and (unwanted := await _unwanted(dialler, place)) is not None:
+        return unwanted
     if place.tls and await _answers(dialler, other):
         return Trouble("it speaks no TLS", f"Dial {replace(place, tls=False)}, or give it a certificate: {_how(place)}")
     if not place.tls and await _answers(dialler, other):
@@ -115,6 +144,22 @@ async def explain(dialler: Dialler, place: Place) -> Trouble | None:
             "Write `proxy_protocol on;` (nginx, stream) or `send-proxy-v2` (HAProxy) there, "
             + _PROXY_OFF.format(kind=place.kind),
         )
+    return None
+
+
+async def _unwanted(dialler: Dialler, place: Place) -> Trouble | None:
+    """What the server says of our certificate, or of none: by TLS 1.3 it does so after the handshake."""
+    try:
+        stream = await dialler.open(place)
+    except Trouble:
+        return None
+    try:
+        with trio.move_on_after(dialler.patience):
+            await stream.receive_some(1)
+    except trio.BrokenResourceError as error:
+        return dialler.unwanted(place, error)
+    finally:
+        await trio.aclose_forcefully(stream)
     return None
 
 

@@ -32,10 +32,11 @@ _PATH = "/ws"
 async def examine(orders: Orders, tell: Tell) -> None:
     """Look at everything that the orders name."""
     try:
-        dialler = Dialler(orders.patience, trusting(orders.authorities))
+        context = trusting(orders.authorities, orders.certificate, orders.key)
     except Trouble as trouble:
-        tell(trouble.finding("--ca"))
+        tell(trouble.finding("certificates"))
         return
+    dialler = Dialler(orders.patience, context, certificate=orders.certificate)
     admin = None if orders.settings is None else next(iter(own_places(orders.settings)[HTTP]), None)
     if orders.settings is not None:
         await _inside(dialler, orders, orders.settings, admin, tell)
@@ -63,6 +64,10 @@ async def _stomp(
     dialler: Dialler, knocked: Place, admin: Place | None, orders: Orders, nursery: trio.Nursery, tell: Tell
 ) -> None:
     """One place where STOMP is spoken."""
+    speaker = await doors.with_header(dialler, knocked, orders, tell)
+    if speaker is None:
+        return
+    dialler = speaker
     place = await doors.enter(dialler, knocked, tell, orders.now())
     if place is None:
         return

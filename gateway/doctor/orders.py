@@ -38,6 +38,8 @@ class Orders:
 
     Attributes:
         settings: of the gateway, where it is on this machine.
+        authorities: that clients believe; None: the system's.
+        certificate, key: files that clients show; None: nothing, and a key in the first.
         origin: of the page that will open the WebSocket; empty: that of `http`, or of the WebSocket's own host.
         idle: seconds that a silent connection is held; 0: none is.
         patience: seconds for an answer.
@@ -55,6 +57,8 @@ class Orders:
     settings: Settings | None = None
     origin: str = ""
     authorities: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
     idle: float = 30.0
     patience: float = 10.0
     size: int = 256 << 10
@@ -69,6 +73,17 @@ class Orders:
             return place.is_loopback
         texts = getattr(self.settings, f"{place.kind}_tls" if place.tls and place.kind != HTTP else place.kind)
         return place.port in [Address.parse(text).port for text in texts]
+
+    def wants_header(self, place: Place) -> bool:
+        """Whether that is the gateway's own port, where each connection must begin with a PROXY header.
+
+        The host counts here, and not the port alone: a proxy may have the same port at another address.
+        """
+        settings = self.settings
+        if settings is None or place.kind == HTTP or not getattr(settings, f"{place.kind}_proxy_protocol"):
+            return False
+        ours = {(each.host, each.port, each.tls) for each in own_places(settings)[place.kind]}
+        return (place.host, place.port, place.tls) in ours
 
     def page_origin(self, place: Place) -> str:
         """The origin of a page that opens that WebSocket."""

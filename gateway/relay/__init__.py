@@ -4,6 +4,7 @@
     headers     what becomes of a message on its way
     link        a connection that comes back
     pump        one link to each side, and what goes through them
+    status      what it has done, and how it is; metrics, http: who is told of that
     command     the process: threads, signals, status
 
 It knows of the servers what any client may know, and so works with every STOMP server that speaks 1.1 or 1.2.

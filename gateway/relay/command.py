@@ -1,5 +1,7 @@
 """`gateway relay`: the process.  Each direction has a thread of its own; this one waits for signals and for failures.
 
+A service manager hears when it runs, and that it lives, as long as the threads turn (`gateway.service`).
+
 Exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 and one sentence when a server refuses at the start, 2 usage.
 """
 
@@ -11,18 +13,21 @@ import sys
 import threading
 import time
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 
 import click
 import structlog
 
+from gateway import service
 from gateway.client import Server, StompError
 from gateway.observe import logs
 
 from . import settings
+from .http import HttpError, serving
 from .pump import Pump
-from .settings import Plan, PlanError
+from .settings import Orders, PlanError
+from .status import Status, not_alive
 
 log = structlog.get_logger("gateway.relay")
 
@@ -32,6 +37,8 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _STATUS = {signal.SIGTERM: 0, signal.SIGINT: 130}
 _PASSCODE_HELP = "A file that holds the passcode of --{}; else {} does."
 _CA_HELP = "Certificates to trust for --{} instead of the system's."
+_CERT_HELP = "The certificate to show to --{}."
+_KEY_HELP = "The key of --{}-cert, where it has a file of its own."
 _VHOST_HELP = "The header `host` of CONNECT for --{}; RabbitMQ wants / here."
 
 
@@ -44,6 +51,10 @@ _VHOST_HELP = "The header `host` of CONNECT for --{}; RabbitMQ wants / here."
 @click.option("--to-passcode-file", type=_FILE, help=_PASSCODE_HELP.format("to", settings.TO_PASSCODE))
 @click.option("--from-ca", type=_FILE, help=_CA_HELP.format("from"))
 @click.option("--to-ca", type=_FILE, help=_CA_HELP.format("to"))
+@click.option("--from-cert", type=_FILE, help=_CERT_HELP.format("from"))
+@click.option("--from-key", type=_FILE, help=_KEY_HELP.format("from"))
+@click.option("--to-cert", type=_FILE, help=_CERT_HELP.format("to"))
+@click.option("--to-key", type=_FILE, help=_KEY_HELP.format("to"))
 @click.option("--from-vhost", default="", help=_VHOST_HELP.format("from"))
 @click.option("--to-vhost", default="", help=_VHOST_HELP.format("to"))
 @click.option("--client-id", default="", help="The header `client-id` of CONNECT for --from.")
@@ -55,6 +66,7 @@ _VHOST_HELP = "The header `host` of CONNECT for --{}; RabbitMQ wants / here."
     help="Messages of one SOURCE that are under way, at most.",
 )
 @click.option("--name", default="", help="The relay's name in the header `relayed`; else both servers' addresses.")
+@click.option("--http", default="", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics are; else nowhere.")
 @click.option("--log-format", type=click.Choice(["auto", "json", "human"]), default="auto", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -80,13 +92,13 @@ def relay(
         if config is not None:
             if destinations or source or target or any(_given(name) for name in options):
                 raise click.UsageError("--config has everything in its file, but for the options of the log")
-            plans = settings.read(config)
+            orders = settings.read(config)
         else:
-            plans = [_of_options(destinations, source, target, **options)]  # type: ignore[arg-type]
+            orders = _of_options(destinations, source, target, **options)  # type: ignore[arg-type]
     except PlanError as error:
         raise click.UsageError(str(error)) from None
     logs.configure(log_format, log_level)
-    sys.exit(_run(plans))
+    sys.exit(_run(orders))
 
 
 def _given(name: str) -> bool:
@@ -99,31 +111,31 @@ def _of_options(
     target: str,
     from_passcode_file: Path | None,
     to_passcode_file: Path | None,
-    from_ca: Path | None,
-    to_ca: Path | None,
-    from_vhost: str,
-    to_vhost: str,
     client_id: str,
     durable: bool,
     prefetch: int,
     name: str,
-) -> Plan:
+    http: str,
+    **of_sides: Path | str | None,
+) -> Orders:
     if not source or not target:
         raise PlanError("--from and --to are needed, or --config")
     sides: list[Server] = []
-    for url, file, variable, ca, vhost in (
-        (source, from_passcode_file, settings.FROM_PASSCODE, from_ca, from_vhost),
-        (target, to_passcode_file, settings.TO_PASSCODE, to_ca, to_vhost),
+    for side, url, file, variable in (
+        ("from", source, from_passcode_file, settings.FROM_PASSCODE),
+        ("to", target, to_passcode_file, settings.TO_PASSCODE),
     ):
         passcode = os.environ.get(variable, "") if file is None else settings.read_passcode(file)
-        sides.append(settings.server(url, passcode, variable, ca, vhost))
+        more = {key: of_sides[f"{side}_{key}"] for key in ("ca", "cert", "key", "vhost")}
+        sides.append(settings.server(url, passcode, variable, **more))  # type: ignore[arg-type]
     first, second = sides
-    return settings.make(
+    plan = settings.make(
         first, second, destinations, name=name, prefetch=prefetch, durable=durable, client_id=client_id
     )
+    return Orders((plan,), settings.http_address(http))
 
 
-def _run(plans: list[Plan]) -> int:
+def _run(orders: Orders) -> int:
     """Relay until a signal; the status."""
     # The queue, unlike an Event, may be used by a signal's handler while the same thread waits for it.
     news: SimpleQueue[int | str] = SimpleQueue()
@@ -133,15 +145,22 @@ def _run(plans: list[Plan]) -> int:
 
     before = {number: signal.signal(number, tell) for number in _STATUS}
     stop = threading.Event()
+    pumps = [Pump(plan, stop) for plan in orders.plans]
+    every = [pump.status for pump in pumps]
     try:
-        threads = [threading.Thread(target=_pump, args=(plan, stop, news), daemon=True) for plan in plans]
-        for thread in threads:
-            thread.start()
-        first = news.get()
+        with serving(orders.http, every):
+            threads = [threading.Thread(target=_pump, args=(pump, news), daemon=True) for pump in pumps]
+            for thread in threads:
+                thread.start()
+            service.ready("relaying")
+            first = _first(news, every)
+        service.stopping()
         stop.set()
         deadline = time.monotonic() + _LAST_WORDS
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+    except HttpError as error:
+        raise click.ClickException(str(error)) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -150,9 +169,21 @@ def _run(plans: list[Plan]) -> int:
     return _STATUS[signal.Signals(first)]
 
 
-def _pump(plan: Plan, stop: threading.Event, news: SimpleQueue[int | str]) -> None:
+def _first(news: SimpleQueue[int | str], every: list[Status]) -> int | str:
+    """Wait for a signal or a failure, and show signs of life."""
+    between = service.watchdog()
+    while True:
+        if not not_alive(every):
+            service.alive()
+        try:
+            return news.get(timeout=between or None)
+        except Empty:
+            pass
+
+
+def _pump(pump: Pump, news: SimpleQueue[int | str]) -> None:
     try:
-        Pump(plan, stop).run()
+        pump.run()
     except StompError as error:
         news.put(f"cannot relay: {error}")
     except Exception as error:

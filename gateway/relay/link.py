@@ -60,11 +60,15 @@ class Link:
 
     Attributes:
         client: the connection; None: there is none.
+        opened: how often there was one.
+        fault: why there is none.
     """
 
     def __init__(self, role: str, server: Server) -> None:
         self.client: Client | None = None
-        self._role = role
+        self.opened = 0
+        self.fault = "it was not reached yet"
+        self.role = role
         self._server = server
         self._name = address(server)
         self._pause = _FIRST_PAUSE
@@ -72,6 +76,9 @@ class Link:
         self._has_worked = False
         self._away_since = 0.0  # 0: it is not
         self._open_since = 0.0
+
+    def __str__(self) -> str:
+        return f"the {self.role} {self._name}"
 
     def due(self) -> float:
         """Seconds until the next attempt."""
@@ -101,6 +108,7 @@ class Link:
             self.lost(error)
         else:
             self.client = client
+            self.opened += 1
             self._has_worked = True
             self._open_since = time.monotonic()
 
@@ -120,7 +128,7 @@ class Link:
     def works(self) -> None:
         """It is not away."""
         if self._away_since:
-            log.info(f"the {self._role} works again", server=self._name, seconds=self._away())
+            log.info(f"the {self.role} works again", server=self._name, seconds=self._away())
             self._away_since = 0.0
 
     def has_confirmed(self) -> None:
@@ -137,11 +145,12 @@ class Link:
         if self.client is not None and time.monotonic() - self._open_since > self._pause:
             self._pause = _FIRST_PAUSE
         self.close()
+        self.fault = str(error)
         self._next = time.monotonic() + self._pause * random.uniform(0.5, 1.0)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         if not quiet and not self._away_since:
             self._away_since = time.monotonic()
-            log.warning(f"the {self._role} is away", server=self._name, reason=str(error))
+            log.warning(f"the {self.role} is away", server=self._name, reason=str(error))
 
     def close(self) -> None:
         """End the connection at once, if there is one."""

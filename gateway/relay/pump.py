@@ -35,6 +35,7 @@ from gateway.codec import V10, V12, Frame
 from .headers import Loop, onward
 from .link import Link, Lost
 from .settings import Plan, Route, address
+from .status import Status
 
 log = structlog.get_logger("gateway.relay")
 
@@ -83,21 +84,14 @@ class _Held:
         return len(self.frame.body) + self.frame.head.size
 
 
-@dataclass
-class _Counts:
-    """Since the last line of the log."""
-
-    messages: int = 0
-    octets: int = 0
-    refused: int = 0
-    loops: int = 0
-
-
 class Pump:
     """One direction.
 
     Args:
         stop: set when it is to end.
+
+    Attributes:
+        status: what others see of it.
     """
 
     def __init__(self, plan: Plan, stop: threading.Event) -> None:
@@ -113,7 +107,7 @@ class Pump:
         self._receipts = 0
         self._is_ours = False
         self._told_loops: set[str] = set()
-        self._counts = _Counts()
+        self.status = Status(plan, self._source, self._target, lambda: len(self._held))
         self._next_line = time.monotonic() + _LINE_EVERY
 
     def run(self) -> None:
@@ -124,7 +118,7 @@ class Pump:
         """
         plan = self._plan
         names = [f"{route.source}={route.target}" if route.target else route.source for route in plan.routes]
-        log.info("relaying", relay=plan.name, destinations=names, **self._ends())
+        log.info("relaying", relay=plan.name, destinations=names, **self.status.ends)
         try:
             while not self._stop.is_set():
                 self._step()
@@ -134,11 +128,10 @@ class Pump:
             self._target.close()
         self._tell()
 
-    def _ends(self) -> dict[str, str]:
-        return {"source": address(self._plan.source), "target": address(self._plan.target)}
-
     def _step(self) -> None:
+        self.status.turns()
         self._target.open(self._greet)
+        self.status.turns()
         self._source.open(self._subscribe)
         try:
             self._turn()
@@ -159,6 +152,7 @@ class Pump:
             if self._plan.durable and route.source.startswith("/topic/"):
                 headers |= {"durable": "true", "auto-delete": "false"}
             client.request("SUBSCRIBE", headers)
+            self.status.turns()
 
     def _turn(self) -> None:
         """One round of whatever is possible."""
@@ -200,10 +194,12 @@ class Pump:
             self._held.append(_Held(frame, onward(frame, self._plan, route)))
         except Loop as loop:
             self._settled.append(_Held(frame, {}, fault=str(loop)))
-            self._counts.loops += 1
+            self.status.routes[route.source].loops += 1
             if route.source not in self._told_loops:
                 self._told_loops.add(route.source)
-                log.warning("a message goes in a circle", destination=route.source, reason=str(loop), **self._ends())
+                log.warning(
+                    "a message goes in a circle", destination=route.source, reason=str(loop), **self.status.ends
+                )
 
     def _settle(self) -> None:
         """Tell the source what has become of messages."""
@@ -226,6 +222,7 @@ class Pump:
 
         If it has gone, that is found out later: a frame to the target must not end in its middle.
         """
+        self.status.turns()
         if self._source.client is not None:
             with suppress(Lost), self._source.talk() as client:
                 client.rest(0.0)
@@ -298,8 +295,7 @@ class Pump:
         self._alone = max(0, self._alone - len(settled))
         for each in settled:
             if not each.fault:
-                self._counts.messages += 1
-                self._counts.octets += each.octets
+                self.status.passed(each.subscription, each.octets)
 
     # What breaks.
 
@@ -331,9 +327,9 @@ class Pump:
             message_id=headers["message-id"],
             to=each.headers["destination"],
             reason=reason,
-            **self._ends(),
+            **self.status.ends,
         )
-        self._counts.refused += 1
+        self.status.routes[each.subscription].refused += 1
         self._release([each])
         self._target.has_confirmed()
 
@@ -351,7 +347,7 @@ class Pump:
 
     def _tell(self) -> None:
         self._next_line = time.monotonic() + _LINE_EVERY
-        counts, self._counts = self._counts, _Counts()
+        counts = self.status.news()
         log.info(
             "relayed",
             messages=counts.messages,
@@ -359,7 +355,7 @@ class Pump:
             refused=counts.refused,
             loops=counts.loops,
             held=len(self._held),
-            **self._ends(),
+            **self.status.ends,
         )
 
 

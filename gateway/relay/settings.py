@@ -5,6 +5,8 @@
     to = "stomps://b@two:61614"
     destinations = ["/queue/orders", "/topic/prices.>=/topic/prices"]
 
+In front of the tables may stand `http = "127.0.0.1:9000"`, where the relay says how it is.
+
 Paths in the file count from its folder.  Passcodes stand in files or, for the command line, in the environment.
 """
 
@@ -16,14 +18,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gateway.address import Address
 from gateway.client import Server
 from gateway.client.server import read_url
+from gateway.client.tls import FileError, context_of
 
 PREFETCH = 1000
 MOST_PREFETCH = 100_000
 FROM_PASSCODE, TO_PASSCODE = "STOMP_FROM_PASSCODE", "STOMP_TO_PASSCODE"
 _SIDES = ("from", "to")
-_OF_A_SIDE = ("passcode_file", "ca", "vhost")
+_OF_A_SIDE = ("passcode_file", "ca", "cert", "key", "vhost")
 _KEYS = {*_SIDES, "destinations", "name", "prefetch", "durable", "client_id"}
 _KEYS |= {f"{side}_{key}" for side in _SIDES for key in _OF_A_SIDE}
 # One thread serves both sides.  It may have to wait this long for one of them, and is not to be missed by the other.
@@ -65,6 +69,18 @@ class Plan:
     name: str = ""
     prefetch: int = PREFETCH
     durable: bool = False
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What one process does.
+
+    Attributes:
+        http: where it says how it is; None: nowhere.
+    """
+
+    plans: tuple[Plan, ...]
+    http: Address | None = None
 
 
 def address(server: Server) -> str:
@@ -125,11 +141,20 @@ def _route(text: str) -> Route:
     return route
 
 
-def server(url: str, passcode: str, variable: str, ca: Path | None, vhost: str) -> Server:
+def server(
+    url: str,
+    passcode: str,
+    variable: str,
+    *,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    vhost: str = "",
+) -> Server:
     """One side.
 
     Raises:
-        PlanError: the URL is none of a STOMP server.
+        PlanError: the URL is none of a STOMP server, or a file of certificates or keys cannot be used.
     """
     try:
         found, destination = read_url(url, variable)
@@ -137,7 +162,29 @@ def server(url: str, passcode: str, variable: str, ca: Path | None, vhost: str) 
         raise PlanError(str(error)) from None
     if destination:
         raise PlanError(f"{url[:80]!r} has a destination: those stand for themselves")
-    return replace(found, passcode=passcode, ca=str(ca or ""), vhost=vhost)
+    if (ca or cert or key) and not found.tls:  # whoever names authorities believes that nobody reads the passcode
+        raise PlanError(f"{url[:80]!r} has no TLS, and certificates are for TLS: write stomps://")
+    found = replace(found, passcode=passcode, vhost=vhost, ca=str(ca or ""), cert=str(cert or ""), key=str(key or ""))
+    try:  # each connection reads them anew; what is wrong from the start shall not be tried for ever
+        context_of(found.ca, found.cert, found.key)
+    except FileError as error:
+        raise PlanError(str(error)) from None
+    return found
+
+
+def http_address(text: str) -> Address | None:
+    """Where the relay says how it is; "": nowhere.
+
+    Raises:
+        PlanError: that is no address of this machine.
+    """
+    try:
+        found = Address.parse(text) if text else None
+    except ValueError:
+        found = Address("", 0)
+    if found is not None and not found.port:
+        raise PlanError(f"http is {text[:80]!r}, which is no address: write 127.0.0.1:9000")
+    return found
 
 
 def read_passcode(path: Path) -> str:
@@ -154,8 +201,8 @@ def read_passcode(path: Path) -> str:
         raise PlanError(f"the passcode file {path} cannot be read: it is not UTF-8") from None
 
 
-def read(path: Path) -> list[Plan]:
-    """The plans of a file.
+def read(path: Path) -> Orders:
+    """What a file says.
 
     Raises:
         PlanError: it is no such file.
@@ -169,8 +216,13 @@ def read(path: Path) -> list[Plan]:
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"{path} cannot be read: {error}") from None
     tables = values.pop("relay", [])
+    try:
+        http = http_address(_text(values, "http"))
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from None
+    values.pop("http", None)
     if values:
-        raise PlanError(f"{path}: {next(iter(values))!r} is unknown: there are tables [[relay]], and nothing else")
+        raise PlanError(f"{path}: {next(iter(values))!r} is unknown: there are http and tables [[relay]]")
     if not tables or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise PlanError(f"{path} has no table [[relay]]")
     plans = []
@@ -179,7 +231,7 @@ def read(path: Path) -> list[Plan]:
             plans.append(_of_table(table, path.parent))
         except PlanError as error:
             raise PlanError(f"{path}, [[relay]] number {number}: {error}") from None
-    return plans
+    return Orders(tuple(plans), http)
 
 
 def _of_table(table: Mapping[str, Any], folder: Path) -> Plan:
@@ -202,10 +254,11 @@ def _side(table: Mapping[str, Any], side: str, folder: Path) -> Server:
     url = _text(table, side)
     if not url:
         raise PlanError(f'{side} is missing: write {side} = "stomp://user@host:port"')
-    passcode_file, ca = _text(table, f"{side}_passcode_file"), _text(table, f"{side}_ca")
+    passcode_file, *names = [_text(table, f"{side}_{key}") for key in ("passcode_file", "ca", "cert", "key")]
     passcode = read_passcode(folder / passcode_file) if passcode_file else ""
     variable = f"a file that {side}_passcode_file names"
-    return server(url, passcode, variable, folder / ca if ca else None, _text(table, f"{side}_vhost"))
+    ca, cert, key = [folder / name if name else None for name in names]
+    return server(url, passcode, variable, ca=ca, cert=cert, key=key, vhost=_text(table, f"{side}_vhost"))
 
 
 def _text(table: Mapping[str, Any], key: str) -> str:

@@ -80,7 +80,7 @@ def write_beside(folder: Path, https: int, stomp: int, tcp_port: int) -> None:
     """The files for TLS, and a certificate."""
     files = papers.write(folder)
     pair = {"/etc/ssl/broker.pem": str(files.certificate), "/etc/ssl/private/broker.key": str(files.key)}
-    pages = pair | {"listen 443 ssl;": f"listen {HOST}:{https} ssl;"}
+    pages = pair | {"listen 443 ssl;": f"listen {HOST}:{https} ssl;", "https://$host": f"https://$host:{https}"}
     (folder / "tls.conf").write_text(replaced(DEPLOY / "nginx-tls.conf", pages))
     workers = pair | {
         "listen 61614 ssl;": f"listen {HOST}:{stomp} ssl;",

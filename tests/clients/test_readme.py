@@ -118,9 +118,8 @@ def test_a_refused_login_ends_the_worker(tmp_path: Path, login: dict[str, str]) 
         refused = run_worker({**broker_of(gateway), **login})
     nobody = run_worker(broker_of(gateway))
     assert (refused.returncode, refused.stdout) == (1, "")
-    first, last = refused.stderr.splitlines()
-    assert first.startswith("ERROR: login refused: ")
-    assert last == "The connection is lost."
+    (told,) = refused.stderr.splitlines()
+    assert told.startswith("ERROR: login refused: ")
     assert (nobody.returncode, nobody.stdout) == (1, "")
     assert "Connection refused" in nobody.stderr
     assert "Traceback" not in nobody.stderr
@@ -139,9 +138,8 @@ def test_a_lost_connection_ends_the_worker() -> None:
         gateway.stop()
         _, errors = worker.communicate(timeout=20)
     assert worker.returncode == 1
-    first, *_, last = errors.splitlines()
-    assert first.startswith("ERROR: ")
-    assert last == "The connection is lost."
+    (told,) = errors.splitlines()
+    assert told.startswith("ERROR: ")
 
 
 def test_a_connection_lost_over_a_job_ends_the_worker() -> None:

@@ -42,10 +42,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
     """A gateway whose topics have logs."""
     folder = tmp_path_factory.mktemp("replay")
     (folder / "gateway.toml").write_text(POLICIES)
-    gateway = GatewayProcess(folder, {"store": "sqlite:store.db"})
-    gateway.start()
-    yield gateway
-    gateway.stop()
+    with GatewayProcess(folder, {"store": "sqlite:store.db"}).running() as gateway:
+        yield gateway
 
 
 class Publisher:

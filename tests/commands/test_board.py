@@ -65,7 +65,7 @@ def test_the_head() -> None:
     assert words.startswith("stomp-gateway 1.2.3 up 1d 02:03:04 ready in/s 10 out/s 1.2k acks/s 12 errors/s 0")
     assert "p50 0.123 ms p99 2.5 ms cpu 26 % lag 1 ms" in words
     assert "sessions 3 tcp 2 websocket 1 held 9" in words
-    assert "messages 1.5 KiB memory 64 MiB of 256 MiB delayed 7" in words
+    assert "messages 1.5 KiB memory 64 MiB of 256 MiB scheduled 7" in words
     assert len(text.splitlines()) == board.HEAD - 5  # the fault, two ends of the table, the table's head, the keys
 
 
@@ -90,6 +90,7 @@ def test_the_table() -> None:
     row = {"name": "/queue/\x1b[2Ja", "kind": "queue", "waiting": 7, "unacknowledged": 0, "delayed": 0}
     text = shown(board.table(board.DESTINATIONS, [{**row, "subscriptions": 1, "octets": 2048}], 9, "-waiting"))
     assert "WAITING *" in text
+    assert "IN BACK-OFF" in text
     assert r"/queue/\x1b[2Ja" in text
     assert "2 KiB" in text
     assert "1 of 9 destinations" in text

@@ -12,7 +12,10 @@ import trustme
 from cryptography import x509
 
 from gateway.doctor import doors
+from gateway.doctor.examine import own_orders
 from gateway.doctor.finding import Level
+from gateway.doctor.places import TCP, WEBSOCKET
+from gateway.settings import Settings
 from tests.clients.nginx import start_nginx_tls
 from tests.doctor.scene import ADA, faults, http, look, only, settings_of, tcp, users, websocket
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
@@ -188,9 +191,40 @@ async def test_the_files_of_deploy_with_tls(tmp_path: Path) -> None:
             authorities=public.authority,
         )
         moved = await look(http=http(public.http), authorities=public.authority)
-    assert f"pages are elsewhere (301, https://{HOST}/healthz)" in faults(moved)[0]
+    assert f"pages are elsewhere (301, https://{HOST}:{public.https}/healthz)" in faults(moved)[0]
     assert faults(found) == []
     assert [each.level for each in found if each.what.endswith("our address")] == [Level.OK, Level.OK]
+
+
+@pytest.mark.parametrize("kind", ["tcp", "websocket"])
+async def test_a_port_that_wants_a_proxy_header_gets_one(kind: str, tmp_path: Path) -> None:
+    """On the machine of gateway and proxy, without an address: what the settings name."""
+    settings = {f"{kind}_proxy_protocol": True, "trusted_proxies": HOST, "users_file": users(tmp_path)}
+    with start_gateway(**settings, login_delay=0) as proxied:
+        found_settings = settings_of(proxied, max_connections=100)
+        own = own_orders(found_settings)
+        found = await look(tcp=own[TCP], websocket=own[WEBSOCKET], credentials=ADA, settings=found_settings)
+    assert faults(found) == []
+    only(found, "PROXY header", Level.OK)
+    assert len([each for each in found if each.what.endswith("large message") and each.level is Level.OK]) == 2
+
+
+async def test_a_port_for_proxies_elsewhere(tmp_path: Path) -> None:
+    settings = {"tcp_proxy_protocol": True, "trusted_proxies": "192.0.2.7", "users_file": users(tmp_path)}
+    with start_gateway(**settings, login_delay=0) as proxied:
+        place = tcp(proxied.tcp_port)
+        found = await look(tcp=(place,), credentials=ADA, settings=settings_of(proxied, max_connections=100))
+    assert faults(found) == []
+    hint = only(found, f"{place}", Level.WARN)
+    assert hint.detail.startswith("not tried: tcp_proxy_protocol is on, and 127.0.0.1")
+    assert "Go through the proxy, by --tcp HOST:PORT" in hint.remedy
+
+
+async def test_nobody_at_a_port_for_proxies() -> None:
+    (port,) = free_ports(1)
+    settings = Settings(tcp=[f"{HOST}:{port}"], tcp_proxy_protocol=True, trusted_proxies=[HOST])
+    found = await look(tcp=(tcp(port),), settings=settings)
+    assert "nobody listens" in only(found, f"{tcp(port)}").detail
 
 
 async def test_authorities_that_are_none(tmp_path: Path) -> None:

@@ -222,8 +222,12 @@ def test_a_disk_that_does_not_say(tmp_path: Path) -> None:
 
 
 async def test_settings_that_do_not_fit(tmp_path: Path) -> None:
-    found = await look(settings=quiet_settings(trusted_proxies=[HOST]))
-    assert "everybody who comes through a proxy is let in" in only(found, "settings", Level.WARN).detail
+    found = await look(settings=quiet_settings(trusted_proxies=[HOST], websocket="127.0.0.1:1"))
+    first, second = [each for each in found if each.what == "settings"]
+    assert (first.level, second.level) == (Level.WARN, Level.WARN)
+    assert "everybody who comes through a proxy is let in" in first.detail
+    assert second.detail.startswith("pages can reach 127.0.0.1:1 from other machines, and there are no rules")
+    assert second.remedy == "Write [[rule]] tables, and what none allows is refused"
     found = await look(settings=quiet_settings(tcp_tls=[f"{HOST}:{free_ports(1)[0]}"]))
     assert "set tls_certificate and tls_key" in only(found, "settings").detail
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -93,6 +95,38 @@ def running(folder: Path, toml: str = "", **settings: object) -> Iterator[Gatewa
 def at(port: int, **more: Any) -> Server:
     """The server on a port of this machine."""
     return Server(HOST, port, **more)
+
+
+class Listener:
+    """Meets whoever comes, one connection after the other, in a thread of its own.
+
+    Attributes:
+        port: where.
+    """
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server((HOST, 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def meet(self, connection: socket.socket) -> None:
+        """A connection, which is closed afterwards."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                self.meet(connection)
 
 
 def url(gateway: GatewayProcess) -> str:

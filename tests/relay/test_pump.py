@@ -17,7 +17,7 @@ from gateway.relay import settings
 from gateway.relay.pump import Pump
 from tests.gateway_process import HOST
 
-from .relaying import Reader, eventually, relaying, send, waiting
+from .relaying import Listener, Reader, at, eventually, relaying, send, waiting
 
 Answer = Callable[[Frame], bytes]
 CONNECTED = b"CONNECTED\nversion:1.2\nserver:foreign/1\n\n\0"
@@ -27,8 +27,8 @@ def receipt(sent: Frame) -> bytes:
     return frame("RECEIPT", {"receipt-id": sent.headers["receipt"]}, version=V12)
 
 
-class Foreign:
-    """A server that answers each SEND as it is told to, and closes behind an ERROR; one connection after the other.
+class Foreign(Listener):
+    """A server that answers each SEND as it is told to, and closes behind an ERROR.
 
     Attributes:
         sent: the bodies of all SENDs that it has seen.
@@ -40,26 +40,10 @@ class Foreign:
         self.receipts = 0
         self._answer = answer
         self._connected = connected
-        self._listener = socket.create_server((HOST, 0))
-        self.where = Server(HOST, self._listener.getsockname()[1])
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        super().__init__()
+        self.where = at(self.port)
 
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with connection:
-                self._session(connection)
-
-    def _session(self, connection: socket.socket) -> None:
+    def meet(self, connection: socket.socket) -> None:
         decoder = Decoder(Limits(origin=""))
         while chunk := connection.recv(65_536):
             decoder.feed(chunk)

@@ -9,6 +9,7 @@ import pytest
 from gateway.client import Server
 from gateway.relay import settings
 from gateway.relay.settings import PlanError, Route, make, read
+from tests.transports.papers import authority
 
 ONE, TWO = Server("one"), Server("two", 61_614)
 
@@ -63,8 +64,8 @@ FILE = """
 [[relay]]
 from = "stomp://a@one"
 from_passcode_file = "passcode"
-from_ca = "ca.pem"
 to = "stomps://two:61614"
+to_ca = "ca.pem"
 to_vhost = "/"
 destinations = ["/queue/a", "/topic/b=/topic/c"]
 prefetch = 5
@@ -81,10 +82,13 @@ destinations = ["/queue/c"]
 
 def test_a_file(tmp_path: Path) -> None:
     (tmp_path / "passcode").write_text("secret\n")
+    authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     (tmp_path / "relay.toml").write_text(FILE)
-    first, second = read(tmp_path / "relay.toml")
+    orders = read(tmp_path / "relay.toml")
+    first, second = orders.plans
+    assert orders.http is None
     assert (first.source.login, first.source.passcode) == ("a", "secret")
-    assert first.source.ca == str(tmp_path / "ca.pem")
+    assert (first.source.ca, first.target.ca) == ("", str(tmp_path / "ca.pem"))
     assert (first.source.tls, first.target.tls, first.target.port, first.target.vhost) == (False, True, 61_614, "/")
     assert first.source.headers == {"client-id": "me"}
     assert first.target.headers == {}
@@ -94,6 +98,7 @@ def test_a_file(tmp_path: Path) -> None:
 
 
 TABLE = '[[relay]]\nfrom = "stomp://a"\nto = "stomp://b"\ndestinations = ["x"]\n'
+SECURED = TABLE.replace("stomp://b", "stomps://b")
 
 
 @pytest.mark.parametrize(
@@ -113,12 +118,39 @@ TABLE = '[[relay]]\nfrom = "stomp://a"\nto = "stomp://b"\ndestinations = ["x"]\n
         (TABLE.replace("stomp://a", "stomp://a/queue/x"), "has a destination"),
         (TABLE.replace("stomp://a", "stomp://a:b@c"), "put it into a file that from_passcode_file names"),
         (TABLE + 'to_passcode_file = "gone"', "gone cannot be read: No such file"),
+        (SECURED + 'to_ca = "gone"', "the file of authorities .*gone cannot be read: No such file"),
+        (TABLE + 'to_ca = "a.pem"', "'stomp://b' has no TLS, and certificates are for TLS: write stomps://"),
+        (TABLE + 'to_cert = "a.pem"', "'stomp://b' has no TLS, and certificates are for TLS: write stomps://"),
+        (SECURED + 'to_cert = "gone"', "number 1: .*gone cannot be read: No such file"),
+        (SECURED + 'to_key = "relay.toml"', r"the key in .*relay\.toml needs its certificate"),
+        (SECURED + 'to_cert = "relay.toml"', "toml has no certificate with its key in PEM; the key may have a file"),
+        ("http = 9000\n" + TABLE, "relay.toml: http must be a string"),
+        ('http = "9000"\n' + TABLE, "http is '9000', which is no address: write 127.0.0.1:9000"),
+        ('http = "unix:/run/relay"\n' + TABLE, "http is 'unix:/run/relay', which is no address"),
+        (TABLE + 'http = "127.0.0.1:9000"', "number 1: 'http' is unknown"),
+        (SECURED + 'to_ca = "relay.toml"', r"the file of authorities .*toml cannot be used: it has no certificate"),
     ],
 )
 def test_what_is_wrong_with_a_file(text: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "relay.toml").write_text(text)
     with pytest.raises(PlanError, match=sentence):
         read(tmp_path / "relay.toml")
+
+
+def test_certificates_and_where_it_is_asked(tmp_path: Path) -> None:
+    leaf = authority().issue_cert("relay.example")
+    leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
+    (tmp_path / "relay.toml").write_text(
+        'http = "[::1]:9000"\n'
+        + SECURED.replace("stomp:", "stomps:")
+        + 'from_cert = "both.pem"\nto_cert = "both.pem"\n'
+        'to_key = "both.pem"\n'
+    )
+    orders = read(tmp_path / "relay.toml")
+    assert str(orders.http) == "[::1]:9000"
+    (plan,) = orders.plans
+    both = str(tmp_path / "both.pem")
+    assert (plan.source.cert, plan.source.key, plan.target.cert, plan.target.key) == (both, "", both, both)
 
 
 @pytest.mark.parametrize("octets", [b"\xff", None])

@@ -1,0 +1,261 @@
+"""What a relay says of itself: to whoever asks, and to a service manager."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.address import Address
+from gateway.client import Server
+from gateway.relay import http as module
+from gateway.relay import status as states
+from gateway.relay.http import HttpError, serving
+from gateway.relay.link import Link
+from gateway.relay.metrics import Metrics
+from gateway.relay.pump import Pump
+from gateway.relay.settings import make
+from tests.deploy.manager import manager
+from tests.gateway_process import HOST, GatewayProcess, free_ports
+
+from .relaying import Reader, Relay, eventually, relaying, send, url
+
+PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
+
+
+def ask(port: int, path: str, method: str = "GET", host: str = HOST, **headers: str) -> tuple[int, str]:
+    """Status and body of an answer."""
+    connection = http.client.HTTPConnection(host, port, timeout=20)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def samples(port: int) -> dict[tuple[str, str], float]:
+    """What /metrics has of a relay: name, and its last label's value -> number."""
+    status, text = ask(port, "/metrics")
+    assert status == 200
+    every = [each for family in text_string_to_metric_families(text) for each in family.samples]
+    return {
+        (each.name, each.labels.get("route") or each.labels.get("end", "")): each.value
+        for each in every
+        if each.name.startswith("gateway_relay_") and not each.name.endswith("_created")
+    }
+
+
+def is_ready(port: int) -> bool:
+    """Whether it answers already, and both servers are there."""
+    with suppress(OSError):
+        return ask(port, "/readyz")[0] == 200
+    return False
+
+
+class TestRelay:
+    def test_while_all_is_well(
+        self, one: GatewayProcess, two: GatewayProcess, source: Server, target: Server, name: str, tmp_path: Path
+    ) -> None:
+        (port,) = free_ports(1)
+        first, second = f"/queue/{name}.1", f"/queue/{name}.2"
+        send(source, first, ["1", "2", "x" * 1025])  # more than the target takes
+        send(source, second, ["3"])
+        words = ("--from", url(one), "--to", url(two), "--http", f"{HOST}:{port}", first, second)
+        with relaying(tmp_path, *words) as relay:
+            eventually(lambda: is_ready(port), lambda: relay.log)
+            assert ask(port, "/healthz") == (200, '{"status": "alive"}\n')
+            relay.wait_for("a message is refused")
+            reader = Reader(target, first)
+            assert reader.until(2, lambda: relay.log) == ["1", "2"]
+            reader.client.disconnect()
+            eventually(lambda: samples(port)["gateway_relay_in_flight", ""] == 0)
+            eventually(lambda: samples(port)["gateway_relay_messages_total", second] == 1)
+            found = samples(port)
+        assert found["gateway_relay_messages_total", first] == 2
+        assert found["gateway_relay_bytes_total", first] > 2
+        assert found["gateway_relay_messages_refused_total", first] == 1
+        assert found["gateway_relay_messages_looped_total", first] == 0
+        assert 0 <= found["gateway_relay_idle_seconds", ""] < 60
+        assert found["gateway_relay_connected", "source"] == 1
+        assert found["gateway_relay_reconnects_total", "source"] == 0
+        assert found["gateway_relay_reconnects_total", "target"] >= 1  # each ERROR ends a connection
+        page = PAGE.read_text()
+        assert [each for each, _ in found if f"`{each}`" not in page] == []
+
+    def test_while_one_is_away(
+        self, one: GatewayProcess, two: GatewayProcess, target: Server, name: str, tmp_path: Path
+    ) -> None:
+        """By a file with two tables, which have one of the servers in common."""
+        port, nobody = free_ports(2)
+        table = '[[relay]]\nfrom = "{}"\nto = "{}"\ndestinations = ["/queue/{}"]\n'
+        there, back = (url(one), f"stomp://{HOST}:{nobody}"), (url(two), url(one))
+        tables = [table.format(*ends, name) for ends in (there, back)]
+        (tmp_path / "relay.toml").write_text(f'http = "{HOST}:{port}"\n{"".join(tables)}')
+        with relaying(tmp_path, "--config", "relay.toml") as relay:
+            relay.wait_for("the target is away")
+            status, said = ask(port, "/readyz")
+            assert status == 503
+            told = json.loads(said)
+            assert told["status"] == "not ready"
+            assert f"the target {HOST}:{nobody} is away: cannot connect to {HOST}:{nobody}: " in told["error"]
+            assert ask(port, "/healthz")[0] == 200, "starting it again would mend nothing"
+            eventually(lambda: samples(port)["gateway_relay_connected", "source"] == 1)
+            text = ask(port, "/metrics")[1]
+        assert f'gateway_relay_connected{{end="target",source="{HOST}:{one.tcp_port}",table="1"' in text
+        assert f'gateway_relay_in_flight{{source="{HOST}:{two.tcp_port}",table="2"' in text
+        assert "gateway_relay_idle_seconds{" not in text, "there was no message"
+
+    def test_a_port_that_is_taken(self, one: GatewayProcess, two: GatewayProcess, name: str, tmp_path: Path) -> None:
+        taken = f"{HOST}:{one.http_port}"
+        relay = Relay(tmp_path, "--from", url(one), "--to", url(two), "--http", taken, f"/queue/{name}")
+        assert relay.end() == 1
+        assert relay.log.splitlines()[-1] == f"Error: cannot listen on {taken}: address already in use; change http"
+
+    def test_what_a_service_manager_hears(
+        self, one: GatewayProcess, two: GatewayProcess, name: str, tmp_path: Path
+    ) -> None:
+        with manager(tmp_path) as hearing:
+            variables = {"NOTIFY_SOCKET": hearing.place, "WATCHDOG_USEC": "100000"}
+            with relaying(tmp_path, "--from", url(one), "--to", url(two), f"/queue/{name}", **variables):
+                assert hearing.heard()["READY"] == "1"
+                for _ in range(3):
+                    assert hearing.next() == {"WATCHDOG": "1"}
+            assert hearing.heard()["STOPPING"] == "1"
+
+
+def test_the_unit_listens_to_that() -> None:
+    unit = (PAGE.parents[1] / "deploy" / "stomp-gateway-relay.service").read_text().splitlines()
+    assert "Type=notify" in unit
+    (seconds,) = [float(line.partition("=")[2]) for line in unit if line.startswith("WatchdogSec=")]
+    assert seconds > states.STILL, "one call to a server that takes long is no reason to end it"
+
+
+@pytest.fixture
+def pump() -> Pump:
+    """One that nobody runs."""
+    return Pump(make(Server("one"), Server("two"), ["/queue/a"]), threading.Event())
+
+
+@pytest.fixture
+def port(pump: Pump) -> Iterator[int]:
+    """Where it is asked how it is."""
+    (port,) = free_ports(1)
+    with serving(Address(HOST, port), [pump.status]):
+        yield port
+
+
+class TestPages:
+    def test_a_thread_that_stands_still(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert ask(port, "/healthz")[0] == 200
+        monkeypatch.setattr(states, "STILL", -1.0)
+        status, said = ask(port, "/healthz?verbose")
+        assert status == 503
+        assert json.loads(said)["error"].startswith("the relay from one:61613 to two:61613 has stood still for 0 s")
+
+    def test_both_servers_take_long_to_reach(self, pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A name server that does not answer is no reason to start the relay again."""
+        now = 1_000.0
+        stuck: list[float] = []
+
+        def open_slowly(_link: Link, _prepare: object) -> None:
+            nonlocal now
+            now += 40.0
+            stuck.append(pump.status.stuck())
+
+        monkeypatch.setattr(states, "time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr(Link, "open", open_slowly)
+        pump.status.turns()
+        pump._step()
+        assert stuck == [0.0, 0.0]
+
+    def test_before_a_server_was_reached(self, port: int) -> None:
+        told = json.loads(ask(port, "/readyz")[1])["error"]
+        assert told.split("; ") == [
+            "the source one:61613 is away: it was not reached yet",
+            "the target two:61613 is away: it was not reached yet",
+        ]
+
+    def test_openmetrics(self, port: int) -> None:
+        assert ask(port, "/metrics", Accept="application/openmetrics-text; version=1.0.0")[1].endswith("# EOF\n")
+
+    def test_head(self, port: int) -> None:
+        assert ask(port, "/healthz", "HEAD") == (200, "")
+
+    def test_others(self, port: int) -> None:
+        assert ask(port, "/") == (404, '{"error": "there are /healthz, /readyz and /metrics"}\n')
+        assert ask(port, "/healthz", "POST")[0] == 501
+
+    def test_over_ipv6(self, pump: Pump) -> None:
+        (port,) = free_ports(1)
+        with serving(Address("::1", port), [pump.status]):
+            assert ask(port, "/healthz", host="::1")[0] == 200
+
+    def test_more_than_it_has_room_for(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_PATIENCE", 60.0)
+        with ExitStack() as stack:
+            for _ in range(module._MOST):
+                stack.enter_context(socket.create_connection((HOST, port), timeout=20))
+            with pytest.raises(OSError):
+                ask(port, "/healthz")
+        eventually(lambda: is_alive(port))
+
+    def test_who_says_nothing(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_PATIENCE", 0.1)
+        with socket.create_connection((HOST, port), timeout=20) as silent:
+            assert silent.recv(100) == b""
+
+    def test_who_says_a_little_for_ever(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Sixteen of those would keep everybody else out."""
+        monkeypatch.setattr(module, "_PATIENCE", 0.5)
+        with socket.create_connection((HOST, port), timeout=0.1) as slow:
+            slow.sendall(b"GET /healthz HTTP/1.1\r\nX-Long: ")
+            eventually(lambda: has_gone(slow))
+
+    def test_who_reads_nothing(self, port: int, pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_PATIENCE", 0.5)
+        monkeypatch.setattr(module, "_MOST", 1)
+        monkeypatch.setattr(Metrics, "render", lambda *_: (bytes(64 * 1024**2), "text/plain"))
+        (second,) = free_ports(1)
+        with (
+            serving(Address(HOST, second), [pump.status]),
+            socket.create_connection((HOST, second), timeout=20) as deaf,
+        ):
+            deaf.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert deaf.recv(1) == b"H"
+            eventually(lambda: is_alive(second))
+
+    def test_nowhere(self, pump: Pump) -> None:
+        before = threading.active_count()
+        with serving(None, [pump.status]):
+            assert threading.active_count() == before
+
+    def test_twice(self, port: int, pump: Pump) -> None:
+        with pytest.raises(HttpError, match="address already in use; change http"), serving(Address(HOST, port), []):
+            pass
+
+
+def has_gone(slow: socket.socket) -> bool:
+    """Whether the connection has ended, as one finds out who sends an octet."""
+    try:
+        slow.sendall(b"x")
+        return slow.recv(100) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def is_alive(port: int) -> bool:
+    """Whether it has room to say so."""
+    with suppress(OSError):
+        return ask(port, "/healthz")[0] == 200
+    return False
