@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 COUNTERS = (
     ("connections", "gateway_connections", "Transport connections accepted."),
     ("sessions", "gateway_sessions", "Sessions that reached CONNECTED."),
-    ("refused", "gateway_connections_refused", "Connections that ended before CONNECTED."),
-    ("logins_failed", "gateway_logins_failed", "Logins refused: at CONNECT, at renewals, for tickets."),
     ("frames_in", "gateway_frames_received", "Frames received from clients."),
     ("octets_in", "gateway_received_bytes", "Octets received from clients, as STOMP."),
     ("octets_out", "gateway_sent_bytes", "Octets handed to sockets, as STOMP."),
@@ -54,14 +52,8 @@ COUNTERS = (
     ("dead_lettered", "gateway_messages_dead_lettered", "Messages that went to a dead-letter queue."),
     ("moved", "gateway_messages_moved", "Messages that an operator moved to another destination, or back."),
     ("expired", "gateway_messages_expired", "Messages whose time was over before somebody consumed them."),
-    (
-        "dropped",
-        "gateway_messages_dropped",
-        "Messages thrown away: by a limit, on_nack, an operator, or with their queue.",
-    ),
     ("conflated", "gateway_messages_conflated", "Messages that a newer one of their key replaced."),
     ("duplicates", "gateway_messages_duplicate", "Messages not routed because their dedup-id was known."),
-    ("errors", "gateway_errors", "ERROR frames sent; each ended a session."),
     ("heartbeat_timeouts", "gateway_heartbeat_timeouts", "Sessions ended because the client was silent."),
     ("slow_consumers", "gateway_slow_consumers", "Sessions ended because the client did not read."),
     (
@@ -71,6 +63,28 @@ COUNTERS = (
     ),
 )
 """Attribute of `Counters`, name of the metric (Prometheus appends `_total`), help."""
+
+CAUSES = (
+    ("refusals", "gateway_connections_refused", "reason", "Connections that ended before CONNECTED."),
+    (
+        "failed_logins",
+        "gateway_logins_failed",
+        "method",
+        "Logins refused: at CONNECT, at renewals, for tickets, by the admin API; by what was shown.",
+    ),
+    ("forbidden", "gateway_access_refused", "action", "What rules refused: each SEND, SUBSCRIBE or queue argument."),
+    (
+        "drops",
+        "gateway_messages_dropped",
+        "reason",
+        (
+            "Messages thrown away: by a limit, a NACK, an operator, with their queue. Not dead letters "
+            "(gateway_messages_dead_lettered), and not what merely expired (gateway_messages_expired)."
+        ),
+    ),
+    ("failures", "gateway_errors", "reason", "ERROR frames sent; each ended a session, or a connection without one."),
+)
+"""Attribute of `Counters`, name of the metric, the label that its keys are the values of, help."""
 
 TRANSPORTS = ("tcp", "websocket")
 
@@ -137,6 +151,11 @@ class BrokerCollector(Collector):
         )
         for attribute, name, text in COUNTERS:
             yield CounterMetricFamily(name, text, value=getattr(self._broker.counters, attribute))
+        for attribute, name, label, text in CAUSES:
+            family = CounterMetricFamily(name, text, labels=[label])
+            for cause, count in getattr(self._broker.counters, attribute).items():
+                family.add_metric([cause], count)
+            yield family
         yield self._connected()
         broker = self._broker
         yield GaugeMetricFamily("gateway_destinations", "Queues and topics in use.", value=broker.directory.count())

@@ -17,16 +17,20 @@ if TYPE_CHECKING:
     from gateway.transports.admission import Admission
     from gateway.transports.holds import Holds
     from gateway.transports.memory import Memory
+    from gateway.transports.turnstile import Turnstiles
 
 
 class OverloadCollector(Collector):
     """Reads what the transports count of it."""
 
-    def __init__(self, broker: Broker, holds: Holds, admission: Admission, memory: Memory) -> None:
+    def __init__(
+        self, broker: Broker, holds: Holds, admission: Admission, memory: Memory, turnstiles: Turnstiles
+    ) -> None:
         self._broker = broker
         self._holds = holds
         self._admission = admission
         self._memory = memory
+        self._turnstiles = turnstiles
 
     def collect(self) -> Iterator[Metric]:
         """Every metric of overload."""
@@ -39,6 +43,12 @@ class OverloadCollector(Collector):
             "gateway_connections_over_limit", "Connections refused, or closed, by a limit.", "limit", admission.refusals
         )
         yield _gauge("gateway_sessions_held", "Sessions that are not read now.", "reason", self._holds.by_reason())
+        yield _gauge(
+            "gateway_turnstile_waiting",
+            "Connections that wait for their turn to be read: who sends in bulk, and who is not known yet.",
+            "line",
+            self._turnstiles.waiting,
+        )
         yield _counter("gateway_holds", "Times a session was not read for a while.", "reason", self._holds.totals)
         yield _counter(
             "gateway_slow_consumers_over_limit",

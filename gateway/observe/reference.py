@@ -30,6 +30,7 @@ from gateway.observe.survey import MOST_SHOWN, Survey
 from gateway.observe.timings import ACK, QUEUE, TURN, Timings
 from gateway.transports.admission import LIMITS
 from gateway.transports.holds import REASONS
+from gateway.transports.turnstile import Turnstiles
 
 if TYPE_CHECKING:
     from gateway.transports.admission import Admission
@@ -95,7 +96,7 @@ def collectors(folder: Path) -> Iterator[Collector]:
     none = dict.fromkeys(REASONS, 0)
     holds = cast("Holds", SimpleNamespace(by_reason=lambda: none, totals=none))
     memory = cast("Memory", SimpleNamespace(reason="", closed=0, mark=0, resident=0))
-    yield OverloadCollector(broker, holds, admission, memory)
+    yield OverloadCollector(broker, holds, admission, memory, Turnstiles())
     yield Condition(lambda: None, dict, lambda: 0.0, lambda: 0)
     disks = Disks({"store": folder, "journal": folder})
     disks.look_now()

@@ -1,7 +1,8 @@
 """What the gateway did in each of the last seconds, for whoever looks at it live.
 
 One task wakes once a second, reads the broker's plain integers and what the system says of the process, and keeps the
-difference to the second before.  Nothing is counted for it on the way of a message.  The last `KEPT` samples are kept,
+difference to the second before; and it notes which message was the last so far, so that the broker can tell how old one
+is.  Nothing is counted for it on the way of a message.  The last `KEPT` samples are kept,
 600 octets each, so 0.4 MiB in all; older ones are Prometheus's affair (`metrics`).
 
 How late it wakes is the lag of the event loop: somebody's turn took so long, or the machine was busy.
@@ -110,10 +111,12 @@ class Sampler:
         """Take a sample each second, until cancelled."""
         due = trio.current_time()
         self._before = self._totals()
+        self._note()
         while True:
             due += STEP
             await trio.sleep_until(due)
             now = trio.current_time()
+            self._note()
             try:
                 self._take(now - due)
             except Exception:  # nobody needs it so much that the gateway should end
@@ -139,6 +142,10 @@ class Sampler:
     def took(self) -> Percentiles | None:
         """How long deliveries were with a client until its ACK; likewise."""
         return self._took.percentiles() if self._took is not None else None
+
+    def _note(self) -> None:
+        """Up to which number messages have come."""
+        self._broker.dates.note(self._broker.router.number)
 
     def _totals(self) -> tuple[float, ...]:
         """What only grows: seconds that went by, and that were computed, then what `_RATES` names."""

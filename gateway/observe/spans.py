@@ -56,6 +56,8 @@ _SWITCH = 0.0005
 _REST = 0.01
 # Seconds between two looks, and until a collector that took nothing is asked again.
 _PAUSE = 1.0
+# Seconds for the thread to tell how its last attempt ended.
+_LAST_WORD = 1.0
 # Seconds for one attempt to send.
 _TIMEOUT = 5.0
 
@@ -146,7 +148,9 @@ class Spans:
             self._thread.join(seconds)
         if self._waiting:
             log.warning("spans are lost", waiting=len(self._waiting), reason=self.failure or "the collector is slow")
-        self._exporter.shutdown()
+        self._exporter.shutdown()  # it aborts what is being tried again, and the thread has the last word on that
+        if self._thread.is_alive():
+            self._thread.join(_LAST_WORD)
         sys.setswitchinterval(self._switch)
 
     @property

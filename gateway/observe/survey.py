@@ -24,6 +24,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gateway.broker.destinations import QUEUE
+from gateway.broker.oldest import oldest
 from gateway.broker.policy import DEAD_LETTERS
 from gateway.broker.queue import Queue
 from gateway.broker.words import Pattern, has_wildcard
@@ -39,7 +40,7 @@ NAMES_PER_SCRAPE = 2_000
 """Names that one scrape compares with patterns: 3 ms for each pattern."""
 
 MOST_SHOWN = 100
-"""Destinations that are shown one by one; each is four time series."""
+"""Destinations that are shown one by one; each is five time series."""
 
 LONGEST_NAME = 256
 """Characters of a name that becomes a label.  A client may send one of 64 KiB."""
@@ -54,12 +55,14 @@ class Sums:
         lonely: the queues that they are in.
         dead_letters: messages in queues of dead letters.
         full: queues that hold publishers back.
+        oldest: the number of the oldest message that waits, dead letters apart; None: nothing does.
     """
 
     unconsumed: int = 0
     lonely: int = 0
     dead_letters: int = 0
     full: int = 0
+    oldest: int | None = None
 
 
 class Survey(Collector):
@@ -98,6 +101,12 @@ class Survey(Collector):
             "gateway_dead_letters_waiting", "Messages that wait in queues of dead letters.", last.dead_letters
         )
         yield GaugeMetricFamily("gateway_queues_full", "Queues that hold their publishers back.", last.full)
+        yield GaugeMetricFamily(
+            "gateway_oldest_message_age_seconds",
+            "Age of the oldest message that waits in a queue, at least, but for dead letters and durable subscriptions."
+            " 0: nothing waits.",
+            self._age(last.oldest),
+        )
         if self._single or self._patterns:
             self._find()
             yield from self._each()
@@ -123,9 +132,16 @@ class Survey(Collector):
         sums.full += queue.full
         if self.is_dead_letters(queue.name):
             sums.dead_letters += queue.waiting
-        elif queue.waiting and not queue.subscriptions:
+            return
+        number = oldest(queue)
+        if number is not None and (sums.oldest is None or number < sums.oldest):
+            sums.oldest = number
+        if queue.waiting and not queue.subscriptions:
             sums.unconsumed += queue.waiting
             sums.lonely += 1
+
+    def _age(self, number: int | None) -> float:
+        return 0.0 if number is None else self._broker.dates.age(number).seconds
 
     def _find(self) -> None:
         """Go on with the names, as long as there is room for more of them."""
@@ -151,6 +167,11 @@ class Survey(Collector):
         waiting = GaugeMetricFamily(
             "gateway_destination_messages_waiting", "Messages that no consumer has.", labels=label
         )
+        age = GaugeMetricFamily(
+            "gateway_destination_oldest_message_age_seconds",
+            "Age of the oldest message that no consumer has, at least; 0: there is none.",
+            labels=label,
+        )
         octets = GaugeMetricFamily("gateway_destination_waiting_bytes", "What they cost in memory.", labels=label)
         unacknowledged = GaugeMetricFamily(
             "gateway_destination_messages_unacknowledged",
@@ -163,7 +184,8 @@ class Survey(Collector):
             target = known[name]
             waits, cost = (target.waiting, target.octets) if isinstance(target, Queue) else (0, 0)
             waiting.add_metric([name], waits)
+            age.add_metric([name], self._age(oldest(target) if isinstance(target, Queue) else None))
             octets.add_metric([name], cost)
             unacknowledged.add_metric([name], sum([len(each.ledger or ()) for each in target.subscriptions]))
             consumers.add_metric([name], len(target.subscriptions))
-        yield from (waiting, octets, unacknowledged, consumers)
+        yield from (waiting, age, octets, unacknowledged, consumers)

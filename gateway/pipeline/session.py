@@ -44,6 +44,8 @@ NEEDED = "pip install 'stomp-gateway[pipeline,java]'"
 _LOOPBACK = "127.0.0.1"
 _SQL = {
     "spark.sql.session.timeZone": "UTC",
+    # Killed in its first batch a query may leave half a file there, and would never start again.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
 }
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}

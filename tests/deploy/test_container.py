@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import signal
 import stat
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import trio
 import yaml
 
 import gateway
+from gateway.auth.passwords import hash_passcode
 from gateway.runtime import _LONGEST_WRITE
 from gateway.serve import SHUTDOWN_MARGIN
 from gateway.settings import Settings, load
 from tests.clients.driver import ROOT, tool
 from tests.deploy.image import Build, Context, run_container
+from tests.gateway_process import HOST, GatewayProcess
+from tests.transports.peers import dial
 
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "Dockerfile"
@@ -164,11 +171,40 @@ class TestCompose:
         assert "/var/l" not in re.sub(r"#.*", "", written), "a place that is read-only there"
 
 
+def objects(text: str) -> dict[str, Any]:
+    return {each["kind"]: each for each in yaml.safe_load_all(text)}
+
+
+def with_tls(file: Path) -> str:
+    """The same file as its own head says that it is made for TLS."""
+    (script,) = re.findall(r"sed (-e .*) deploy/", file.read_text())
+    return subprocess.run(["sed", *shlex.split(script), file], capture_output=True, text=True, check=True).stdout
+
+
+def bring(folder: Path, name: str, text: str) -> None:
+    """A ConfigMap's next version, whole."""
+    (folder / f"..{name}").mkdir(parents=True)
+    (folder / f"..{name}" / "gateway.toml").write_text(text)
+    (folder / "..next").symlink_to(f"..{name}")
+    (folder / "..next").rename(folder / "..data")
+
+
+async def answer_to_send(running: GatewayProcess, destination: str) -> str:
+    peer = await dial("tcp", f"{HOST}:{running.tcp_port}")
+    await peer.connect(login="ada", passcode="wonderland")
+    await peer.send_frame("SEND", destination=destination, receipt="r")
+    answer = await peer.receive()
+    await peer.aclose()
+    assert answer is not None
+    return answer.command
+
+
 class TestKubernetes:
     FILE = DEPLOY / "kubernetes.yaml"
-    OBJECTS: ClassVar[dict[str, Any]] = {each["kind"]: each for each in yaml.safe_load_all(FILE.read_text())}
+    OBJECTS: ClassVar[dict[str, Any]] = objects(FILE.read_text())
     POD: ClassVar[dict[str, Any]] = OBJECTS["StatefulSet"]["spec"]["template"]["spec"]
     CONTAINER: ClassVar[dict[str, Any]] = POD["containers"][0]
+    TLS: ClassVar[dict[str, Any]] = objects(with_tls(FILE))
 
     def test_its_form(self) -> None:
         checked(str(BIN / "kubernetes-validate"), "--strict", str(self.FILE))
@@ -181,6 +217,60 @@ class TestKubernetes:
         ports = {port["containerPort"] for port in self.CONTAINER["ports"]}
         assert ports == {port_of(settings, name) for name in ("tcp", "websocket", "http")} == exposed()
         assert {port["port"] for port in self.OBJECTS["Service"]["spec"]["ports"]} == ports
+
+    def test_its_form_with_tls(self, tmp_path: Path) -> None:
+        (tmp_path / "tls.yaml").write_text(with_tls(self.FILE))
+        checked(str(BIN / "kubernetes-validate"), "--strict", str(tmp_path / "tls.yaml"))
+
+    def test_its_settings_with_tls(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        settings = settings_of(self.TLS["ConfigMap"]["data"]["gateway.toml"], tmp_path, monkeypatch)
+        pod = self.TLS["StatefulSet"]["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        mounts = {mount["name"]: Path(mount["mountPath"]) for mount in container["volumeMounts"]}
+        assert {each["name"] for each in pod["volumes"]} | {"state"} == mounts.keys()
+        # As Kubernetes calls them in a Secret of its type for that, which cert-manager writes.
+        assert (settings.tls_certificate, settings.tls_key) == (mounts["tls"] / "tls.crt", mounts["tls"] / "tls.key")
+        ports = {port["containerPort"] for port in container["ports"]}
+        assert ports == {port_of(settings, name) for name in ("tcp_tls", "websocket_tls", "http")}
+        assert {port["port"] for port in self.TLS["Service"]["spec"]["ports"]} == ports
+        assert {str(address) for address in settings.exposed} == {"0.0.0.0:61614", "0.0.0.0:15673"}
+
+    @pytest.mark.parametrize("chosen", [OBJECTS, TLS], ids=["plain", "tls"])
+    def test_ports_have_their_names(self, chosen: dict[str, Any]) -> None:
+        """Where one is misspelt, nobody says so: nothing comes through."""
+        (container,) = chosen["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+        names = {port["name"] for port in container["ports"]}
+        assert {port["targetPort"] for port in chosen["Service"]["spec"]["ports"]} == names
+        rules = chosen["NetworkPolicy"]["spec"]["ingress"]
+        assert {port["port"] for rule in rules for port in rule["ports"]} == names
+
+    @pytest.mark.parametrize("chosen", [OBJECTS, TLS], ids=["plain", "tls"])
+    def test_what_changes_comes_into_the_pod(self, chosen: dict[str, Any]) -> None:
+        """A file that is mounted alone stays as it was; a folder within another one cannot be mounted."""
+        (container,) = chosen["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+        assert not [mount for mount in container["volumeMounts"] if "subPath" in mount]
+        places = [Path(mount["mountPath"]) for mount in container["volumeMounts"]]
+        assert not [place for place in places if set(place.parents) & set(places)]
+        assert Path("/etc/stomp-gateway") in places
+        assert "WORKDIR /etc/stomp-gateway\n" in DOCKERFILE.read_text(), "whose gateway.toml is read"
+
+    def test_a_new_config_map_counts_after_sighup(self, tmp_path: Path) -> None:
+        """As the kubelet brings it: a new folder, and a link that changes over to it at once."""
+        text = self.OBJECTS["ConfigMap"]["data"]["gateway.toml"]
+        folder, users = tmp_path / "settings", tmp_path / "users.txt"
+        users.write_text(f"ada:{hash_passcode('wonderland')}\n")
+        bring(folder, "1", text + '[[rule]]\ndestination = "/queue/old"\nallow = ["send"]\n')
+        (folder / "gateway.toml").symlink_to("..data/gateway.toml")
+        settings = {"users_file": users, "store": f"sqlite:{tmp_path / 'store.db'}"}
+        with GatewayProcess(folder, settings).running() as running:
+            assert trio.run(answer_to_send, running, "/queue/new") == "ERROR"
+            bring(folder, "2", text + '[[rule]]\ndestination = "/queue/new"\nallow = ["send"]\n')
+            os.kill(running.pid, signal.SIGHUP)
+            deadline = time.monotonic() + 20
+            while '"event":"reloaded"' not in running.log.replace(": ", ":") and time.monotonic() < deadline:
+                time.sleep(0.02)
+            assert trio.run(answer_to_send, running, "/queue/new") == "RECEIPT"
+            assert trio.run(answer_to_send, running, "/queue/old") == "ERROR"
 
     def test_one_broker(self) -> None:
         assert self.OBJECTS["StatefulSet"]["spec"]["replicas"] == 1

@@ -184,12 +184,15 @@ def test_the_volume_of_compose_has_this_name() -> None:
     assert f"--volume {compose['name']}_{volume}:/state:ro" in section("Containers")
 
 
+def of_kubernetes() -> list[list[str]]:
+    return [words for words in of_containers() if words[0] != "docker"]
+
+
 def test_kubernetes() -> None:
-    by_hand, secret, *rest = [words for words in of_containers() if words[0] != "docker"]
+    by_hand, secret, *rest = of_kubernetes()[:5]
     assert by_hand[0] == "gateway"
     assert known(by_hand[1:])
-    pod = TestKubernetes.POD
-    (mounted,) = [each["secret"] for each in pod["volumes"] if "secret" in each]
+    (mounted,) = [each["secret"] for each in TestKubernetes.POD["volumes"] if "secret" in each]
     assert secret[:5] == ["kubectl", "create", "secret", "generic", mounted["secretName"]]
     keys = {re.split(r"[=/]", word)[1] for word in secret[5:]}
     wanted = TestKubernetes.CONTAINER["env"][0]["valueFrom"]["secretKeyRef"]["key"]
@@ -200,3 +203,23 @@ def test_kubernetes() -> None:
         ["rollout", "status", name],
         ["rollout", "restart", name],
     ]
+
+
+def test_kubernetes_with_tls() -> None:
+    secret, marks, apply = of_kubernetes()[5:8]
+    pod = TestKubernetes.TLS["StatefulSet"]["spec"]["template"]["spec"]
+    (mounted,) = [each["secret"] for each in pod["volumes"] if each["name"] == "tls"]
+    assert secret[:5] == ["kubectl", "create", "secret", "tls", mounted["secretName"]]
+    (same,) = re.findall(r"^# +(sed .*\.yaml)", TestKubernetes.FILE.read_text(), re.MULTILINE)
+    assert [*shlex.split(same), ">", apply[-1]] == marks
+    assert apply == ["kubectl", "apply", "-f", "with-tls.yaml"]
+
+
+def test_kubernetes_is_reloaded() -> None:
+    create, (secret, apply, reload, logs) = of_kubernetes()[1], of_kubernetes()[8:]
+    assert secret == [*create, "--dry-run=client", "--output=yaml", ">", apply[-1]]
+    assert apply == ["kubectl", "apply", "-f", "secret.yaml"]
+    (same,) = re.findall(r"^# +(kubectl exec .*)$", TestKubernetes.FILE.read_text(), re.MULTILINE)
+    assert reload == shlex.split(same)
+    pod = f"{TestKubernetes.OBJECTS['StatefulSet']['metadata']['name']}-0"
+    assert (reload[2], logs[:3]) == (pod, ["kubectl", "logs", pod])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from gateway.service import Sockets, inherited, listed, notify, watchdog
 from tests.app.process import BIN, HYPERCORN, SERVE, connect, read_to_end, server
 from tests.deploy.manager import Kept, Manager, activated, kept, manager
 from tests.gateway_process import HOST, free_ports
+from tests.transports.peers import UPGRADE
 
 HANDED = [str(BIN / "hypercorn"), "--config", "python:gateway.handover.options", "gateway.app:app"]
 SERVERS = {"serve": SERVE, "asyncio": HANDED, "trio": [*HANDED, "-k", "trio"]}
@@ -208,6 +210,42 @@ def test_who_comes_during_a_restart_waits(tmp_path: Path) -> None:
         waiting = socket.create_connection((HOST, sockets.ports["tcp"]), timeout=20)
         waiting.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")
         second = sockets.start(SERVE, tmp_path, websocket="")
+        try:
+            with waiting:
+                assert waiting.recv(4096).startswith(b"CONNECTED\n")
+        finally:
+            second.kill()
+
+
+def post(port: int, path: str) -> None:
+    """Ask the admin API for something."""
+    request = urllib.request.Request(f"http://{HOST}:{port}{path}", method="POST")
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        assert answer.status == 202
+
+
+@pytest.mark.parametrize("command", SERVERS.values(), ids=SERVERS)
+def test_who_comes_after_a_drain_by_the_api(tmp_path: Path, command: list[str]) -> None:
+    """The sockets are systemd's, which goes on listening: nobody waits there for ever, and the restart is for all."""
+    with kept("tcp", "websocket", "http") as sockets:
+        first = sockets.start(command, tmp_path)
+        client = connect(sockets.ports["tcp"])
+        post(sockets.ports["http"], "/api/v1/drain")
+        assert b"retry-after:2000" in read_to_end(client)
+        first.await_in_log('"drained"')
+        for _ in range(2):
+            with socket.create_connection((HOST, sockets.ports["tcp"]), timeout=20) as worker:
+                assert b"retry-after:2000" in read_to_end(worker)
+            with socket.create_connection((HOST, sockets.ports["websocket"]), timeout=20) as page:
+                page.sendall(UPGRADE)
+                answer = read_to_end(page)
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nRetry-After: 2\r\n" in answer
+        first.process.terminate()
+        assert first.wait() == 0
+        waiting = socket.create_connection((HOST, sockets.ports["tcp"]), timeout=20)
+        waiting.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")
+        second = sockets.start(command, tmp_path)
         try:
             with waiting:
                 assert waiting.recv(4096).startswith(b"CONNECTED\n")

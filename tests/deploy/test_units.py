@@ -133,6 +133,12 @@ class TestSystemd:
         run = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert run.returncode == 0, run.stdout
 
+    @pytest.mark.parametrize("path", [path for path in UNITS if path.suffix == ".service"], ids=lambda path: path.stem)
+    def test_they_see_what_metrics_are_made_of(self, path: Path) -> None:
+        """The Prometheus client finds when the process began in /proc/stat, and without it tells nothing of it."""
+        assert "ProcSubset" not in path.read_text()
+        assert "ProtectProc=invisible" in path.read_text(), "what other processes do is hidden all the same"
+
     def test_what_it_may_not_do_it_does_not_need(self, tmp_path: Path) -> None:
         """A start without new rights, without memory that is written and executed, with files for itself alone."""
         command = [sys.executable, "-c", BOUND, *SERVE]

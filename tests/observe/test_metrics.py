@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.broker import Broker
 from gateway.broker.batch import Batch, Stored
 from gateway.broker.counters import Counters
+from gateway.broker.errors import LoginRefused, SessionEnded
 from gateway.broker.facts import Facts
 from gateway.broker.message import Message
 from gateway.broker.options import PLAIN
@@ -21,7 +22,7 @@ from gateway.broker.storage import Storage
 from gateway.broker.words import Pattern
 from gateway.codec import V12, Head
 from gateway.journal import Journal
-from gateway.observe.metrics import COUNTERS, Metrics
+from gateway.observe.metrics import CAUSES, COUNTERS, Metrics
 from gateway.transports.committer import Committer
 from tests.transports.peers import until
 
@@ -72,7 +73,8 @@ def samples(metrics: Metrics) -> dict[str, float]:
 
 
 def test_every_counter_is_shown() -> None:
-    assert {attribute for attribute, _, _ in COUNTERS} == set(Counters.__slots__)
+    shown = [attribute for attribute, *_ in (*COUNTERS, *CAUSES)]
+    assert sorted(shown) == sorted(Counters.__slots__)
 
 
 def test_every_metric_has_a_help_and_no_name_is_used_twice() -> None:
@@ -99,6 +101,31 @@ def test_counters_are_read_when_asked() -> None:
     found = samples(metrics)
     for number, (_, name, _) in enumerate(COUNTERS, 1):
         assert found[f"{name}_total"] == number
+
+
+def test_what_ends_badly_has_its_cause() -> None:
+    broker = Broker()
+    metrics = Metrics(broker, ())
+    before = samples(metrics)
+    for attribute, name, label, _ in CAUSES:
+        counts = getattr(broker.counters, attribute)
+        assert len(counts) > 2
+        for cause in counts:
+            assert before[f"{name}_total{{{label}={cause}}}"] == 0
+    broker.counters.refuse(LoginRefused())
+    broker.counters.fail(SessionEnded("x"))
+    broker.counters.fail_login("what a client made up")
+    broker.counters.drops["queue-full"] += 2
+    broker.counters.forbidden["send"] += 3
+    after = samples(metrics)
+    assert {name: value for name, value in after.items() if name.startswith("gateway") and value != before[name]} == {
+        "gateway_connections_refused_total{reason=login-refused}": 1,
+        "gateway_errors_total{reason=login-refused}": 1,
+        "gateway_errors_total{reason=ended}": 1,
+        "gateway_logins_failed_total{method=other}": 1,
+        "gateway_messages_dropped_total{reason=queue-full}": 2,
+        "gateway_access_refused_total{action=send}": 3,
+    }
 
 
 def test_gauges() -> None:

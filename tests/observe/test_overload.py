@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 from gateway.auth.anonymous import Anonymous
 from gateway.broker import Quotas
@@ -11,6 +13,7 @@ from gateway.observe.overload import OverloadCollector
 from gateway.transports import Hub, Options
 from gateway.transports.admission import Capacity
 from gateway.transports.holds import REASONS
+from gateway.transports.turnstile import Turnstile
 
 from .test_metrics import samples
 
@@ -21,7 +24,8 @@ async def hub() -> Hub:
 
 
 def metrics(hub: Hub) -> Metrics:
-    return Metrics(hub.broker, hub.holds, overload=OverloadCollector(hub.broker, hub.holds, hub.admission, hub.memory))
+    overload = OverloadCollector(hub.broker, hub.holds, hub.admission, hub.memory, hub.turnstiles)
+    return Metrics(hub.broker, hub.holds, overload=overload)
 
 
 async def test_all_are_there_from_the_start(hub: Hub) -> None:
@@ -31,6 +35,8 @@ async def test_all_are_there_from_the_start(hub: Hub) -> None:
         assert found[f"gateway_holds_total{{reason={reason}}}"] == 0
     for limit in ("max_connections", "max_connections_per_address", "max_connections_per_user", "max_handshakes"):
         assert found[f"gateway_connections_over_limit_total{{limit={limit}}}"] == 0
+    for line in ("strangers", "bulk"):
+        assert found[f"gateway_turnstile_waiting{{line={line}}}"] == 0
     for limit in ("max_outbound", "slow_messages", "browser"):
         assert found[f"gateway_slow_consumers_over_limit_total{{limit={limit}}}"] == 0
 
@@ -42,6 +48,30 @@ async def test_connections(hub: Hub) -> None:
     assert found["gateway_connections_open"] == 2
     assert found["gateway_handshakes"] == 1
     assert found["gateway_connections_over_limit_total{limit=max_connections}"] == 1
+
+
+async def test_who_waits_for_a_turn(hub: Hub) -> None:
+    """The first that comes passes at once; each other one finds those before it in the line."""
+    found: dict[str, list[float]] = {"bulk": [], "strangers": []}
+
+    def waiting(name: str) -> float:
+        return samples(metrics(hub))[f"gateway_turnstile_waiting{{line={name}}}"]
+
+    async def come(name: str, line: Turnstile) -> None:
+        found[name].append(waiting(name))
+        await line.enter()
+
+    async with trio.open_nursery() as keepers:
+        keepers.start_soon(hub.turnstiles.run)
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(come, "bulk", hub.turnstiles.bulk)
+            for _ in range(3):
+                nursery.start_soon(come, "strangers", hub.turnstiles.strangers)
+        keepers.cancel_scope.cancel()
+    assert found == {"bulk": [0, 0, 1, 2], "strangers": [0, 0, 1]}
+    assert [waiting(name) for name in found] == [0, 0]
 
 
 async def test_memory(hub: Hub) -> None:

@@ -76,9 +76,32 @@ CASES = {
     "DeadLetters": _grows("gateway_messages_dead_lettered_total", 1, 0),
     "Unconsumed": Case({"gateway_messages_unconsumed": "0+10x90"}, {"gateway_messages_unconsumed": "5000-10x90"}),
     "NoConsumer": Case({"gateway_messages_unconsumed": "5x90"}, {"gateway_messages_unconsumed": "5x40 0 5x49"}),
-    "MessagesDropped": _grows("gateway_messages_dropped_total", 1, 0),
+    "OldMessages": Case(
+        {"gateway_oldest_message_age_seconds": "0+60x90"}, {"gateway_oldest_message_age_seconds": "0+60x10 0+60x79"}, 24
+    ),
+    "MessagesDropped": Case(
+        {'gateway_messages_dropped_total{reason="queue-full"}': "0+1x90"},
+        {
+            'gateway_messages_dropped_total{reason="queue-full"}': "7x90",
+            'gateway_messages_dropped_total{reason="purged"}': "0+9x90",
+        },
+        more='reason="queue-full"',
+    ),
     "HandlersFail": _grows("gateway_handler_failures_total", 1, 0.1),
-    "LoginsFail": _grows("gateway_logins_failed_total", 20, 5),
+    "LoginsFail": Case(
+        {
+            'gateway_logins_failed_total{method="token"}': "0+10x90",
+            'gateway_logins_failed_total{method="passcode"}': "0+10x90",
+        },
+        {'gateway_logins_failed_total{method="passcode"}': "0+5x90"},
+    ),
+    "AccessRefused": Case(
+        {
+            'gateway_access_refused_total{action="send"}': "0+1x90",
+            'gateway_access_refused_total{action="subscribe"}': "0+1x90",
+        },
+        {'gateway_access_refused_total{action="send"}': "0+1x90"},
+    ),
     "HeartbeatTimeouts": _grows("gateway_heartbeat_timeouts_total", 2, 1),
     "ConnectionsRefused": _grows(
         'gateway_connections_over_limit_total{limit="max_connections"}', 1, 0, 'limit="max_connections"'

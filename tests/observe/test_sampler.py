@@ -11,9 +11,10 @@ import trio
 from trio.testing import MockClock
 
 from gateway.auth.anonymous import Anonymous
+from gateway.broker.options import PLAIN
 from gateway.broker.records import Records
 from gateway.broker.renewal import Renewal
-from gateway.codec import V12
+from gateway.codec import V12, Head, ProtocolError
 from gateway.observe import sampler
 from gateway.observe.sampler import Sample, Sampler
 from gateway.transports import Hub
@@ -91,7 +92,8 @@ class TestSamples:
 
     async def test_what_is_counted_becomes_a_rate(self, hub: Hub, running: Sampler, autojump_clock: MockClock) -> None:
         counters = hub.broker.counters
-        counters.published, counters.delivered, counters.acknowledged, counters.errors = 7, 30, 20, 1
+        counters.published, counters.delivered, counters.acknowledged = 7, 30, 20
+        counters.fail(ProtocolError("one"))
         await trio.sleep(2)
         first, second = running.since(0)
         assert (first.published, first.delivered, first.acknowledged, first.errors) == (7, 30, 20, 1)
@@ -105,6 +107,16 @@ class TestSamples:
         nursery.start_soon(found.run)
         await trio.sleep(1.5)
         assert [each.published for each in found.since(0)] == [0]
+
+    async def test_messages_have_an_age_from_then_on(
+        self, hub: Hub, process: Process, running: Sampler, autojump_clock: MockClock
+    ) -> None:
+        process.fails = True  # which has nothing to do with it
+        broker = hub.broker
+        for _ in range(2):
+            broker.deposit("/queue/a", Head.of("SEND", {"destination": "/queue/a"}), b"", PLAIN)
+            await trio.sleep(10)
+        assert [broker.dates.age(number) for number in (1, 2)] == [(19.5, False), (9.5, False)]
 
     async def test_what_is_there_now(
         self, hub: Hub, process: Process, running: Sampler, autojump_clock: MockClock

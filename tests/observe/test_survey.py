@@ -48,6 +48,7 @@ class TestSums:
             "queues_unconsumed": 2,
             "dead_letters_waiting": 0,
             "queues_full": 0,
+            "oldest_message_age_seconds": 0,
         }
 
     def test_dead_letters_are_apart_by_name_and_by_policy(self) -> None:
@@ -85,6 +86,32 @@ class TestSums:
         assert len(set(looked)) == 1_000
 
 
+class TestOldest:
+    @pytest.fixture
+    def broker(self) -> Broker:
+        """Its clock shows how often somebody has noted what the last message was."""
+        now = [0.0]
+        broker = Broker(clock=lambda: now[0])
+        broker.dates.note(0)
+        for name in ("/queue/dlq.a", "/queue/a", "/queue/b", "/queue/a"):
+            deposit(broker, name)
+            now[0] += 10
+            broker.dates.note(broker.router.number)
+        return broker
+
+    def test_of_all_but_dead_letters(self, broker: Broker) -> None:
+        survey = Survey(broker, (), ["/queue/#"])
+        shown = {name.rpartition("_seconds")[2]: age for name, age in found(survey).items() if "_age_" in name}
+        assert shown == {"": 20, "/queue/a": 20, "/queue/b": 10, "/queue/dlq.a": 30}
+
+    def test_what_a_consumer_has_waits_no_longer(self, broker: Broker) -> None:
+        subscribe(broker, "/queue/a")
+        survey = Survey(broker)
+        assert found(survey)["oldest_message_age_seconds"] == 10
+        subscribe(broker, "/queue/b")
+        assert found(survey)["oldest_message_age_seconds"] == 0
+
+
 class TestShown:
     def test_nobody_unless_it_is_asked_for(self) -> None:
         broker = Broker()
@@ -102,13 +129,16 @@ class TestShown:
         assert octets > 600
         assert shown == {
             "destination_messages_waiting/queue/a": 2,
+            "destination_oldest_message_age_seconds/queue/a": 0,
             "destination_messages_unacknowledged/queue/a": 0,
             "destination_subscriptions/queue/a": 0,
             "destination_messages_waiting/queue/orders.eu": 0,
+            "destination_oldest_message_age_seconds/queue/orders.eu": 0,
             "destination_waiting_bytes/queue/orders.eu": 0,
             "destination_messages_unacknowledged/queue/orders.eu": 1,
             "destination_subscriptions/queue/orders.eu": 1,
             "destination_messages_waiting/topic/t": 0,
+            "destination_oldest_message_age_seconds/topic/t": 0,
             "destination_waiting_bytes/topic/t": 0,
             "destination_messages_unacknowledged/topic/t": 0,
             "destination_subscriptions/topic/t": 1,

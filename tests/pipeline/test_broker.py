@@ -10,7 +10,7 @@ import pytest
 from gateway.auth.passwords import hash_passcode
 from gateway.pipeline.broker import PASSCODE, Broker
 from gateway.pipeline.errors import JobFailure, UsageFailure
-from tests.gateway_process import HOST, GatewayProcess, free_ports
+from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,8 @@ def test_options(monkeypatch: pytest.MonkeyPatch) -> None:
 def guarded(tmp_path: Path) -> Iterator[GatewayProcess]:
     """A gateway that knows anna."""
     (tmp_path / "users.txt").write_text(f"anna:{hash_passcode('secret')}\n")
-    process = GatewayProcess(tmp_path, {"users_file": tmp_path / "users.txt"})
-    try:
-        process.start()
+    with start_gateway(users_file=tmp_path / "users.txt") as process:
         yield process
-    finally:
-        process.kill()
 
 
 def test_who_is_let_in(guarded: GatewayProcess, monkeypatch: pytest.MonkeyPatch) -> None:

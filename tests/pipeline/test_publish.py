@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -19,7 +18,7 @@ from gateway.pipeline.broker import Broker
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.progress import Progress
 from gateway.pipeline.publish import Publisher
-from tests.gateway_process import HOST, GatewayProcess, free_ports
+from tests.gateway_process import HOST, free_ports, start_gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,28 +184,26 @@ def test_the_end_does_not_wait_for_the_time_to_ask_again(server: FakeServer, mon
 
 
 @pytest.mark.spark
-def test_a_subscriber_gets_the_messages(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscriber_gets_the_messages(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "_END", 110.0)  # the first start of Python in Spark, on a machine with other work
-    gateway = GatewayProcess(tmp_path, {})
-    gateway.start()
     err = io.StringIO()
-    listener = Client(Server(HOST, gateway.tcp_port, heartbeat=0))
-    listener.request("SUBSCRIBE", {"id": "0", "destination": "/topic/a b.>", "ack": "auto"})
-    sender = Publisher(spark, f"stomp://{HOST}:{gateway.tcp_port}/topic/a%20b", Progress(err=err))
-    sender.offer("metrics", json.dumps({"a": "ä"}).encode())
-    sender.offer("sessions", b"{}")
-    sender.close()
-    got: dict[str, tuple[str, bytes]] = {}
-    while len(got) < 2:
-        frames = listener.receive(20)
-        assert frames
-        got |= {frame.headers["destination"]: (frame.headers["content-type"], frame.body) for frame in frames}
-    assert got == {
-        "/topic/a b.metrics": ("application/json", json.dumps({"a": "ä"}).encode()),
-        "/topic/a b.sessions": ("application/json", b"{}"),
-    }
-    listener.disconnect()
-    gateway.stop()
+    with start_gateway() as gateway:
+        listener = Client(Server(HOST, gateway.tcp_port, heartbeat=0))
+        listener.request("SUBSCRIBE", {"id": "0", "destination": "/topic/a b.>", "ack": "auto"})
+        sender = Publisher(spark, f"stomp://{HOST}:{gateway.tcp_port}/topic/a%20b", Progress(err=err))
+        sender.offer("metrics", json.dumps({"a": "ä"}).encode())
+        sender.offer("sessions", b"{}")
+        sender.close()
+        got: dict[str, tuple[str, bytes]] = {}
+        while len(got) < 2:
+            frames = listener.receive(20)
+            assert frames
+            got |= {frame.headers["destination"]: (frame.headers["content-type"], frame.body) for frame in frames}
+        assert got == {
+            "/topic/a b.metrics": ("application/json", json.dumps({"a": "ä"}).encode()),
+            "/topic/a b.sessions": ("application/json", b"{}"),
+        }
+        listener.disconnect()
     assert (sender.sent, sender.failed, err.getvalue()) == (2, 0, "")
 
 

@@ -17,7 +17,7 @@ from gateway.codec import Frame
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.jobs import replay
 from gateway.pipeline.jobs.replay_rows import is_of, is_partial, is_sendable, messages
-from tests.gateway_process import HOST, GatewayProcess, free_ports
+from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
 from tests.pipeline import rows
 
 if TYPE_CHECKING:
@@ -30,16 +30,10 @@ OPTIONS = replay.Options(
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway() -> Iterator[GatewayProcess]:
     """The gateway that all tests send to."""
-    process = GatewayProcess(tmp_path_factory.mktemp("gateway"), {})
-    try:
-        process.start()
+    with start_gateway() as process:
         yield process
-    except BaseException:
-        process.kill()
-        raise
-    process.stop()
 
 
 def waiting(gateway: GatewayProcess, queue: str) -> list[Frame]:
