@@ -26,6 +26,8 @@ ROOM, MAILBOX = "/topic/chat.room", "/user/queue/chat"
 
 
 class Screen(stomp.ConnectionListener):
+    has_told_why = False
+
     def on_message(self, message):
         whispers = " whispers" if message.headers["subscription"] == "mailbox" else ""
         print(f"{message.headers.get('user-id', 'somebody')}{whispers}: {message.body}", flush=True)
@@ -36,10 +38,12 @@ class Screen(stomp.ConnectionListener):
 
     def on_error(self, error):
         print(f"ERROR: {error.headers['message']}: {error.body}", flush=True)
+        self.has_told_why = True
 
     def on_disconnected(self):
         if not leaving.is_set():
-            print("The connection is lost.", flush=True)
+            if not self.has_told_why:
+                print("The connection is lost.", flush=True)
             os._exit(1)  # the main thread waits for a line, and would not hear of it
 
 

@@ -3,8 +3,9 @@
 It is this machine with a layer over its files, and with a network and processes of its own.  So a page has the ports,
 names and places that it speaks of, `pkill` finds what the page has started, and all of it ends with the shell.
 
-What a reader has and a test has not, is made here: the name broker.example.org, the sources beside him, and a
-`systemctl`, since no systemd runs.  The gateway is the reader's first terminal: it runs behind the shell.
+What a reader has and a test has not, is made here: the name broker.example.org, the sources beside him, and
+`systemctl` and `journalctl`, since no systemd runs.  The gateway is the reader's first terminal: it runs behind the
+shell.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 PATIENCE = 40
-"""Seconds that a command may show nothing."""
+"""Seconds that most commands may show nothing."""
 FOLDER = "/srv/reader"
 """Where the reader is: empty, but for links to what the sources have."""
 ADDRESS = "192.0.2.10"
@@ -45,6 +46,9 @@ class Machine:
 
     Args:
         folder: for the layers; empty.
+
+    Attributes:
+        patience: seconds that a command may show nothing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,10 +67,11 @@ class Machine:
             bufsize=0,
         )
         self._serves = False
+        self.patience = PATIENCE
         self.run(f"mkdir -p {FOLDER}; cd {FOLDER}; echo '{ADDRESS} broker.example.org' >> /etc/hosts")
         self.run("printf 'silent\\nshow-error\\n' > .curlrc")  # as it is on a terminal
         self.run(f"for name in deploy examples node_modules; do ln -s {ROOT}/$name; done")
-        self.run(f"ln -s {HERE / 'systemctl'} /usr/local/sbin/systemctl; export PATH=/usr/local/sbin:$PATH")
+        self.run(f"ln -s {HERE / 'systemctl'} {HERE / 'journalctl'} /usr/local/sbin; export PATH=/usr/local/sbin:$PATH")
 
     def type(self, command: str) -> tuple[int, str]:
         """Run a command; its status, and all that it shows.
@@ -79,7 +84,7 @@ class Machine:
         self._process.stdin.write(f'{{ {command}\n}} < /dev/null\necho "{_DONE} $?"\n'.encode())
         shown = ""
         while _DONE not in shown or not shown.endswith("\n"):
-            assert select.select([self._process.stdout], [], [], PATIENCE)[0], f"$ {command}\n{shown}"
+            assert select.select([self._process.stdout], [], [], self.patience)[0], f"$ {command}\n{shown}"
             octets = os.read(self._process.stdout.fileno(), 65_536)
             assert octets, f"the shell has ended at\n$ {command}\n{shown}"
             shown += octets.decode(errors="replace")

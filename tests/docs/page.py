@@ -3,6 +3,7 @@
     ```toml            gateway.toml; the gateway is started with it
     # name.py          the first line names a file: # name, // name; that of toml may be another file than gateway.toml
     ```sh              typed line by line; each must end with status 0.  `gateway serve` is the first terminal's
+                       `gateway serve & ...` likewise, and what follows is typed, where $! is the gateway
     ```console         lines behind "$ " are typed, the others are what is shown then; `...` stands for anything
 
 Blocks of other kinds, and indented ones, are to be read only.
@@ -17,6 +18,10 @@ from tests.docs.machine import ROOT, Machine
 
 _PIECE = re.compile(r"^#+ (?P<title>[^\n]*)$|^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"(?:#|//) ([\w-]+\.\w+)\n")
+_INDENTED = re.compile(_PIECE.pattern + r"|^    (?P<line>(?:[^\n]*\\\n)*[^\n]*)$", re.DOTALL | re.MULTILINE)
+_PROGRAMS = "cd|cp|curl|gateway|install|journalctl|make|nginx|pip|python3?|runuser|spark-submit|systemctl|useradd|chmod"
+# With variables in front, or a path.  A picture is none: `gateway --> journal`, `gateway archive: reads`.
+_COMMAND = re.compile(rf"(?:\$ )?(?:\w+=\S* )*(?:\S*/)?(?:{_PROGRAMS}|mkdir|\.) (?!-*>|[\w ]+: )")
 _TYPED = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
 
 
@@ -46,12 +51,30 @@ def blocks(page: str) -> list[Block]:
 
 
 def listed(page: str, title: str = "") -> list[str]:
-    """Lines of the indented blocks under a heading, without remarks; without a heading, those before the second one."""
+    """Lines of the indented blocks under a heading, without remarks; without a heading, those before the second one.
+
+    Lines that end with a backslash are one with the next.
+    """
     text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     sections = re.split(r"^#+ ", text, flags=re.MULTILINE)[1:]
     (section,) = [each for each in sections if each.startswith(f"{title}\n")] if title else sections[:1]
-    lines = re.findall(r"^    (\S.*)$", section, re.MULTILINE)
+    lines = re.findall(r"^    (\S.*)$", re.sub(r"\\\n\s*", "", section), re.MULTILINE)
     return [re.sub(r"\s+# .*$", "", line) for line in lines]
+
+
+def commands(page: str) -> list[tuple[str, str]]:
+    """All that a page tells to type, in blocks of any kind: heading and line, without remarks."""
+    title, found = "", []
+    for piece in _INDENTED.finditer((ROOT / page).read_text(encoding="utf-8")):
+        title = piece["title"] or title
+        if piece["kind"] == "sh":
+            lines = piece["text"].replace("\\\n", "").splitlines()
+        elif piece["kind"] == "console":
+            lines = [command for command, _ in typed(piece["text"])]
+        else:
+            lines = [line for line in [piece["line"] or ""] if _COMMAND.match(line)]
+        found += [(title, re.sub(r"\\\n\s*", "", re.sub(r"\s+# .*$", "", line))) for line in lines]
+    return found
 
 
 def typed(block: str) -> list[tuple[str, str]]:
@@ -82,6 +105,9 @@ def perform(machine: Machine, steps: list[Block]) -> int:
             for line in block.text.replace("\\\n", " ").splitlines():
                 if line == "gateway serve":
                     machine.serve()
+                elif line.startswith("gateway serve & "):
+                    machine.serve()
+                    machine.run(line.removeprefix("gateway serve & "))
                 elif "pkill -HUP" in line:
                     machine.reload(line)
                 else:

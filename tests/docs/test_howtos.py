@@ -20,19 +20,29 @@ def test_step_by_step(page: str, machine: Machine) -> None:
 @pytest.mark.slow
 def test_what_waits_is_carried_over(machine: Machine) -> None:
     """docs/moving.md; the old broker is a gateway, too, at the same port of another address."""
-    (command,) = listed("docs/moving.md", "What waits at the old broker")
+    relay, pipe = listed("docs/moving.md", "What waits at the old broker")
     machine.run(f"echo '{ADDRESS} old-broker' >> /etc/hosts; echo wonderland | gateway passwd users.txt user")
     machine.serve(f"GATEWAY_USERS_FILE=users.txt GATEWAY_TCP={ADDRESS}:61613 gateway serve")
-    machine.run("export STOMP_PASSCODE=wonderland; old=$gateway")
+    machine.run("export STOMP_PASSCODE=wonderland STOMP_FROM_PASSCODE=wonderland")
     machine.run("gateway send /queue/work tea --header colour:green --url stomp://user@old-broker:61613")
     machine.run("GATEWAY_WEBSOCKET= GATEWAY_HTTP=127.0.0.1:8001 gateway serve > new.log 2>&1 & new=$!")
     machine.run("timeout 30 bash -c 'until grep -q 61613 new.log; do sleep 0.05; done'")
-    assert machine.run(command) == "1 message sent and confirmed\n"
+    assert machine.run(pipe) == "1 message sent and confirmed\n"
+    assert '"body": "tea"' in machine.run("cat backup.json")
     assert machine.run("gateway subscribe /queue/work --browse --url stomp://user@old-broker:61613") == ""
     (line,) = machine.run("gateway subscribe /queue/work --json --count 1").splitlines()
     assert '"body": "tea"' in line
     assert '"colour": "green"' in line
-    machine.run("kill -TERM $new; wait $new")
+    machine.run("gateway send /queue/work coffee --header colour:brown --url stomp://user@old-broker:61613")
+    machine.run(f"{relay} > relay.log 2>&1 & relay=$!")
+    (line,) = machine.run("gateway subscribe /queue/work --json --count 1").splitlines()
+    assert '"body": "coffee"' in line
+    assert '"colour": "brown"' in line
+    machine.run("kill -TERM $relay; wait $relay")
+    assert machine.run("gateway subscribe /queue/work --browse --url stomp://user@old-broker:61613") == ""
+    machine.run("gateway send /queue/work milk --url stomp://user@old-broker:61613; kill -TERM $new; wait $new")
+    assert machine.type(pipe)[0] != 0, "nobody is there who could take it"
+    assert '"body": "milk"' in machine.run("cat backup.json")
 
 
 def test_what_matches() -> None:
