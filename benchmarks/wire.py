@@ -121,8 +121,9 @@ class Inbound:
             data = b"".join((*self._held, chunk))
             head, length = self._measure(data)
             run = len(data) // length if length else 0
-            if run >= RUN and _is_run(data, head, length, run):
-                self._held = [data[run * length :]] if run * length < len(data) else []
+            # What is left may be whole, too, where it is shorter: the same with a shorter id.
+            if run >= RUN and END not in (rest := data[run * length :]) and _is_run(data, head, length, run):
+                self._held = [rest] if rest else []
                 return [data[at : at + size] for at in range(length - 1 - size, run * length, length)]
         return self.frames(chunk)
 

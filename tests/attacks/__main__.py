@@ -5,8 +5,9 @@
 
 The neighbour's p99 latency is taken in turn when all is quiet, beside a process that does nothing but burn a core, and
 under the attack, several times; of each the least counts, for what else the machine does can only add to it.  Burner
-and attacker give way to the others, as if they were on a machine of their own.  Beside it stands what took the gateway
-itself longest, in milliseconds of its CPU (`probe`): one turn of a task, and a round of all that could go on.
+and attacker run when nobody else wants the core (SCHED_IDLE), as if they were on a machine of their own.  Beside it
+stands what took the gateway itself longest, in milliseconds of its CPU (`probe`): one turn of a task, and a round of
+all that could go on.
 
 Status 1 if a latency is more than three times its quiet value, and more than a busy machine may take; or if anything
 that `make test` looks at is not as it must be.
@@ -35,7 +36,6 @@ FACTOR = 3.0
 UNNOTICED = 1.0
 """Milliseconds: below this a latency is the machine's."""
 
-_NICENESS = 10
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -92,10 +92,13 @@ def measured(siege: Siege, what: Callable[[], str | None]) -> dict[str, Any]:
 
 def burn(seconds: float) -> None:
     """Take a core, and leave the gateway alone."""
-    command = ["nice", "-n", str(_NICENESS), sys.executable, "-c", "while True: pass"]
-    with subprocess.Popen(command) as process:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=_give_way) as process:
         time.sleep(seconds)
         process.kill()
+
+
+def _give_way() -> None:
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def said_to(attack: Attack, siege: Siege, seconds: float) -> str:
@@ -118,7 +121,7 @@ def said_to(attack: Attack, siege: Siege, seconds: float) -> str:
 
 
 def _attack(told: Connection, attack: Attack, siege: Siege, seconds: float) -> None:
-    os.nice(_NICENESS)
+    _give_way()
     said = ""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -195,14 +195,23 @@ async def reader_that_never_reads(siege: Siege) -> str:
 
 
 async def message_hoard(siege: Siege) -> str:
-    """1 GB into queues that nobody reads: the gateway does not read it, and tells the operator who is held, and why."""
+    """1 GB into queues that nobody reads: the gateway does not read it, and tells the operator who is held, and why.
+
+    The operator purges the queue.
+    """
     peer = await siege.log_in()
     part = frame("SEND", b"x" * MIB, destination="/queue/hoard", content_length=MIB)
     with trio.move_on_after(3):
         await _pour(peer, *[part] * 1_000)
     answer = await trio.to_thread.run_sync(httpx.get, f"{siege.gateway.http_url}/api/v1/sessions")
     await peer.aclose()
+    await trio.to_thread.run_sync(_purge, siege, "/queue/hoard")
     return answer.text
+
+
+def _purge(siege: Siege, destination: str) -> None:
+    answer = httpx.post(f"{siege.gateway.http_url}/api/v1/queues/purge", json={"destination": destination})
+    assert answer.status_code < 300, answer.text
 
 
 async def half_frames(siege: Siege) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from ipaddress import ip_address
 
 from gateway.auth.rules import Rules
 from gateway.broker import destinations
@@ -15,7 +16,7 @@ from tests.fuzz.targets import check_refusal
 
 
 def run(octets: bytes) -> None:
-    """The tables; behind a first NUL the user's name, and behind each other one a destination."""
+    """The tables; behind a first NUL the user's name, and behind each other one a destination, or an address."""
     text, *words = octets.decode(errors="replace").split("\0")
     try:
         tables = read_tables(tomllib.loads(text).get("rule", ()))
@@ -27,16 +28,24 @@ def run(octets: bytes) -> None:
     user, *texts = words or [""]
     rules = Rules(tables)
     identity = Identity(user or "anonymous")
-    access = rules.access_of(identity, "tcp")
+    address = next((text for text in texts if _is_address(text)), "")
+    access = rules.access_of(identity, "tcp", address)
     if access is None:
         return
     names = [name for each in texts if (name := _name(identity.user, each))]
     for name in names:
         for action in Action:
-            said = rules.explain(identity, "tcp", action, name) if not has_wildcard(name) else None
+            said = None if has_wildcard(name) else rules.explain(identity, "tcp", address, action, name)
             assert said is None or (said.reach is Reach.ALL) is access.may(action, name)
         if has_wildcard(name):
             _compare(access.reach(name), [access.may(Action.SUBSCRIBE, each) for each in _matched(name, names)])
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ip_address(text))
+    except ValueError:
+        return False
 
 
 def _name(user: str, text: str) -> str:

@@ -10,7 +10,8 @@ from gateway.broker import Broker
 from gateway.broker.facts import Facts
 from gateway.broker.ports import StoreError
 from gateway.broker.storage import Storage
-from gateway.runtime import StartError, recover_from
+from gateway.mistakes import StartError
+from gateway.recovery import recover_from
 from gateway.stores.sqlite import SQLiteStore
 from tests.broker.client import EPOCH, Scene
 from tests.fuzz.targets import check_refusal, in_memory
