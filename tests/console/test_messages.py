@@ -57,11 +57,16 @@ def box(cell: Locator) -> tuple[float, float]:
     return found["x"], found["x"] + found["width"]
 
 
+def expect_heads(page: Page, *names: str) -> None:
+    """What the table says of each message between its id and its size: that, and no more."""
+    heads = ["", "Message", *names, "Size", "Prio.", "Deliveries", "Body"]
+    expect(table(page).get_by_role("columnheader")).to_have_text(heads)
+
+
 def test_where_a_dead_letter_comes_from(visit: Visit, front: Front) -> None:
     kill_letters(front.gateway.tcp_port, "origin", 1)
     page = visit.open("destination?name=/queue/dlq.origin")
-    expect(table(page).get_by_role("columnheader", name="Arrived")).to_have_count(0)  # nobody records it
-    assert table(page).get_by_role("columnheader").all_inner_texts()[2:4] == ["From", "First failed"]
+    expect_heads(page, "From", "First failed")  # when it arrived, nobody records
     cells = rows(page).first.get_by_role("cell")
     expect(cells.nth(1)).to_have_text("/queue/origin")
     expect(cells.nth(2)).to_have_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"))
@@ -74,8 +79,7 @@ def test_when_a_dead_letter_arrived(
     front = starting(journal=tmp_path / "journal")
     kill_letters(front.gateway.tcp_port, "old", 1)
     page = visiting(front).open("destination?name=/queue/dlq.old")
-    heads = table(page).get_by_role("columnheader").all_inner_texts()
-    assert heads[2:5] == ["From", "First failed", "Arrived"]
+    expect_heads(page, "From", "First failed", "Arrived")
     cells = rows(page).first.get_by_role("cell")
     failed, arrived = cells.nth(2).inner_text(), cells.nth(3).get_attribute("title")
     assert arrived is not None
@@ -89,9 +93,8 @@ def test_when_it_arrived(visiting: Callable[..., Visit], starting: Callable[...,
     with Client(front.gateway.tcp_port) as client:
         client.send("/queue/sent")
     page = visiting(front).open("destination?name=/queue/sent")
-    expect(table(page).get_by_role("columnheader", name="Arrived")).to_be_visible()
+    expect_heads(page, "Arrived")
     expect(rows(page).first.get_by_role("cell").nth(1)).to_have_text(re.compile(r"\d\d:\d\d:\d\d"))
-    expect(table(page).get_by_role("columnheader", name="From")).to_have_count(0)
 
 
 def test_on_a_phone(visiting: Callable[..., Visit], front: Front) -> None:
