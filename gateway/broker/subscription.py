@@ -75,7 +75,8 @@ class Subscription:
         names: what its rows have in common; empty: they are not told, or differ with the message.
         names_by: the same for each destination that a message of it had, and for it itself; None: they are not told.
         stands_by: another consumer of the queue is the exclusive one.
-        ended: it left its queue; `queue` still tells where a transaction's deliveries go back to.
+        ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
+            transaction's deliveries go back to.
     """
 
     __slots__ = (
@@ -166,6 +167,11 @@ class Subscription:
             return False
         ledger = self.ledger
         return not ledger or (len(ledger) < self._most_messages and self.held_octets < self._most_octets)
+
+    def stop(self) -> None:
+        """Get nothing more from its queue, and keep what it has not settled until it leaves."""
+        self.ended = True
+        self.window = -1
 
     def is_ready(self) -> bool:
         """Whether it stands in its rotation and has room; if it turns out that it has not, it leaves the rotation."""

@@ -5,11 +5,13 @@ an id.
 
 A subscription that goes leaves its queue first; what it did not settle is collected (`Returned`), and whoever ends it
 has the queues take that back when all are gone that go together: else the first of two that leave would have its
-messages given to the second.
+messages given to the second.  A session's are stopped first and then end in steps, one queue's behind another's, for
+thousands of them take their time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gateway.codec import Frame
@@ -22,13 +24,16 @@ from .errors import HeaderMissing, NotAllowed
 from .naming import is_named, subscription_named
 from .options import Options
 from .reading import ended_by, options_of
-from .returns import Returned, take_back_all
+from .returns import Returned, take_back, take_back_all
 from .subscription import AckMode, Subscription
 
 if TYPE_CHECKING:
+    from .queue import Queue
     from .session import Session
 
 _MODES = {mode.value: mode for mode in AckMode}
+ENDS_PER_STEP = 16
+"""Subscriptions that end in one step: some 0.2 ms."""
 
 
 class Subscriptions(dict[str | tuple[str], Subscription]):
@@ -130,6 +135,35 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
                 return  # it has gone with its last consumer
         if durable is not None:
             session.broker.directory.durables.end(durable.text)
+
+    def stop(self) -> None:
+        """Get nothing more from any queue: all of them end soon."""
+        for subscription in self.values():
+            if subscription.queue is not None:
+                subscription.stop()
+
+    def ending(self, returned: Returned, *, lost: bool) -> Iterator[None]:
+        """End all, which are stopped, in steps; each queue takes back what it gave as soon as its own have gone.
+
+        Args:
+            returned: what queues are to take back besides.
+            lost: see `end`.
+        """
+        by_queue: dict[Queue | None, list[str | tuple[str]]] = {queue: [] for queue in returned}
+        for key, subscription in self.items():
+            by_queue.setdefault(subscription.queue, []).append(key)
+        by_queue[None] = by_queue.pop(None, [])  # topics have nothing that others wait for
+        ended = 0
+        for queue, keys in by_queue.items():
+            for key in keys:
+                if ended == ENDS_PER_STEP:
+                    ended = 0
+                    yield
+                if key in self:  # the session may have been closed meanwhile
+                    self.end(key, returned, lost=lost, why="session ended")
+                ended += 1
+            if queue is not None and queue in returned:
+                take_back(queue, returned.pop(queue))
 
     def end(self, key: str | tuple[str], returned: Returned, *, lost: bool = False, why: str | None = None) -> None:
         """End one; what its queue must take back goes into `returned`.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.broker import session as module
 from gateway.broker.errors import NotAllowed
+from gateway.broker.subscriptions import ENDS_PER_STEP
 from gateway.codec import Frame, Head
 
 from .client import Client, Scene
@@ -38,10 +38,10 @@ def test_a_failure_is_told_behind_the_last_step(crowd: Client, scene: Scene) -> 
     other = scene.connect()
     steps = crowd.session.failing(NotAllowed("no"))
     first_step(steps)
-    assert scene.broker.subscriptions == MANY - module._ENDS_PER_STEP, "and no queue"
+    assert scene.broker.subscriptions == 1 + MANY - ENDS_PER_STEP
     other.publish(f"/topic/{MANY - 1}", b"still there")
     other.publish("/topic/0", b"gone")
-    assert rest_of(steps) == MANY // module._ENDS_PER_STEP - 1
+    assert rest_of(steps) == (1 + MANY) // ENDS_PER_STEP - 1
     crowd.flush()
     assert scene.broker.subscriptions == 0
     message, error = crowd.received()
@@ -67,7 +67,7 @@ def test_what_is_given_back_comes_with_the_first_step(crowd: Client, scene: Scen
 def test_the_receipt_of_a_disconnect_comes_with_the_last_step(crowd: Client, scene: Scene) -> None:
     other = scene.connect()
     crowd.session.handle(GOODBYE)
-    assert scene.broker.subscriptions == MANY, "no queue gives it anything any more"
+    other.session.handle(Frame(Head.of("SEND", {"destination": "/queue/a"}), b"for others"))
     steps = crowd.session.departing()
     first_step(steps)
     other.session.handle(Frame(Head.of("SEND", {"destination": f"/topic/{MANY - 1}"}), b"still there"))
@@ -79,6 +79,8 @@ def test_the_receipt_of_a_disconnect_comes_with_the_last_step(crowd: Client, sce
     assert rest_of(crowd.session.departing()) == 0
     crowd.flush()
     assert crowd.received() == []
+    other.subscribe("/queue/a", "0")
+    assert other.bodies() == [b"for others"]
 
 
 def test_a_disconnect_of_one_with_many_subscriptions(crowd: Client, scene: Scene) -> None:
@@ -89,7 +91,7 @@ def test_a_disconnect_of_one_with_many_subscriptions(crowd: Client, scene: Scene
 
 def test_a_disconnect_of_one_with_few_is_carried_out_at_once(scene: Scene) -> None:
     client = scene.connect()
-    for number in range(module._ENDS_PER_STEP):
+    for number in range(ENDS_PER_STEP):
         client.subscribe(f"/topic/{number}", str(number))
     client.session.handle(GOODBYE)
     assert scene.broker.subscriptions == 0
@@ -112,6 +114,63 @@ def test_one_that_is_closed_in_the_middle(crowd: Client, scene: Scene) -> None:
     assert scene.broker.subscriptions == 0
     rest_of(steps)
     assert scene.broker.subscriptions == 0
+
+
+def test_queues_are_left_in_steps_and_none_gives_anything_more(scene: Scene) -> None:
+    client, other, observer = scene.connect(), scene.connect(), scene.connect()
+    for number in range(MANY):
+        client.subscribe(f"/queue/{number}", str(number), ack="client")
+        other.publish(f"/queue/{number}", b"first")
+    assert client.bodies() == [b"first"] * MANY
+    steps = client.session.departing()
+    first_step(steps)
+    assert scene.broker.subscriptions == MANY - ENDS_PER_STEP
+    last = f"/queue/{MANY - 1}"
+    observer.subscribe(last, "0")
+    other.publish(last, b"second")
+    assert observer.bodies() == [b"second"], "the first is still the one's who leaves"
+    rest_of(steps)
+    observer.flush()
+    assert observer.bodies() == [b"first"]
+    observer.subscribe("/queue/0", "1")
+    assert observer.bodies() == [b"first"]
+    assert client.bodies() == []
+
+
+def test_what_one_queue_gave_to_many_subscriptions_comes_back_when_all_have_gone(scene: Scene) -> None:
+    client, other = scene.connect(), scene.connect()
+    for number in range(MANY):
+        client.subscribe("/queue/a", str(number), ack="client")
+    for number in range(MANY):
+        other.publish("/queue/a", b"%d" % number)
+    assert len(client.bodies()) == MANY
+    other.subscribe("/queue/a", "0")
+    steps = client.session.departing()
+    first_step(steps)
+    other.flush()
+    assert other.bodies() == [], "the others would get what these gave back"
+    rest_of(steps)
+    other.flush()
+    assert other.bodies() == [b"%d" % number for number in range(MANY)]
+
+
+def test_deliveries_of_a_transaction_come_back_with_their_queue(scene: Scene) -> None:
+    client, other = scene.connect(), scene.connect()
+    for number in range(MANY):
+        client.subscribe(f"/queue/{number}", str(number), ack="client")
+    other.publish("/queue/0", b"acknowledged")
+    other.publish("/queue/1", b"and unsubscribed")
+    client.send("BEGIN", {"transaction": "t"})
+    for message in client.received():
+        client.send("ACK", {"id": message.headers["ack"], "transaction": "t"})
+    client.send("UNSUBSCRIBE", {"id": "1"})
+    client.session.handle(GOODBYE)
+    steps = client.session.departing()
+    first_step(steps)
+    for number in range(2):
+        other.subscribe(f"/queue/{number}", str(number))
+    assert other.bodies() == [b"acknowledged", b"and unsubscribed"]
+    assert rest_of(steps) > 1
 
 
 def test_few_subscriptions_are_one_step(scene: Scene) -> None:
