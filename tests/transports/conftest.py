@@ -8,8 +8,17 @@ from pathlib import Path
 import pytest
 import trio
 
+from gateway.transports import back_pressure, connection
+
 from .house import House
 from .street import OpenStreet, open_street
+
+
+@pytest.fixture(autouse=True)
+def turns_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a busy machine ends turns in the middle of a chunk.  Who tests their length hands in a clock of his own."""
+    for module in (back_pressure, connection):
+        monkeypatch.setattr(module, "perf_counter", lambda: 1.0)
 
 
 @pytest.fixture(params=["tcp", "websocket"])
