@@ -31,11 +31,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from .errors import LimitExceeded, MalformedFrame
+from .errors import MalformedFrame
 from .frame import Frame, Head
 from .headers import parse_lines, parse_opening
+from .limits import Limits
 from .versions import Version, negotiate
 
 CLIENT_COMMANDS = frozenset("CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT".split())
@@ -60,30 +60,6 @@ _PLAIN_VALUE = re.compile(rb"[!-\[\]-~]*").fullmatch
 # A block longer than this is not worth keeping: the cache is per connection and bounded by entries times this.
 _LONGEST_CACHED_BLOCK = 1024
 _CACHED_BLOCKS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a frame may measure.
-
-    Attributes:
-        headers: header lines.
-        header_line: octets of one header line.
-        body: octets of the body.
-        origin: how the limits are called in the settings, for the ERROR: a prefix like `max_`.
-        body_origin: the same for `body`, as a whole.
-    """
-
-    headers: int = 1_000
-    header_line: int = 64 * 1024
-    body: int = 16 * 1024 * 1024
-    origin: str = "max_"
-    body_origin: str = "max_body"
-
-    @property
-    def header_block(self) -> int:
-        """Octets of all header lines together: four of the longest."""
-        return 4 * self.header_line
 
 
 class Decoder:
@@ -230,7 +206,7 @@ class Decoder:
     def _gather(self) -> bool:
         """Join what came behind an incomplete frame, if that can complete it."""
         if self._head is not None and _NUL not in self._later[-1]:
-            self._check_body(len(self._buffer) - self._position + self._later_size)
+            self._limits.check_body(len(self._buffer) - self._position + self._later_size)
             return False
         self._buffer = b"".join([self._buffer[self._position :], *self._later])
         self._position = 0
@@ -241,16 +217,10 @@ class Decoder:
     def _find_nul(self, buffer: bytes, start: int, end: int) -> int:
         """Where a body of unknown length ends, or -1 when its NUL is not there yet."""
         stop = buffer.find(b"\0", start + self._searched)
-        self._check_body((end if stop < 0 else stop) - start)
+        self._limits.check_body((end if stop < 0 else stop) - start)
         if stop < 0:
             self._searched = end - start
         return stop
-
-    def _check_body(self, size: int) -> None:
-        if size > self._limits.body:
-            raise LimitExceeded(
-                "body too large", f"the body exceeds {self._limits.body} octets ({self._limits.body_origin})"
-            )
 
     # Header blocks, off the fast path.
 
@@ -339,7 +309,7 @@ class Decoder:
         """Refuse early what can never become a frame, instead of waiting for more of it."""
         size = len(buffer) - position
         if size > self._limits.header_block + 2:  # the start of an empty line may be there
-            raise self._headers_too_large()
+            raise self._limits.headers_too_large()
         if buffer.find(b"\0", position + self._searched) >= 0:
             raise MalformedFrame("NUL octet among the headers", "an empty line must stand between headers and body")
         line_end = buffer.find(b"\n", position, position + _LONGEST_COMMAND_LINE)
@@ -363,13 +333,11 @@ class Decoder:
     def _parse(self, block: bytes) -> Head:
         limits, version = self._limits, self._version
         if len(block) > limits.header_line:
-            self._check_block(block)
+            limits.check_lines(block)
         if len(block) >= _LONGEST_COMMAND_LINE and block.find(b"\n", 0, _LONGEST_COMMAND_LINE) < 0:
             raise _no_command(block)
-        if len(block) > limits.headers and block.count(b"\n") > limits.headers:
-            raise LimitExceeded(
-                "too many headers", f"the frame has more than {limits.headers} header lines ({limits.origin}headers)"
-            )
+        if len(block) > limits.headers:
+            limits.check_count(block)
         if _NUL in block:
             raise MalformedFrame("NUL octet among the headers", "an empty line must stand between headers and body")
         try:
@@ -388,36 +356,7 @@ class Decoder:
             if not version.strips_cr and command.endswith("\r"):
                 raise _cr_behind_command()
         length = headers.get("content-length")
-        return Head(command, headers, -1 if length is None else self._content_length(length), len(block))
-
-    def _check_block(self, block: bytes) -> None:
-        limits = self._limits
-        if max(map(len, block.split(b"\n"))) > limits.header_line:
-            raise LimitExceeded(
-                "header line too long",
-                f"a header line exceeds {limits.header_line} octets ({limits.origin}header_line)",
-            )
-        if len(block) > limits.header_block:
-            raise self._headers_too_large()
-
-    def _headers_too_large(self) -> LimitExceeded:
-        return LimitExceeded(
-            "headers too large",
-            f"the header lines exceed {self._limits.header_block} octets, four times {self._limits.origin}header_line",
-        )
-
-    def _content_length(self, value: str) -> int:
-        # `isdigit` alone would let through digits that int() reads but nobody means.
-        if not (value.isascii() and value.isdigit()):
-            raise MalformedFrame("content-length is no number", f"{value[:40]!r} is not a number of octets")
-        # Cut first: int() of a megabyte of digits takes seconds, and sixteen digits are over any limit.
-        length = int(value if len(value) < 16 else value.lstrip("0")[:16] or "0")
-        if length > self._limits.body:
-            raise LimitExceeded(
-                "body too large",
-                f"content-length exceeds the limit of {self._limits.body} octets ({self._limits.body_origin})",
-            )
-        return length
+        return Head(command, headers, -1 if length is None else limits.length_of(length), len(block))
 
 
 def _no_nul(length: int) -> MalformedFrame:
