@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from gateway.mistakes import variable
 from gateway.settings import LISTENERS, Address, Settings
+from gateway.settings_journal import Journalling
 from gateway.settings_observe import Observe
 from gateway.settings_security import KIB, MIB, Security
 
@@ -59,7 +60,7 @@ def page() -> str:
 
 def _fields() -> list[tuple[str, FieldInfo]]:
     """Every setting as a reader looks for it: addresses first, and the tables behind all that has a line."""
-    later = Security.model_fields.keys() | Observe.model_fields.keys()
+    later = Journalling.model_fields.keys() | Security.model_fields.keys() | Observe.model_fields.keys()
     return sorted(Settings.model_fields.items(), key=lambda item: (item[0] in TABLES, item[0] in later))
 
 
