@@ -25,8 +25,8 @@ from gateway.admin.paging import MAX_LIMIT, SLICE, Listing, page_of
 from gateway.admin.queues import PATIENCE, refusal_of
 from gateway.broker import rows
 from gateway.broker.errors import NotAllowed
-from gateway.broker.router import INTERNAL
 from gateway.broker.session import Session
+from gateway.broker.subscribing import INTERNAL
 from gateway.broker.subscription import Subscription
 
 if TYPE_CHECKING:

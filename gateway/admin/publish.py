@@ -18,7 +18,7 @@ import trio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gateway.admin import asked, models
+from gateway.admin import asked, message_models
 from gateway.admin.audit import entry_of
 from gateway.admin.endpoint import Endpoint
 from gateway.admin.errors import Refused, come_back
@@ -53,8 +53,8 @@ class Publisher:
                 self.publish,
                 "Publish a message; answered when it has been routed, and stored if it is to be.",
                 "messages",
-                models.Published,
-                body=models.Publish,
+                message_models.Published,
+                body=message_models.Publish,
                 errors=(503,),
                 action="publish",
             )
@@ -62,7 +62,7 @@ class Publisher:
 
     async def publish(self, request: Request) -> Response:
         """A SEND."""
-        asks = asked.body(request, models.Publish)
+        asks = asked.body(request, message_models.Publish)
         entry = entry_of(request)
         entry.target(asks.destination)
         body = self._body_of(asks)
@@ -78,7 +78,7 @@ class Publisher:
             raise Refused(503, f"it was accepted, and the store has not confirmed it within {PATIENCE:g} s")
         return JSONResponse({"published": True})
 
-    def _body_of(self, asks: models.Publish) -> bytes:
+    def _body_of(self, asks: message_models.Publish) -> bytes:
         """Its body, decoded."""
         try:
             body = asks.body.encode() if asks.body_encoding == "utf-8" else base64.b64decode(asks.body, validate=True)
@@ -88,7 +88,7 @@ class Publisher:
             raise Refused(400, f"body: the message has {len(body)} octets, {self._settings.max_body} may (max_body)")
         return body
 
-    def _head_of(self, asks: models.Publish, user: str) -> Head:
+    def _head_of(self, asks: message_models.Publish, user: str) -> Head:
         """Its head, if a frame can hold it."""
         settings = self._settings
         for name, value in asks.headers.items():

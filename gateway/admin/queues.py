@@ -14,7 +14,7 @@ import trio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gateway.admin import asked, models
+from gateway.admin import asked, message_models
 from gateway.admin.audit import entry_of
 from gateway.admin.endpoint import Endpoint, Parameter
 from gateway.admin.errors import Refused
@@ -56,7 +56,7 @@ class Queues:
                 self.messages,
                 "Messages that wait in a queue, also those in the store alone, with the first 4 KiB of each body.",
                 "messages",
-                models.Messages,
+                message_models.Messages,
                 query=(*WINDOW, destination, Parameter("selector", "only messages that it takes")),
                 errors=(404, 503),
                 example={"destination": _ORDERS, "limit": "10"},
@@ -67,7 +67,7 @@ class Queues:
                 self.message,
                 f"One message that waits, with up to {MOST_BODY} octets of its body.",
                 "messages",
-                models.MessageRow,
+                message_models.MessageRow,
                 query=(destination, Parameter("id", "its message-id", required=True)),
                 errors=(404, 503),
                 example={"destination": _ORDERS, "id": "$MESSAGE"},
@@ -82,8 +82,8 @@ class Queues:
                 self.delete,
                 "Delete single messages.",
                 "messages",
-                models.Deleted,
-                body=models.Delete,
+                message_models.Deleted,
+                body=message_models.Delete,
                 errors=(404, 409, 503),
                 action="delete messages",
             ),
@@ -93,8 +93,8 @@ class Queues:
                 self.purge,
                 "Delete all messages that wait in a queue, or those that a selector takes.",
                 "destinations",
-                models.Purged,
-                body=models.Purge,
+                message_models.Purged,
+                body=message_models.Purge,
                 errors=(404, 409, 503),
                 action="purge",
             ),
@@ -104,8 +104,8 @@ class Queues:
                 self.move,
                 "Move messages to another queue, or publish them to a topic.",
                 "destinations",
-                models.Moved,
-                body=models.Move,
+                message_models.Moved,
+                body=message_models.Move,
                 errors=(404, 409, 503),
                 action="move",
             ),
@@ -115,8 +115,8 @@ class Queues:
                 self.redrive,
                 "Send dead letters back to where they came from, with a fresh count of failures.",
                 "destinations",
-                models.Redriven,
-                body=models.Redrive,
+                message_models.Redriven,
+                body=message_models.Redrive,
                 errors=(404, 409, 503),
                 action="redrive",
             ),
@@ -146,7 +146,7 @@ class Queues:
 
     async def delete(self, request: Request) -> Response:
         """Delete some."""
-        asks = asked.body(request, models.Delete)
+        asks = asked.body(request, message_models.Delete)
         entry_of(request).target(asks.destination)
         delete = self._gateway.broker.administration.delete
         outcome = await _changed(request, lambda then: delete(asks.destination, asks.ids, then))
@@ -154,7 +154,7 @@ class Queues:
 
     async def purge(self, request: Request) -> Response:
         """Delete all, or those that a selector takes."""
-        asks = asked.body(request, models.Purge)
+        asks = asked.body(request, message_models.Purge)
         entry_of(request).target(asks.destination)
         purge = self._gateway.broker.administration.purge
         outcome = await _changed(request, lambda then: purge(asks.destination, asks.selector, then))
@@ -162,7 +162,7 @@ class Queues:
 
     async def move(self, request: Request) -> Response:
         """Move some, or all."""
-        asks = asked.body(request, models.Move)
+        asks = asked.body(request, message_models.Move)
         entry_of(request).target(f"{asks.source} -> {asks.target}")
         if asks.ids is not None and asks.selector:
             raise Refused(400, "body: it may have ids or a selector, and not both")
@@ -174,7 +174,7 @@ class Queues:
 
     async def redrive(self, request: Request) -> Response:
         """Send dead letters back."""
-        asks = asked.body(request, models.Redrive)
+        asks = asked.body(request, message_models.Redrive)
         entry_of(request).target(asks.destination)
         redrive = self._gateway.broker.administration.redrive
         outcome = await _changed(request, lambda then: redrive(asks.destination, asks.ids, asks.limit, then))

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from gateway.admin import asked, models
+from gateway.admin import asked, message_models
 from gateway.admin.endpoint import Parameter
 from gateway.admin.errors import BadQuery, Refused
 from tests.app.asgi import LOCAL, scope_of
@@ -104,7 +104,7 @@ class TestBodies:
     async def test_that_does_not_come(self, autojump_clock: MockClock) -> None:
         headers = {"content-type": "application/json"}
         with pytest.raises(Refused, match="the body did not come within 30 s") as caught:
-            await asked.body_of(Request(scope_of("POST", "/", headers), trio.sleep_forever), models.Purge)
+            await asked.body_of(Request(scope_of("POST", "/", headers), trio.sleep_forever), message_models.Purge)
         assert caught.value.status == 408
         assert trio.current_time() == asked.PATIENCE
 
