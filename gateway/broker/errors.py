@@ -24,6 +24,13 @@ class NotAllowed(ProtocolError):
     cause = "not-allowed"
 
 
+class NoFunction(NotAllowed):
+    """No function of the application answers what is sent or subscribed to there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("nobody handles this destination", f"the server has no function for {name[:80]!r} (handlers)")
+
+
 class TooMany(NotAllowed):
     """There are too many connections, or sessions of the user."""
 

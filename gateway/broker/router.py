@@ -1,4 +1,4 @@
-"""The router: the way of a SEND to its destinations, and of a SUBSCRIBE to its one.
+"""The router: the way of a SEND to its destinations.
 
     prepare   names are resolved and everything is checked that could refuse the SEND: nothing has happened so far
     send      now, or, in a transaction, at COMMIT: duplicates stop here, delayed messages wait here
@@ -10,20 +10,19 @@ A SEND that asks for nothing special to a destination that is there, which is ne
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.codec import Head
 
 from . import destinations as names
-from . import durables, renewal, rights
+from . import renewal, rights
 from .arguments import Arguments
 from .batch import Stored
 from .dedup import DedupIds, digest
 from .delayed import Delayed
 from .directory import Directory
-from .errors import NotAllowed
+from .errors import NoFunction, NotAllowed
 from .message import Message, Wire
 from .options import PERSISTENT, PLAIN, Properties, Retain
 from .policy import Policies
@@ -37,11 +36,6 @@ from .topic import Topic
 if TYPE_CHECKING:
     from .broker import Broker
     from .session import Session
-    from .subscription import Subscription
-
-
-INTERNAL = "internal"
-"""The transport of sessions that are the server's own."""
 
 
 class Router:
@@ -51,6 +45,7 @@ class Router:
         retained: the last message of each topic that keeps one.
         delayed: messages that wait for their time.
         replay: who begins in the past.
+        arguments: what clients may wish of queues.
         number: of the last message.
         policies: of destinations.
     """
@@ -65,7 +60,7 @@ class Router:
         self._patterns = directory.patterns
         self.policies = policies
         self._stamps = Stamps(policies) if policies.add_user_ids else None
-        self._arguments = Arguments(policies, quotas.client_queue_arguments)
+        self.arguments = Arguments(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self.replay = Replay(broker, directory.logs)
         self.number = 0
@@ -149,7 +144,7 @@ class Router:
             if sender is not None and sender.access is not None:
                 rights.check_send(sender, name, part)
             if sender is not None and properties.hints is not None:
-                self._arguments.check(properties.hints, name, part, sender)
+                self.arguments.check(properties.hints, name, part, sender)
             addressed = head if len(parts) == 1 else _with(head, "destination", part)
             if name.startswith(names.APP):
                 name, addressed = self._for_function(name, addressed, sender)
@@ -232,7 +227,7 @@ class Router:
         application = self._broker.application
         queue = application.queue_of_send(name) if application is not None else None
         if queue is None:
-            raise _no_function(name)
+            raise NoFunction(name)
         return queue, head if sender is None else _with(_with(head, "user-id", sender.user), "session", sender.id)
 
     def send(self, sending: Sending) -> None:
@@ -320,89 +315,7 @@ class Router:
         self._route(name, message, "")
         self._broker.full.intersection_update(full)  # whoever is at work did not publish there
 
-    # SUBSCRIBE
-
-    def subscribe(self, subscription: Subscription) -> None:
-        """Add a subscription to its destination, which comes into being with it.
-
-        Raises:
-            NotAllowed: no such kind of destination, or a limit is reached.
-        """
-        session, destination = subscription.session, subscription.destination
-        if names.is_temporary(destination):
-            name = session.temporaries.canonical(destination)
-            names.check_type(destination, name, subscription.options.multicast)
-        elif destination.startswith(names.HANDLERS) and session.transport == INTERNAL:
-            name = destination
-        else:
-            name = names.canonical_for(session.user, destination, subscription.options.multicast)
-        if session.access is not None:
-            rights.check_subscribe(subscription, name)
-        if name.startswith(names.APP):
-            self._ask_function(name, subscription)
-        elif names.is_topic(name):
-            self._subscribe_topic(name, subscription)
-        else:
-            self._subscribe_queue(name, subscription)
-
-    def _ask_function(self, name: str, subscription: Subscription) -> None:
-        """A SUBSCRIBE to `/app/` is a request: what the function returns is the one MESSAGE that comes."""
-        self._broker.check_memory()
-        session, application = subscription.session, self._broker.application
-        queue = application.queue_of_subscribe(name) if application is not None else None
-        if queue is None:
-            raise _no_function(name)
-        reply_to = names.REPLY_TOPIC + secrets.token_hex(12)
-        self._subscribe_topic(reply_to, subscription)
-        asked = {"destination": name, "reply-to": reply_to, "user-id": session.user, "session": session.id}
-        self.send(Sending([(queue, Head.of("SEND", asked))], b"", PLAIN, session.id, 0.0))
-
-    def _subscribe_topic(self, name: str, subscription: Subscription) -> None:
-        options = subscription.options
-        if options.browser:
-            raise NotAllowed(
-                "browsers are for queues",
-                f"{subscription.destination[:80]!r} is a topic; from-seq:0 replays its log, if it has one",
-            )
-        durable = durables.name_of(options, subscription.session, subscription.id, name)
-        if durable is not None and name.startswith(names.REPLY_TOPIC):
-            raise NotAllowed(
-                "a temporary topic has no durable subscriptions",
-                f"{subscription.destination[:80]!r} goes with its session; leave out what asks for a durable one",
-            )
-        topic = self._directory.topic(name)
-        try:
-            self.replay.check(name, subscription, durable, has_log=topic.log is not None)
-            if durable is None and self.replay.begin(topic, subscription):
-                return  # what the topic retained was in the log once, and may be older than what is there now
-        except NotAllowed:
-            self._directory.forget_if_idle(topic)
-            raise
-        if durable is None:
-            topic.join(subscription)
-        elif not self._directory.durables.subscribe(durable, topic, subscription):
-            return  # it was there, and knows what the topic retains
-        self.retained.show(name, subscription, topic)
-
-    def _subscribe_queue(self, name: str, subscription: Subscription) -> None:
-        options = subscription.options
-        if options.no_local:
-            raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
-        self.replay.check_queue(subscription)
-        self._arguments.check(options.hints, name, subscription.destination, subscription.session)
-        found = self._directory.find(name)
-        if found is None:
-            self._directory.check_room(1)
-            found = self._directory.create_queue(name, options.hints, subscription.session.id)
-        else:
-            assert isinstance(found, Queue)  # names of queues and topics differ
-            self._directory.heed(found, options.hints, subscription.session.id)
-        if options.browser:
-            found.browse(subscription)
-        else:
-            found.join(subscription)
-
-    # destinations come and go
+    # what the store has of the last process
 
     def restore_delayed(self, found: Stored) -> None:
         """A delayed message that the store holds from the last process."""
@@ -419,10 +332,6 @@ class Router:
 
     def _clock(self) -> float:
         return self._broker.agenda.clock()
-
-
-def _no_function(name: str) -> NotAllowed:
-    return NotAllowed("nobody handles this destination", f"the server has no function for {name[:80]!r} (handlers)")
 
 
 def _with(head: Head, name: str, value: str) -> Head:

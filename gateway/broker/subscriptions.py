@@ -25,6 +25,7 @@ from .naming import is_named, subscription_named
 from .options import Options
 from .reading import ended_by, options_of
 from .returns import Returned, take_back, take_back_all
+from .subscribing import subscribe
 from .subscription import AckMode, Subscription
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         self._allowance.check(options, names)
         self._keys += 1
         subscription = Subscription(session, subscription_id, str(self._keys), destination, mode, options)
-        session.broker.router.subscribe(subscription)
+        subscribe(subscription)
         session.broker.subscriptions += 1
         self._allowance.use(options, names)
         self[name] = subscription

@@ -27,7 +27,7 @@ import trio
 
 from gateway.broker import Broker, Session
 from gateway.broker.renewal import Renewal
-from gateway.broker.router import INTERNAL
+from gateway.broker.subscribing import INTERNAL
 from gateway.codec import V12, Decoder, Frame, Head, Limits, ProtocolError
 
 from .registry import SUBSCRIBE, Function, Handlers

@@ -16,8 +16,8 @@ from gateway.admin.paging import SLICE
 from gateway.broker import rows
 from gateway.broker.administration import Administration
 from gateway.broker.renewal import Renewal
-from gateway.broker.router import INTERNAL
 from gateway.broker.session import Session
+from gateway.broker.subscribing import INTERNAL
 from gateway.codec import V12, Frame, Head, ProtocolError
 from tests.transports.peers import Peer
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from gateway.broker import backlog, shelf
+from gateway.broker import backlog, backlog_rows, shelf
 from gateway.broker.batch import Batch
 from gateway.broker.queue import Queue
 
@@ -32,7 +32,7 @@ class Processes(RuleBasedStateMachine):
         self.patch.setattr(shelf, "MOST_IN_MEMORY", 2_000)
         self.patch.setattr(backlog, "_LOW", 2)
         self.patch.setattr(backlog, "_PAGE", 3)
-        self.patch.setattr(backlog, "_SLACK", 2)
+        self.patch.setattr(backlog_rows, "_SLACK", 2)
         self.model = Model()
         self.under_way: Batch | None = None
         self.producers: list[Client] = []

@@ -7,7 +7,7 @@ import pytest
 from gateway.broker import rights
 from gateway.broker.access import Action, Reach
 from gateway.broker.errors import AccessLost, AccessRefused
-from gateway.broker.router import INTERNAL
+from gateway.broker.subscribing import INTERNAL
 
 from .client import Client, Scene
 from .conftest import Stage

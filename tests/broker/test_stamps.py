@@ -8,7 +8,7 @@ import pytest
 
 from gateway.broker.options import PLAIN
 from gateway.broker.queue import Queue
-from gateway.broker.router import INTERNAL
+from gateway.broker.subscribing import INTERNAL
 from gateway.codec import V10, V11, V12, Head, Version
 
 from .client import Client, Scene, waiting

@@ -9,7 +9,7 @@ import pytest
 from gateway.broker import storage as module
 from gateway.broker.batch import CHANGE, Batch, Stored
 from gateway.broker.queue import Queue
-from gateway.broker.router import INTERNAL
+from gateway.broker.subscribing import INTERNAL
 from gateway.codec import Version
 
 from .client import Client, Scene, Step

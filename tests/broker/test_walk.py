@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker import backlog as backlog_module
+from gateway.broker import backlog_rows
 from gateway.broker import shelf as shelf_module
 from gateway.broker import walk as module
 from gateway.broker.message import Message
@@ -199,7 +200,7 @@ class TestBacklog:
         monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", 1_500)
         monkeypatch.setattr(backlog_module, "_LOW", 2)
         monkeypatch.setattr(backlog_module, "_PAGE", 3)
-        monkeypatch.setattr(backlog_module, "_SLACK", 4)
+        monkeypatch.setattr(backlog_rows, "_SLACK", 4)
         monkeypatch.setattr(module, "_PAGE", 4)
 
     @pytest.fixture
@@ -458,42 +459,3 @@ def drain_all(scene: Scene, consumer: object) -> list[object]:
             consumer.ack(message)  # type: ignore[attr-defined]
         scene.commit()
     return found
-
-
-class TestRows:
-    """Rows of the backlog that go from the middle."""
-
-    @pytest.fixture
-    def rows(self, monkeypatch: pytest.MonkeyPatch) -> backlog_module._Rows:
-        monkeypatch.setattr(backlog_module, "_SLACK", 3)
-        rows = backlog_module._Rows()
-        for number in range(1, 11):
-            rows.add(number if number % 3 else -number, 100 + number, 0.0)
-        return rows
-
-    def test_found_wherever_they_stand(self, rows: backlog_module._Rows) -> None:
-        assert [rows.size_of(row) for row in (1, -3, 10)] == [101, 103, 110]
-        assert [rows.size_of(row) for row in (3, -1, 0, 11)] == [None] * 4
-
-    def test_removed(self, rows: backlog_module._Rows) -> None:
-        assert [rows.remove(row) for row in (2, -6, 2, 99)] == [102, 106, None, None]
-        assert rows.rows() == [1, -3, 4, 5, 7, 8, -9, 10]
-        assert rows.rows(3) == [1, -3]
-        assert [list(each) for each in rows.all()] == [
-            [1, -3, 4, 5, 7, 8, -9, 10],
-            [101, 103, 104, 105, 107, 108, 109, 110],
-        ]
-        assert len(rows) == 8
-        assert rows.take(3) == [(1, 101), (-3, 103), (4, 104)]
-        assert rows.take(2) == [(5, 105), (7, 107)]
-
-    def test_most_of_them(self, rows: backlog_module._Rows) -> None:
-        """Their places are forgotten."""
-        rows.take(1)
-        for row in (2, -3, 4, 5, -6, 7):
-            rows.remove(row)
-        assert rows.rows() == [8, -9, 10]
-        assert len(rows._rows) < 9
-        assert rows.remove(-9) == 109
-        assert rows.take(5) == [(8, 108), (10, 110)]
-        assert len(rows) == 0
