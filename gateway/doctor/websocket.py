@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import trio
+from websockets.utils import apply_mask
 
-from gateway.transports.websocket_frames import Opcode, unmask
+from gateway.transports.websocket_frames import Opcode
 
 from . import http
 from .dial import Dialler, HungUp
@@ -76,7 +77,7 @@ class WebSocketChannel:
             head = bytes([_FIN | opcode, _MASKED | 127]) + size.to_bytes(8)
         try:
             async with self._lock:
-                await self._stream.send_all(head + mask + unmask(payload, mask))
+                await self._stream.send_all(head + mask + apply_mask(payload, mask))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise HungUp from None
 

@@ -5,6 +5,8 @@ payload of data frames is handed on as it arrives, even half a frame, and no mes
 the STOMP decoder bound what is kept.  What remains is unmasking, the rules of the RFC, and the control frames.
 
 Why this is our own: a message received through trio-websocket costs 22 us, through wsproto 9, here 1 (docs/design.md).
+The masking is that of websockets, which has it in C: 0.1 us for 100 octets, and 50 for 1 MiB; the best that Python has
+by itself, the XOR of two large integers, takes 0.5 and 3,800.
 """
 
 from __future__ import annotations
@@ -13,6 +15,11 @@ import codecs
 from enum import IntEnum
 
 from gateway.codec import Binary
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # no wheel for this machine, and no compiler
+    from websockets.utils import apply_mask
 
 
 class Opcode(IntEnum):
@@ -96,13 +103,6 @@ def close_frame(code: int, reason: str = "") -> bytes:
     """A Close frame; the reason is cut to what fits."""
     payload = code.to_bytes(2, "big") + reason.encode()[: _LONGEST_CONTROL - 2].decode(errors="ignore").encode()
     return header(Opcode.CLOSE, len(payload)) + payload
-
-
-def unmask(payload: bytes, mask: bytes) -> bytes:
-    """XOR with the mask, repeated.  One XOR of two big integers: 0.6 us for 100 octets, no loop over octets."""
-    size = len(payload)
-    repeated = (mask * (size // 4 + 1))[:size]
-    return (int.from_bytes(payload, "little") ^ int.from_bytes(repeated, "little")).to_bytes(size, "little")
 
 
 class Deframer:
@@ -208,11 +208,10 @@ class Deframer:
         size = len(piece)
         mask = self._mask
         self.left -= size
-        if mask != b"\0\0\0\0":
-            piece = unmask(piece, mask)
-            turn = size % 4
-            if turn:
-                self._mask = mask[turn:] + mask[:turn]
+        piece = apply_mask(piece, mask)
+        turn = size % 4
+        if turn:
+            self._mask = mask[turn:] + mask[:turn]
         out.append(piece)
         if self._is_text and (self._utf8 is not None or not piece.isascii()):
             self._check_text(piece)
@@ -240,7 +239,7 @@ class Deframer:
     def _read_control(self, opcode: int, data: bytes, start: int, size: int, mask: bytes, end: int) -> int:
         if end < start + size:
             return -1
-        payload = unmask(data[start : start + size], mask)
+        payload = apply_mask(data[start : start + size], mask)
         if opcode == _PING:
             self.pong = header(_PONG, size) + payload
         elif opcode == _CLOSE:

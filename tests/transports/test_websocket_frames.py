@@ -21,7 +21,6 @@ from gateway.transports.websocket_frames import (
     close_frame,
     header,
     pack,
-    unmask,
 )
 
 from .peers import BINARY, CLOSE, CONTINUATION, MASK, PING, PONG, TEXT, ws
@@ -267,11 +266,12 @@ def test_any_split_equals_whole(octets: bytes, places: list[int]) -> None:
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.binary(max_size=300), st.binary(min_size=4, max_size=4))
-def test_unmask(payload: bytes, mask: bytes) -> None:
-    expected = bytes([octet ^ mask[place % 4] for place, octet in enumerate(payload)])
-    assert unmask(payload, mask) == expected
-    assert unmask(expected, mask) == payload
+@given(st.binary(max_size=125), st.binary(min_size=4, max_size=4), st.integers(0, 125))
+def test_any_mask_and_a_cut_anywhere(payload: bytes, mask: bytes, cut: int) -> None:
+    masked = bytes([octet ^ mask[place % 4] for place, octet in enumerate(payload)])
+    octets = bytes([0x80 | BINARY, 0x80 | len(payload)]) + mask + masked
+    assert deframe([octets]).payload == payload
+    assert deframe([octets[: 6 + cut], octets[6 + cut :]]).payload == payload
 
 
 def as_client(octets: bytes) -> list[Event]:
