@@ -280,7 +280,7 @@ def test_nothing_waits(unit: str) -> None:
 
 @pytest.mark.parametrize("unit", ["transports", "runtime"])
 def test_no_http_below_the_app(unit: str) -> None:
-    """The runtime knows nothing of HTTP; the WebSocket's upgrade is trio-websocket's, its masking that of websockets."""
+    """The runtime knows nothing of HTTP; upgrades are trio-websocket's, masks those of websockets."""
     known = {"trio", "trio_websocket", "websockets", "structlog", "cryptography"}
     allowed = {*sys.stdlib_module_names, "gateway", *known}
     foreign = [

@@ -4,10 +4,10 @@
     python -m tests.attacks --seconds 5 loris     those whose name has one of these words
 
 The neighbour's p99 latency is taken in turn when all is quiet, beside a process that does nothing but burn a core, and
-under the attack, several times; of each the least counts, for what else the machine does can only add to it.  Burner
-and attacker run when nobody else wants the core (SCHED_IDLE), as if they were on a machine of their own.  Beside it
-stands what took the gateway itself longest, in milliseconds of its CPU (`probe`): one turn of a task, and a round of
-all that could go on.
+under the attack, several times; of each the least counts, for what else the machine does can only add to it.  The
+gateway has the first core, and all clients are on the others, where burner and attacker run when the neighbour does
+not (SCHED_IDLE), as if they were on machines of their own.  Beside it stands what took the gateway itself longest, in
+milliseconds of its CPU (`probe`): one turn of a task, and a round of all that could go on.
 
 Status 1 if a latency is more than three times its quiet value, and more than a busy machine may take; or if anything
 that `make test` looks at is not as it must be.
@@ -66,6 +66,7 @@ def row(attack: Attack, kind: str, seconds: float, rounds: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         settings = settings_in(Path(folder), attack)
         with besieged(kind, settings, login=attack.login, passcode=attack.passcode) as siege:
+            _part(siege)
             for _ in range(rounds):
                 quiet.append(measured(siege, lambda: time.sleep(seconds)))
                 beside.append(measured(siege, lambda: burn(seconds)))
@@ -97,7 +98,17 @@ def burn(seconds: float) -> None:
         process.kill()
 
 
+def _part(siege: Siege) -> None:
+    """The gateway has a core of its own, and its clients the others."""
+    first, *others = sorted(os.sched_getaffinity(0))
+    for thread in Path(f"/proc/{siege.gateway.pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {first})
+    os.sched_setaffinity(siege.neighbour.pid, others or {first})
+
+
 def _give_way() -> None:
+    first, *others = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, others or {first})
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -31,6 +31,11 @@ class Neighbour:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def measured(self) -> dict[str, Any]:
         """What it measured since this was asked last.
 
