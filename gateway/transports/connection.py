@@ -166,6 +166,7 @@ class Connection:
             log.exception("handshake failed", peer=self._link.peer)
             self._refuse(farewell.our_fault(), frame)
         else:
+            await trio.lowlevel.checkpoint()  # what came behind CONNECT has a turn of its own: a login takes half a ms
             await self._read_frames()
 
     async def _read_first_frame(self) -> Frame | None:
