@@ -40,6 +40,11 @@ def duration(seconds: float) -> str:
     return f"{days}d {clock}" if days else clock
 
 
+def age(seconds: float | None) -> str:
+    """How long something has waited; None: nothing waits."""
+    return "-" if seconds is None else duration(seconds)
+
+
 @dataclass(frozen=True)
 class Column:
     """A column: the row's key, which the API sorts by, and how a value is written."""
@@ -71,6 +76,7 @@ DESTINATIONS = Listing(
         Column("waiting", "WAITING"),
         Column("unacknowledged", "UNACKED"),
         Column("delayed", "IN BACK-OFF"),
+        Column("oldest_age", "OLDEST", age),
         Column("subscriptions", "SUBS"),
         Column("octets", "SIZE", octets),
     ),
@@ -162,5 +168,10 @@ def table(listing: Listing, rows: list[Answer], total: int, sort: str) -> Render
             overflow="ellipsis",
         )
     for row in rows:
-        made.add_row(*[Text(column.shown(row[column.key])) for column in listing.columns])
+        made.add_row(*[_cell(column, row) for column in listing.columns])
     return Group(made, Text(f"{len(rows)} of {total} {listing.name}", "dim"))
+
+
+def _cell(column: Column, row: Answer) -> Text:
+    at_least = "≥ " if row.get(f"{column.key}_is_least") else ""
+    return Text(at_least + column.shown(row[column.key]))

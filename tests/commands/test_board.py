@@ -88,9 +88,11 @@ def test_what_is_wrong_is_told() -> None:
 
 def test_the_table() -> None:
     row = {"name": "/queue/\x1b[2Ja", "kind": "queue", "waiting": 7, "unacknowledged": 0, "delayed": 0}
-    text = shown(board.table(board.DESTINATIONS, [{**row, "subscriptions": 1, "octets": 2048}], 9, "-waiting"))
+    ages = {"oldest_age": 93_784.5, "oldest_age_is_least": True}
+    text = shown(board.table(board.DESTINATIONS, [{**row, **ages, "subscriptions": 1, "octets": 2048}], 9, "-waiting"))
     assert "WAITING *" in text
     assert "IN BACK-OFF" in text
+    assert "≥ 1d 02:03:04" in text
     assert r"/queue/\x1b[2Ja" in text
     assert "2 KiB" in text
     assert "1 of 9 destinations" in text
