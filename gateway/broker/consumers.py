@@ -250,4 +250,4 @@ class Consumers:
                 lanes.remove(lane)
         self._free_groups(subscription)
         if subscription is self._exclusive:
-            self._make_exclusive(next((each for each in self.all if each.options.exclusive), None))
+            self._make_exclusive(next((each for each in self.all if each.options.exclusive and not each.ended), None))

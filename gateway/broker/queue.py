@@ -53,7 +53,7 @@ class Queue:
         private: belongs to one subscription; it vanishes with it.
         lanes: what waits; the first holds all of it, the others what a selector may want.
         lane_octets: what the others cost, as it was last counted.
-        abandoned: the last consumer has left, and by its policy the queue goes with it.
+        abandoned: the last consumer has left, or was stopped, and by its policy the queue goes with it.
         unused: the date of the queue's end, unless somebody subscribes.
         full: publishers are held back until there is room.
         ages: the messages that wait, by age, where the oldest may have to go; None: none did.
@@ -340,6 +340,11 @@ class Queue:
             dispatch.give_parked(self, subscription)
         dispatch.go_on(self)
 
+    def stopped(self) -> None:
+        """Consumers have gone, or were stopped: with the last of them the queue goes, unless something comes yet."""
+        if self.policy.auto_delete and not self.private and all(each.ended for each in self.subscriptions):
+            self.abandoned = True
+
     def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
         """A consumer goes.
 
@@ -350,7 +355,7 @@ class Queue:
             What it did not settle, for `take_back`, once all that go together have gone.  Deliveries that an open
             transaction holds are not among it; they stay with the transaction.
         """
-        subscription.ended = True
+        was_stopped, subscription.ended = subscription.ended, True
         subscription.outbound.starved.pop(subscription, None)
         if subscription not in self.subscriptions:
             browser = self.browsers.pop(subscription, None)
@@ -359,8 +364,9 @@ class Queue:
             return []
         self.consumers.leave(subscription, self.lanes)
         self.weigh()
+        if not was_stopped:
+            self.stopped()
         if not self.subscriptions and not self.private:
-            self.abandoned = self.policy.auto_delete
             fate.unused(self)
         return returns.give_back(self, subscription, lost=lost)
 

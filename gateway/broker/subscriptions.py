@@ -6,12 +6,13 @@ an id.
 A subscription that goes leaves its queue first; what it did not settle is collected (`Returned`), and whoever ends it
 has the queues take that back when all are gone that go together: else the first of two that leave would have its
 messages given to the second.  A session's are stopped first and then end in steps, one queue's behind another's, for
-thousands of them take their time.
+thousands of them take their time.  Those of one queue end in one step: what is on its way back must not be overtaken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from gateway.codec import Frame
@@ -139,9 +140,13 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
 
     def stop(self) -> None:
         """Get nothing more from any queue: all of them end soon."""
+        queues: dict[Queue, None] = {}
         for subscription in self.values():
             if subscription.queue is not None:
                 subscription.stop()
+                queues[subscription.queue] = None
+        for queue in queues:
+            queue.stopped()
 
     def ending(self, returned: Returned, *, lost: bool) -> Iterator[None]:
         """End all, which are stopped, in steps; each queue takes back what it gave as soon as its own have gone.
@@ -150,21 +155,24 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             returned: what queues are to take back besides.
             lost: see `end`.
         """
-        by_queue: dict[Queue | None, list[str | tuple[str]]] = {queue: [] for queue in returned}
+        by_queue: dict[Queue, list[str | tuple[str]]] = {queue: [] for queue in returned}
+        topics = []
         for key, subscription in self.items():
-            by_queue.setdefault(subscription.queue, []).append(key)
-        by_queue[None] = by_queue.pop(None, [])  # topics have nothing that others wait for
+            if subscription.queue is None:
+                topics.append(key)
+            else:
+                by_queue.setdefault(subscription.queue, []).append(key)
         ended = 0
-        for queue, keys in by_queue.items():
+        for queue, keys in chain(by_queue.items(), ((None, [key]) for key in topics)):
+            if ended >= ENDS_PER_STEP:
+                ended = 0
+                yield
+            ended += len(keys)
             for key in keys:
-                if ended == ENDS_PER_STEP:
-                    ended = 0
-                    yield
                 if key in self:  # the session may have been closed meanwhile
                     self.end(key, returned, lost=lost, why="session ended")
-                ended += 1
-            if queue is not None and queue in returned:
-                take_back(queue, returned.pop(queue))
+            if queue is not None:
+                take_back(queue, returned.pop(queue, ()))
 
     def end(self, key: str | tuple[str], returned: Returned, *, lost: bool = False, why: str | None = None) -> None:
         """End one; what its queue must take back goes into `returned`.

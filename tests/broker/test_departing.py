@@ -137,7 +137,7 @@ def test_queues_are_left_in_steps_and_none_gives_anything_more(scene: Scene) -> 
     assert client.bodies() == []
 
 
-def test_what_one_queue_gave_to_many_subscriptions_comes_back_when_all_have_gone(scene: Scene) -> None:
+def test_those_of_one_queue_end_in_one_step(scene: Scene) -> None:
     client, other = scene.connect(), scene.connect()
     for number in range(MANY):
         client.subscribe("/queue/a", str(number), ack="client")
@@ -145,13 +145,81 @@ def test_what_one_queue_gave_to_many_subscriptions_comes_back_when_all_have_gone
         other.publish("/queue/a", b"%d" % number)
     assert len(client.bodies()) == MANY
     other.subscribe("/queue/a", "0")
-    steps = client.session.departing()
-    first_step(steps)
-    other.flush()
-    assert other.bodies() == [], "the others would get what these gave back"
-    rest_of(steps)
+    assert rest_of(client.session.departing()) == 0, "none gets what another one gave back"
     other.flush()
     assert other.bodies() == [b"%d" % number for number in range(MANY)]
+
+
+def leaver(scene: Scene, **headers: str) -> Client:
+    """A session whose two subscriptions to /queue/a end in the second step."""
+    client = scene.connect()
+    for number in range(ENDS_PER_STEP):
+        client.subscribe(f"/queue/other-{number}", f"other-{number}", ack="client")
+    for id in ("x", "y"):
+        client.subscribe("/queue/a", id, ack="client", **{"prefetch-count": "1"}, **(headers if id == "x" else {}))
+    return client
+
+
+def say(client: Client, command: str, body: bytes = b"", **headers: str) -> None:
+    """Without settling: who leaves is amid it."""
+    client.session.handle(Frame(Head.of(command, headers), body))
+    client.flush()
+
+
+def test_a_group_keeps_its_order_while_its_owner_leaves(scene: Scene) -> None:
+    client, other, publisher = leaver(scene), scene.connect(), scene.connect()
+    for number in range(3):
+        publisher.publish("/queue/a", b"%d" % number, JMSXGroupID="g")
+    assert client.bodies() == [b"0"]
+    other.subscribe("/queue/a", "0")
+    steps = client.session.failing(NotAllowed("no"))
+    first_step(steps)
+    say(publisher, "SEND", b"3", destination="/queue/a", JMSXGroupID="g")
+    rest_of(steps)
+    other.flush()
+    assert other.bodies() == [b"0", b"1", b"2", b"3"]
+
+
+def test_who_follows_an_exclusive_consumer_gets_all_in_order(scene: Scene) -> None:
+    client, other, publisher = leaver(scene, exclusive="true"), scene.connect(), scene.connect()
+    for number in range(3):
+        publisher.publish("/queue/a", b"%d" % number)
+    assert client.bodies() == [b"0"]
+    steps = client.session.failing(NotAllowed("no"))
+    first_step(steps)
+    say(other, "SUBSCRIBE", destination="/queue/a", id="0")
+    rest_of(steps)
+    other.flush()
+    assert other.bodies() == [b"0", b"1", b"2"]
+
+
+def test_dead_letters_outlive_the_session_that_consumed_them_too() -> None:
+    scene = Scene({"/queue/a": {"max_attempts": 1, "dead_letter": "/queue/dead"}, "/queue/dead": {"auto_delete": True}})
+    client, publisher = scene.connect(), scene.connect()
+    client.subscribe("/queue/a", "0", ack="client")
+    client.subscribe("/queue/dead", "1", ack="client")
+    publisher.publish("/queue/a", b"failed")
+    assert client.bodies() == [b"failed"]
+    client.drop()
+    other = scene.connect()
+    other.subscribe("/queue/dead")
+    assert other.bodies() == [b"failed"]
+
+
+def test_a_queue_goes_with_who_was_stopped(scene: Scene) -> None:
+    """By `auto-delete`, though others came and went between his steps."""
+    client, other, third = scene.connect(), scene.connect(), scene.connect()
+    for number in range(ENDS_PER_STEP):
+        client.subscribe(f"/queue/other-{number}", f"other-{number}", ack="client")
+    client.subscribe("/queue/a", "a", ack="client", **{"auto-delete": "true", "prefetch-count": "1"})
+    for body in (b"first", b"second"):
+        third.publish("/queue/a", body)
+    steps = client.session.departing()
+    first_step(steps)
+    say(other, "SUBSCRIBE", destination="/queue/a", id="0", ack="client")
+    say(other, "UNSUBSCRIBE", id="0")
+    rest_of(steps)
+    assert "/queue/a" not in scene.broker.destinations
 
 
 def test_deliveries_of_a_transaction_come_back_with_their_queue(scene: Scene) -> None:
