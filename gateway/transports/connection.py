@@ -265,6 +265,7 @@ class Connection:
                 await self._end_turn(kept, stored, published, began if session.frames_in != handled else 0.0)
                 if pace is not None and pace.is_over(session.frames_in, came, trio.current_time()):
                     await hub.back_pressure.slow_down(self, pace)
+                came = 0
                 if (octets := await link.receive(read)) is None:
                     return
                 if broker.strained:  # by somebody else's writer: not our doing
@@ -280,6 +281,9 @@ class Connection:
         except Exception:
             log.exception("session broke", session=session.id, command=frame and frame.command)
             await self._fail(farewell.our_fault(), frame)
+        finally:
+            if pace is not None:  # who comes again owes what came last, too
+                pace.is_over(session.frames_in, came, trio.current_time())
 
     def _end_turn(self, kept: int, stored: int, published: int, began: float) -> Awaitable[None]:
         """Flush, and wait as long as what this turn caused makes it wait.

@@ -391,3 +391,22 @@ async def test_behind_proxies() -> None:
             else:
                 assert not any(gateway.holds.totals.values())
             await peer.aclose()
+
+
+@pytest.mark.parametrize(
+    "last",
+    [frame("DISCONNECT", receipt="bye"), b"NONSENSE\n\n\0", frame("ACK", id="no")],
+    ids=["goodbye", "malformed", "error"],
+)
+async def test_who_ends_the_session_in_the_same_chunk_owes_it(
+    make_house: MakeHouse, kind: str, last: bytes, autojump_clock: MockClock
+) -> None:
+    house = make_house(options=Options(max_frames_per_second_per_user=10), address="192.0.2.7")
+    began = trio.current_time()
+    for _ in range(20):
+        peer = await house.session(kind, login="alice")
+        await peer.send(frame("SEND", destination="/topic/a") * 120 + last)
+        while await peer.receive() is not None:
+            pass
+        await peer.aclose()
+    assert house.counters.published <= 10 * (trio.current_time() - began) + 130
