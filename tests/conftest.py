@@ -26,10 +26,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
-# By what is shared, dearest first; a group of two folders shares it between them.
+# By what is shared, dearest first; a group of several shares it between them, and a file may leave its folder for it.
 TOGETHER = {
     "tests/pyspark_stomp/": "spark",
     "tests/pipeline/": "spark",
+    "tests/docs/test_connector.py": "spark",
     "tests/deploy/": "deploy",
     "tests/console/": "console",
     "tests/clients/": "clients",
