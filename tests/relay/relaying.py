@@ -31,12 +31,12 @@ def eventually(holds: Callable[[], bool], told: Callable[[], str] = str) -> None
 
 
 class Relay:
-    """`gateway relay WORDS` and its log."""
+    """`gateway relay WORDS`, in its impatient form, and its log."""
 
     def __init__(self, folder: Path, *words: str, **variables: str) -> None:
         self.path = folder / "relay.log"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("GATEWAY_", "STOMP_"))}
-        command = [sys.executable, "-m", "gateway", "relay", *words]
+        command = [sys.executable, "-m", "tests.relay.impatient", "relay", *words]
         with self.path.open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=folder, env=kept | variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log
