@@ -142,9 +142,11 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         """Get nothing more from any queue: all of them end soon."""
         queues: dict[Queue, None] = {}
         for subscription in self.values():
-            if subscription.queue is not None:
+            queue = subscription.queue
+            if queue is not None:
                 subscription.stop()
-                queues[subscription.queue] = None
+                if subscription in queue.subscriptions:  # and does not only browse
+                    queues[queue] = None
         for queue in queues:
             queue.stopped()
 

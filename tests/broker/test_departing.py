@@ -11,6 +11,7 @@ from gateway.broker.subscriptions import ENDS_PER_STEP
 from gateway.codec import Frame, Head
 
 from .client import Client, Scene
+from .conftest import Stage
 
 MANY = 100
 GOODBYE = Frame(Head.of("DISCONNECT", {"receipt": "bye"}), b"")
@@ -193,8 +194,8 @@ def test_who_follows_an_exclusive_consumer_gets_all_in_order(scene: Scene) -> No
     assert other.bodies() == [b"0", b"1", b"2"]
 
 
-def test_dead_letters_outlive_the_session_that_consumed_them_too() -> None:
-    scene = Scene({"/queue/a": {"max_attempts": 1, "dead_letter": "/queue/dead"}, "/queue/dead": {"auto_delete": True}})
+def test_dead_letters_outlive_the_session_that_consumed_them_too(stage: Stage) -> None:
+    scene = stage({"/queue/a": {"max_attempts": 1, "dead_letter": "/queue/dead"}, "/queue/dead": {"auto_delete": True}})
     client, publisher = scene.connect(), scene.connect()
     client.subscribe("/queue/a", "0", ack="client")
     client.subscribe("/queue/dead", "1", ack="client")
@@ -204,6 +205,17 @@ def test_dead_letters_outlive_the_session_that_consumed_them_too() -> None:
     other = scene.connect()
     other.subscribe("/queue/dead")
     assert other.bodies() == [b"failed"]
+
+
+def test_no_queue_goes_with_who_browses_it(stage: Stage) -> None:
+    scene = stage({"/queue/a": {"auto_delete": True}})
+    client, other = scene.connect(), scene.connect()
+    other.publish("/queue/a", b"stays")
+    client.subscribe("/queue/a", browser="true")
+    assert client.bodies() == [b"stays", b""], "the empty one is the end"
+    client.drop()
+    other.subscribe("/queue/a")
+    assert other.bodies() == [b"stays"]
 
 
 def test_a_queue_goes_with_who_was_stopped(scene: Scene) -> None:
