@@ -149,7 +149,7 @@ class TestReading:
         assert found("/queue/a") == Policy(max_attempts=1, backoff=2)
         assert found("/queue/mail.in") == Policy(max_attempts=3, backoff=2)
         assert found("/queue/mail.out") == Policy(max_attempts=6, backoff=4, time_to_live=5)
-        assert found("/queue/dlq.a") == Policy(max_attempts=1, backoff=2)
+        assert found("/queue/dlq.a") == Policy(max_attempts=0, backoff=2)
 
     async def test_they_reach_the_broker(self) -> None:
         policy = {"match": "/queue/a", "max_messages": 1, "when_full": "drop-oldest"}

@@ -161,6 +161,9 @@ _OF_LOGS = frozenset({"log_messages", "log_octets", "log_age"})
 DEFAULT = Policy()
 # Nobody would read the dead letters of dead letters: they wait until somebody takes them.
 _OF_DEAD_LETTERS = Policy(max_attempts=0)
+_GRAVE = f"/queue/{DEAD_LETTERS}"
+# What throws messages away with time.  Dead letters are there to be looked at: only who names their queues means them.
+_ENDS = frozenset(["max_attempts", "time_to_live", "auto_delete", "idle_timeout"])
 
 
 class Policies:
@@ -202,8 +205,11 @@ class Policies:
 
     def find(self, name: str) -> Policy:
         """The policy of the destination of that canonical name."""
-        policy = _OF_DEAD_LETTERS if name.startswith(f"/queue/{DEAD_LETTERS}") else DEFAULT
+        is_grave = name.startswith(_GRAVE)
+        policy = _OF_DEAD_LETTERS if is_grave else DEFAULT
         for pattern, values in self._rules:
             if pattern.matches(name):
+                if is_grave and not pattern.text.startswith(_GRAVE):
+                    values = {key: value for key, value in values.items() if key not in _ENDS}
                 policy = dataclasses.replace(policy, **values)
         return policy

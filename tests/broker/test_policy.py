@@ -104,7 +104,13 @@ class TestFind:
     def test_dead_letters_are_not_made_of_dead_letters(self) -> None:
         assert Policies().find("/queue/dlq.a").max_attempts == 0
         assert Policies().find("/queue/dlq").max_attempts == 10
-        assert policies(("/queue/#", {"max_attempts": 5})).find("/queue/dlq.a").max_attempts == 5
+
+    def test_only_who_names_dead_letters_lets_them_go(self) -> None:
+        ends = {"max_attempts": 5, "time_to_live": 60.0, "auto_delete": True, "idle_timeout": 60.0}
+        of_all = ("/queue/#", ends | {"backoff": 2.0})
+        assert policies(of_all).find("/queue/dlq.a") == Policy(max_attempts=0, backoff=2.0)
+        assert policies(of_all, ("/queue/dlq.#", ends)).find("/queue/dlq.a") == Policy(**ends, backoff=2.0)
+        assert policies(of_all).find("/queue/dlq") == Policy(**ends, backoff=2.0)
 
     def test_it_is_found_when_the_destination_comes_into_being(self, stage: Stage, version: Version) -> None:
         scene = stage({"/queue/a": {"max_attempts": 1}, "/user/ada/#": {"slow_messages": 7}})
