@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -77,4 +78,9 @@ class Source:
         if status == 200 and isinstance(told, dict):
             return told
         said = told.get("error") if isinstance(told, dict) else None
+        if status == HTTPStatus.UNAUTHORIZED:  # what the API says is for those who write requests
+            said = (
+                "it wants the admin token: --token-file, GATEWAY_ADMIN_TOKEN, or the folder where the gateway's "
+                "gateway.toml is"
+            )
         raise NoAnswer(f"{self.url} says {status}: {said or 'nothing that is JSON'}", is_refusal=status < 500)

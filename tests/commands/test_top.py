@@ -51,6 +51,7 @@ def test_tokens(terminal: Terminal, tmp_path: Path) -> None:
         status, _, told = terminal.run("top", "--url", gateway.http_url)
         assert (status, told.count("\n")) == (1, 1)
         assert "says 401" in told
+        assert "--token-file" in told
         (tmp_path / "token").write_text("wonderland-of-tokens\n")
         assert terminal.run("top", "--url", gateway.http_url, "--token-file", "token")[0] == 0
         terminal.environment["GATEWAY_ADMIN_TOKEN"] = "wonderland-of-tokens"
