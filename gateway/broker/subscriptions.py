@@ -143,7 +143,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         queues: dict[Queue, None] = {}
         for subscription in self.values():
             queue = subscription.queue
-            if queue is not None:
+            if queue is not None and not subscription.ended:
                 subscription.stop()
                 if subscription in queue.subscriptions:  # and does not only browse
                     queues[queue] = None

@@ -207,6 +207,20 @@ def test_dead_letters_outlive_the_session_that_consumed_them_too(stage: Stage) -
     assert other.bodies() == [b"failed"]
 
 
+def test_what_comes_behind_a_goodbye_stays(stage: Stage) -> None:
+    """Though the queue goes with its consumers, and the session has not left yet."""
+    scene = stage({"/queue/a": {"auto_delete": True}})
+    client, other = scene.connect(), scene.connect()
+    for number in range(ENDS_PER_STEP):
+        client.subscribe(f"/queue/other-{number}", f"other-{number}")
+    client.subscribe("/queue/a", "a")
+    client.session.handle(GOODBYE)
+    say(other, "SEND", b"stays", destination="/queue/a")
+    rest_of(client.session.departing())
+    other.subscribe("/queue/a")
+    assert other.bodies() == [b"stays"]
+
+
 def test_no_queue_goes_with_who_browses_it(stage: Stage) -> None:
     scene = stage({"/queue/a": {"auto_delete": True}})
     client, other = scene.connect(), scene.connect()
