@@ -169,3 +169,17 @@ def test_the_demo_page(visiting: Callable[..., Visit], behind_nginx: Front, sche
     visit.tolerated = ("401",)
     page.get_by_role("link", name="Console").click()
     expect(page.get_by_role("dialog", name="Log in to the console")).to_be_visible()
+
+
+def test_a_laptop_shows_all_columns(visiting: Callable[..., Visit], front: Front) -> None:
+    kill_letters(front.gateway.tcp_port, "laptop", 1)
+    letters = "/queue/dlq.laptop"
+    with Client(front.gateway.tcp_port):
+        visit = visiting(front, width=1280, height=800)
+        for place in ("sessions", "destinations", f"destination?name={letters}"):
+            page = visit.open(place)
+            expect(page.get_by_role("heading", level=1)).to_have_text(PAGES.get(place, letters))
+            expect(page.locator("tbody tr").first).to_be_visible()
+            page.wait_for_function(
+                "[...document.querySelectorAll('.scroll')].every((each) => each.scrollWidth <= each.clientWidth)"
+            )
