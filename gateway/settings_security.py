@@ -16,6 +16,8 @@ from gateway.settings_kinds import Addresses, Attribute, Names, Networks, Octets
 KIB = 1024
 MIB = 1024 * KIB
 
+FrameRate = Annotated[int, Field(ge=0, le=10_000_000)]
+
 
 class Security(BaseSettings):
     """Settings of listeners with TLS, of authenticators and of limits against the greedy."""
@@ -169,10 +171,8 @@ class Security(BaseSettings):
         description="Connections at once that have not logged in yet; when there are more, one of the address that has "
         "most of them is closed: the oldest that has not said who it is, else the newest.",
     )
-    max_frames_per_second: int = Field(
+    max_frames_per_second: FrameRate = Field(
         0,
-        ge=0,
-        le=10_000_000,
         description="Frames that a session may send in a second, on average (0: any number); it is read no faster.",
     )
     max_octets_per_second: Octets = Field(
@@ -181,10 +181,8 @@ class Security(BaseSettings):
         le=1024 * 1024 * MIB,
         description="Octets that a session may send in a second, on average (0: any number); it is read no faster.",
     )
-    max_frames_per_second_per_user: int = Field(
+    max_frames_per_second_per_user: FrameRate = Field(
         0,
-        ge=0,
-        le=10_000_000,
         description="Frames that all sessions of one user together may send in a second, on average (0: any number); "
         "`anonymous` is no user.",
     )
@@ -194,10 +192,8 @@ class Security(BaseSettings):
         le=1024 * 1024 * MIB,
         description="Octets that all sessions of one user together may send in a second, on average (0: any number).",
     )
-    max_frames_per_second_per_address: int = Field(
+    max_frames_per_second_per_address: FrameRate = Field(
         0,
-        ge=0,
-        le=10_000_000,
         description="Frames that all sessions of one client address, or one /64 of IPv6, together may send in a "
         "second, on average (0: any number). Unix sockets have no address; those of trusted_proxies have no limit.",
     )

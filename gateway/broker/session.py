@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from gateway.codec import VERSIONS, Frame, Head, ProtocolError, Version, encoder
 
-from . import returns
 from .errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
 from .freeing import freeing
 from .message import Message
@@ -27,6 +26,7 @@ from .outbound import Outbound
 from .ports import ANONYMOUS
 from .reading import properties_of, requeue_of
 from .renewal import RENEW
+from .returns import Returned
 from .rights import is_known, remember
 from .subscription import AckMode
 from .subscriptions import ENDS_PER_STEP, Subscriptions
@@ -240,7 +240,7 @@ class Session:
         """All of `departing` that somebody else can see."""
         storage = self.broker.storage
         changes = 0 if storage is None else storage.changes
-        returned: returns.Returned = {}
+        returned: Returned = {}
         for queue, message in unsent:
             returned.setdefault(queue, []).append(message)
         undone = [self.transactions.undo(name, returned, why="session ended") for name in list(self.transactions)]
