@@ -156,11 +156,11 @@ class Outbound:
                         self.rows -= 1
                         queue.leave(message)
         if self.starved:
-            self._feed_starved()
+            self.feed_starved()
         if self.excused and self.size <= self.relief:
             self.excused = False
 
-    def _feed_starved(self) -> None:
+    def feed_starved(self) -> None:
         """Let the queues go on that had to leave this client out, as long as there is room."""
         starved = self.starved
         # Once each: one with a smaller window than ours may come back at once.

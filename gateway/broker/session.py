@@ -1,7 +1,7 @@
 """A connected client: what its frames mean.
 
 A session exists once CONNECTED is due and until the connection ends; there is no state before or between, so the state
-machine is one table per version, command -> method.  What is not in the table is an error, and every error is an
+machine is one table, command -> method.  What is not in the table is an error, and every error is an
 exception: `fail`, called by the connection loop, is the one place that makes an ERROR frame of it.
 
 A RECEIPT goes out when the frame was carried out without error (RCP-03); inside a transaction, when it was accepted
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gateway.codec import VERSIONS, Frame, Head, ProtocolError, Version, encoder
+from gateway.codec import Frame, Head, ProtocolError, Version, encoder
 
 from .errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
 from .freeing import freeing
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .ports import Carrier
     from .queue import Queue
     from .renewal import Renewal
+    from .subscription import Subscription
 
 
 class Session:
@@ -67,6 +68,7 @@ class Session:
     __slots__ = (
         "_last_words",
         "_left_behind",
+        "_paused",
         "access",
         "batch",
         "broker",
@@ -84,7 +86,6 @@ class Session:
         "peer",
         "renewal",
         "subscriptions",
-        "table",
         "temporaries",
         "transactions",
         "transport",
@@ -120,7 +121,6 @@ class Session:
         self.subscriptions = Subscriptions(self)
         self.transactions = Transactions(self)
         self.temporaries = Temporaries(self, broker.quotas.max_subscriptions)
-        self.table = _TABLES[version.index]
         self.frames_in = 0
         self.heart_beat = (0, 0)
         self.outstanding = 0
@@ -130,6 +130,7 @@ class Session:
         self.names = b""
         self.renewal: Renewal | None = None
         self._last_words: bytes | None = None  # the RECEIPT of a DISCONNECT that is carried out in steps
+        self._paused: Subscription | None = None  # by the SUBSCRIBE that is being carried out, until its RECEIPT
         self._left_behind: list[bytes] = []  # bodies that its transactions kept, until they are freed in steps
 
     def handle(self, frame: Frame) -> None:
@@ -141,13 +142,13 @@ class Session:
         head = frame.head
         self.frames_in += 1
         self.broker.counters.frames_in += 1
-        handler = self.table.get(head.command)
+        handler = _COMMANDS.get(head.command)
         if handler is None:
-            known = " ".join(command for command in self.table if command not in ("CONNECT", "STOMP"))
+            known = " ".join(command for command in _COMMANDS if command not in ("CONNECT", "STOMP"))
             raise NotAllowed(
                 "unknown command", f"{head.command[:40]!r} is no command of STOMP {self.version.name}: {known}"
             )
-        storage = self.broker.storage
+        storage, changed = self.broker.storage, False
         if storage is None:
             handler(self, frame)
         else:
@@ -155,6 +156,7 @@ class Session:
             handler(self, frame)
             if storage.changes != changes:
                 self.batch = storage.number
+                changed = True
         receipt = frame.receipt
         if receipt is None:
             receipt = head.headers.get("receipt")
@@ -165,7 +167,10 @@ class Session:
             renewal.receipt = receipt
             return
         octets = encoder.receipt(receipt, self.version)
-        if self.ended and self.subscriptions:
+        if self._paused is not None:
+            subscription, self._paused = self._paused, None
+            self._welcome(octets, subscription, stored=changed)
+        elif self.ended and self.subscriptions:
             self._last_words = octets
         else:
             self._promise(octets)
@@ -177,6 +182,23 @@ class Session:
             self.outbound.append(octets)
         else:
             storage.when_written(self.batch, partial(self.confirm, octets))
+
+    def _welcome(self, octets: bytes, subscription: Subscription, *, stored: bool) -> None:
+        """The RECEIPT of a SUBSCRIBE, and behind it the messages that the subscription brings.
+
+        The RECEIPT waits for the store only if the subscription itself is stored.  Earlier RECEIPTs of the session may
+        still wait then: the messages of a topic in mode auto would not wait with this one.
+        """
+
+        def begin() -> None:
+            self.confirm(octets)
+            subscription.start()
+
+        storage = self.broker.storage
+        if storage is not None and stored:
+            storage.when_written(self.batch, begin)
+        else:
+            begin()
 
     def confirm(self, octets: bytes) -> None:
         """A RECEIPT, now that what it is for has been done."""
@@ -311,7 +333,9 @@ class Session:
     # SUBSCRIBE, UNSUBSCRIBE
 
     def _on_subscribe(self, frame: Frame) -> None:
-        self.subscriptions.subscribe(frame)
+        has_receipt = frame.receipt is not None or "receipt" in frame.head.headers
+        subscription = self.subscriptions.subscribe(frame, paused=has_receipt)
+        self._paused = subscription if has_receipt else None
 
     def _on_unsubscribe(self, frame: Frame) -> None:
         self.subscriptions.unsubscribe(frame)
@@ -394,9 +418,3 @@ _COMMANDS: dict[str, _Handler] = {
     "CONNECT": Session._on_connect,
     "STOMP": Session._on_connect,
 }
-
-# By version index: 1.0 has no NACK (NAK-04).
-_TABLES = tuple(
-    {command: handler for command, handler in _COMMANDS.items() if version.nack or command != "NACK"}
-    for version in VERSIONS
-)

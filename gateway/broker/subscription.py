@@ -60,7 +60,7 @@ class Subscription:
         ledger: handle -> delivery, oldest first; None in mode auto.
         delivered: messages that its queue gave it, and as many times.
         held_octets: what the messages in the ledger cost.
-        window: octets in the outbox from which on a queue stops dispatching to it.
+        window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
         prefetch: messages that it may have at a time, as far as they are counted.
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
         interest: the consumers of its queue that want the same messages as it does.
@@ -82,6 +82,7 @@ class Subscription:
     __slots__ = (
         "_most_messages",
         "_most_octets",
+        "_open_window",
         "cursor",
         "delivered",
         "destination",
@@ -135,7 +136,7 @@ class Subscription:
         self.prefix = encoder.message_prefix(subscription_id, session.version)
         self.ledger: dict[str, Delivery] | None = None if mode is AckMode.AUTO else {}
         self.held_octets = 0
-        self.window = session.outbound.window
+        self.window = self._open_window = session.outbound.window
         self.queue: Queue | None = None
         self.topic: Topic | None = None
         self.reader: Feeder | None = None
@@ -167,6 +168,21 @@ class Subscription:
             return False
         ledger = self.ledger
         return not ledger or (len(ledger) < self._most_messages and self.held_octets < self._most_octets)
+
+    def pause(self) -> None:
+        """Get nothing until `start`: the RECEIPT of the SUBSCRIBE goes out before the messages that it brings."""
+        self.window = -1
+
+    def start(self) -> None:
+        """Get messages from now on, unless the subscription has ended meanwhile."""
+        if not self.ended:
+            self.window = self._open_window
+            self.outbound.feed_starved()  # the subscription, its reader or its browser found no room there
+
+    def narrow(self, most: int) -> None:
+        """Let at most so many bytes gather in the outbox."""
+        self._open_window = min(self._open_window, most)
+        self.window = min(self.window, most)
 
     def stop(self) -> None:
         """Get nothing more from its queue, and keep what it has not settled until it leaves."""

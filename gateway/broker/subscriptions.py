@@ -24,7 +24,7 @@ from .durables import Name, name_of
 from .errors import HeaderMissing, NotAllowed
 from .naming import is_named, subscription_named
 from .options import Options
-from .reading import ended_by, options_of
+from .reading import ended_by, misspelt, options_of
 from .returns import Returned, take_back, take_back_all
 from .subscribing import subscribe
 from .subscription import AckMode, Subscription
@@ -54,8 +54,11 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         self._keys = 0
         self.acknowledging: dict[str, Subscription] = {}
 
-    def subscribe(self, frame: Frame) -> None:
+    def subscribe(self, frame: Frame, *, paused: bool) -> Subscription:
         """Add what a SUBSCRIBE asks for.
+
+        Args:
+            paused: it gets nothing until it is started.
 
         Raises:
             ProtocolError: it is not whole, or not allowed; nothing is added.
@@ -68,12 +71,18 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         if subscription_id is None and version.subscription_id:
             raise HeaderMissing("SUBSCRIBE", "id")
         mode = _MODES.get(ack_mode(headers.get("ack", "auto")))
-        if mode is None or (mode is AckMode.INDIVIDUAL and not version.nack):
-            known = "auto, client, client-individual" if version.nack else "auto, client"
-            raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {known}")
-        self.add(destination, subscription_id, mode, options_of(headers))
+        if mode is None:
+            raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {', '.join(_MODES)}")
+        subscription = self.add(destination, subscription_id, mode, options_of(headers), paused=paused)
+        for header in misspelt(headers):
+            broker = self._session.broker
+            broker.counters.misspelt_headers += 1
+            broker.on_misspelt(header, self._session.id, self._session.login)
+        return subscription
 
-    def add(self, destination: str, subscription_id: str | None, mode: AckMode, options: Options) -> None:
+    def add(
+        self, destination: str, subscription_id: str | None, mode: AckMode, options: Options, *, paused: bool = False
+    ) -> Subscription:
         """Add one.
 
         Raises:
@@ -95,6 +104,8 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         self._allowance.check(options, names)
         self._keys += 1
         subscription = Subscription(session, subscription_id, str(self._keys), destination, mode, options)
+        if paused:
+            subscription.pause()
         subscribe(subscription)
         session.broker.subscriptions += 1
         self._allowance.use(options, names)
@@ -103,6 +114,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             subscription.records.subscribed(subscription)
         if subscription.ledger is not None:
             self.acknowledging[subscription.key] = subscription
+        return subscription
 
     def unsubscribe(self, frame: Frame) -> None:
         """End the one that an UNSUBSCRIBE names, or a durable one for good, or both.

@@ -166,7 +166,7 @@ class Topic:
         holds_back = policy.slow_consumer is SlowConsumer.BLOCK and asked is None and policy == ours
         if subscription.ledger is not None or not holds_back:
             if not holds_back:
-                subscription.window = min(subscription.window, _WINDOW_OF_NEWS)
+                subscription.narrow(_WINDOW_OF_NEWS)
             most = subscription.outbound.limit
             limits = limits_of_subscriber(policy, asked, min(policy.max_octets or most, most))
             Queue(self._broker, self.name, policy, limits=limits).join(subscription)

@@ -10,6 +10,8 @@ What differs (section 15 of the requirements):
     1.0       LF, CR LF       none           free  (the lenient dialect)    trimmed
     1.1       LF              \\n \\c \\\\       exact                          kept
     1.2       LF, CR LF       \\n \\c \\\\ \\r    exact                          kept
+
+NACK and the ack mode client-individual came with 1.1.  RabbitMQ and ActiveMQ take both of 1.0 clients, and so do we.
 """
 
 from __future__ import annotations
@@ -29,7 +31,6 @@ class Version:
         escapes: character -> how a header writes it; empty where the version knows no escapes.
         unescapes: the reverse.
         heartbeats: the version has heart-beating.
-        nack: the version has NACK and the ack mode client-individual.
         subscription_id: SUBSCRIBE and UNSUBSCRIBE must carry `id`.
         ack_id: ACK names the delivery by `id`, the value of the MESSAGE's `ack` header.
     """
@@ -41,7 +42,6 @@ class Version:
     escapes: dict[str, str]
     unescapes: dict[str, str]
     heartbeats: bool
-    nack: bool
     subscription_id: bool
     ack_id: bool
 
@@ -53,9 +53,9 @@ def _reverse(escapes: dict[str, str]) -> dict[str, str]:
 _ESCAPES_11 = {"\\": "\\\\", "\n": "\\n", ":": "\\c"}
 _ESCAPES_12 = {**_ESCAPES_11, "\r": "\\r"}
 
-V10 = Version("1.0", 0, True, True, {}, {}, False, False, False, False)
-V11 = Version("1.1", 1, False, False, _ESCAPES_11, _reverse(_ESCAPES_11), True, True, True, False)
-V12 = Version("1.2", 2, False, True, _ESCAPES_12, _reverse(_ESCAPES_12), True, True, True, True)
+V10 = Version("1.0", 0, True, True, {}, {}, False, False, False)
+V11 = Version("1.1", 1, False, False, _ESCAPES_11, _reverse(_ESCAPES_11), True, True, False)
+V12 = Version("1.2", 2, False, True, _ESCAPES_12, _reverse(_ESCAPES_12), True, True, True)
 
 VERSIONS = (V10, V11, V12)
 _BY_NAME = {version.name: version for version in VERSIONS}

@@ -233,7 +233,7 @@ class Clients(RuleBasedStateMachine):
         others = [MOVED, *map(dead_letters_of, self.queues)]
         letters = [name for name in others if name in self.scene.broker.destinations]
         destination = data.draw(st.sampled_from([*self.queues * 4, *letters, *self.topics, "/topic/#"]))
-        mode = data.draw(st.sampled_from(MODES if client.version.nack else MODES[:2]))
+        mode = data.draw(st.sampled_from(MODES))
         consumer = Consumer(client, str(self.next()), destination, mode)
         headers: dict[str, str] = {}
         for demand in data.draw(TWO_DEMANDS):
@@ -369,7 +369,7 @@ class Clients(RuleBasedStateMachine):
                 own = [copy for copy in own if copy.at and copy.at.id == id]
         if not any(copy.transaction is None for copy in own):
             self.watch.failing = client
-            client.send(data.draw(st.sampled_from(["ACK", "NACK"] if client.version.nack else ["ACK"])), headers)
+            client.send(data.draw(st.sampled_from(["ACK", "NACK"])), headers)
 
     def operate(self, data: st.DataObject) -> None:
         """An operator looks at a queue, and does something to what waits there."""

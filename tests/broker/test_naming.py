@@ -107,7 +107,7 @@ class TestAcknowledgement:
 
     @pytest.fixture(params=["ACK", "NACK"])
     def command(self, request: pytest.FixtureRequest, version: Version) -> str:
-        chosen: str = request.param if version.nack else "ACK"
+        chosen: str = request.param
         return chosen
 
     @pytest.mark.requirement("ACK-09", "NAK-06", "ACK-14")

@@ -135,12 +135,12 @@ class TestFromSeq:
         fill(scene, 2)
         assert numbers(client) == [0, 1]
 
-    def test_before_the_receipt(self, stage: Stage, version: Version) -> None:
+    def test_behind_the_receipt(self, stage: Stage, version: Version) -> None:
         scene = stage(LOG)
         fill(scene, 2)
         client = scene.connect(version)
         client.subscribe(T, receipt="r", **FIRST)
-        assert [frame.command for frame in client.received()] == ["MESSAGE", "MESSAGE", "RECEIPT"]
+        assert [frame.command for frame in client.received()] == ["RECEIPT", "MESSAGE", "MESSAGE"]
 
     @BOTH
     def test_many_at_once(self, stage: Stage, stored: bool) -> None:

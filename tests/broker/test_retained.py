@@ -51,12 +51,11 @@ def test_who_is_there_gets_it_like_any_other(scene: Scene, version: Version) -> 
     assert (again.subscription, again.message_id) == ("1", message.message_id)
 
 
-def test_before_the_receipt_of_the_subscribe(scene: Scene, version: Version) -> None:
-    """So that a client knows when it is up to date."""
+def test_behind_the_receipt_of_the_subscribe(scene: Scene, version: Version) -> None:
     client = scene.connect(version)
     client.publish(TOPIC, b"m", retain="set")
     client.subscribe(TOPIC, receipt="r")
-    assert [frame.command for frame in client.received()] == ["MESSAGE", "RECEIPT"]
+    assert [frame.command for frame in client.received()] == ["RECEIPT", "MESSAGE"]
 
 
 class TestTheLastCounts:

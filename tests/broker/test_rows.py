@@ -99,7 +99,7 @@ class TestSubscriptions:
         }
 
     def test_what_came_to_a_consumer_is_counted_in_each_mode(self, scene: Scene, version: Version) -> None:
-        for id, ack in enumerate(("auto", "client", "client-individual" if version.nack else "client")):
+        for id, ack in enumerate(("auto", "client", "client-individual")):
             client = scene.connect(version)
             client.subscribe(f"/queue/{id}", str(id), ack=ack)
             for _ in range(id + 2):

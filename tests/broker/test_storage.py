@@ -339,7 +339,7 @@ class TestReceipts:
         client.publish("/queue/a", b"m", receipt="4", transaction="t", **P)
         client.send("ABORT", {"transaction": "t", "receipt": "5"})
         client.subscribe("/queue/a", ack="client", receipt="6")
-        message = client.received()[-2]
+        message = client.received()[-1]
         assert message.body == b"m"
         client.ack(message, receipt="7")
         assert client.receipts() == ["7"]

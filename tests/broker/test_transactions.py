@@ -208,7 +208,7 @@ class TestSettlements:
         client.subscribe("/queue/a", ack="client")
         client.publish("/queue/a")
         message = client.message()
-        for settle in (client.ack, client.nack if version.nack else client.ack):
+        for settle in (client.ack, client.nack):
             client.begin()
             settle(message, transaction="t")
             client.abort()

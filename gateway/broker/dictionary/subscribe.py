@@ -49,12 +49,12 @@ SUBSCRIBE = (
     ),
     honoured(
         _FRAMES,
-        "Who acknowledges messages; 1.0 has no client-individual. Without the header it is auto.",
+        "How messages are acknowledged; 1.0 may say client-individual, too. Without the header it is auto.",
         Spelling("ack", MODES),
     ),
     honoured(
         _FRAMES,
-        "Asks for a RECEIPT when the subscription is there.",
+        "Asks for a RECEIPT when the subscription is there; its messages come behind the RECEIPT.",
         Spelling("receipt"),
     ),
     honoured(
