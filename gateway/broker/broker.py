@@ -33,6 +33,7 @@ from .policy import Policies
 from .ports import ANONYMOUS, Application, Carrier
 from .queue import Queue
 from .quotas import Quotas
+from .reading import Misspelt
 from .records import Records
 from .router import Router
 from .session import Session
@@ -82,6 +83,8 @@ class Broker:
         full: queues at their limit that the reader at work just filled; it empties the set.
         on_room: called when a queue is no longer at its limit.
         on_wish: called when a client's queue arguments come into force, or come too late.
+        on_misspelt: called with a SUBSCRIBE header that has no effect and looks like one that has, the session's id and
+            its login.
         application: handles what is sent to `/app/`; None: nobody does.
         group_octets: what the groups of all queues cost, nearly.
         dead_letters_under_way: how many dead letters became dead letters on their way, at the moment.
@@ -107,6 +110,7 @@ class Broker:
         on_relief: Callable[[], None] = lambda: None,
         on_room: Callable[[], None] = lambda: None,
         on_wish: Callable[[Wish], None] = lambda wish: None,
+        on_misspelt: Callable[[Misspelt, str, str], None] = lambda header, session, login: None,
     ) -> None:
         self.quotas = quotas or Quotas()
         self.counters = Counters()
@@ -138,6 +142,7 @@ class Broker:
         self.full: set[Queue] = set()
         self.on_room = on_room
         self.on_wish = on_wish
+        self.on_misspelt = on_misspelt
         self.application: Application | None = None
         self.dead_letters_under_way = 0
         self.group_octets = 0

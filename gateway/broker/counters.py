@@ -69,6 +69,7 @@ class Counters:
         failures: ERROR frames, by `ERRORS`.
         heartbeat_timeouts: sessions ended because the client was silent.
         slow_consumers: sessions ended because the client did not read.
+        misspelt_headers: headers of SUBSCRIBE that are not known and look like one that is.
         held_publishers: times a connection was not read because a receiver or the memory was over its mark.
     """
 
@@ -87,6 +88,7 @@ class Counters:
         "frames_in",
         "heartbeat_timeouts",
         "held_publishers",
+        "misspelt_headers",
         "moved",
         "octets_in",
         "octets_out",
@@ -118,6 +120,7 @@ class Counters:
     frames_in: int
     heartbeat_timeouts: int
     held_publishers: int
+    misspelt_headers: int
     moved: int
     octets_in: int
     octets_out: int

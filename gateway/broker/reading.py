@@ -7,7 +7,8 @@ the first of them counts, and of several mistakes it is always the same that the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -74,10 +75,8 @@ def options_of(headers: Mapping[str, str]) -> Options:
     """What a SUBSCRIBE with these headers asks; the one `NO_OPTIONS` where that is nothing.
 
     Raises:
-        NotAllowed: a value that makes no sense, or a header that asks for what the gateway does not do, or one whose
-            name is a slip of the pen.
+        NotAllowed: a value that makes no sense, or a header that asks for what the gateway does not do.
     """
-    _check_spelling(headers)
     if _SUBSCRIBE_NAMES.isdisjoint(headers):
         return NO_OPTIONS
     fields, hints = _read(_entries(_SUBSCRIBE, headers), headers)
@@ -111,17 +110,28 @@ def requeue_of(headers: Mapping[str, str]) -> bool:
     return True if value is None else bool(BOOLEAN.read("requeue", value))
 
 
-def _check_spelling(headers: Mapping[str, str]) -> None:
-    """Refuse what is nearly the name of a header that the frame lacks; it would have no effect, and nobody would say.
+@dataclass(frozen=True, slots=True)
+class Misspelt:
+    """A header of a SUBSCRIBE that is not known, and looks like one that is.
+
+    Attributes:
+        name: as the client wrote it, 80 characters at most.
+        meant: the header that it looks like.
+    """
+
+    name: str
+    meant: str
+
+
+def misspelt(headers: Mapping[str, str]) -> Iterator[Misspelt]:
+    """The headers of a SUBSCRIBE that are nearly the name of one that it lacks: they have no effect.
 
     Of a SEND such a header is the user's own, and passed on.
     """
     for name in headers:
         meant = None if name in _KNOWN_TO_SUBSCRIBE else meant_by(name)
         if meant is not None and not any(each.name in headers for each in meant.row.spellings):
-            raise NotAllowed(
-                "misspelt header", f"SUBSCRIBE has no header {name[:80]!r}; did you mean {meant.spelling.name}?"
-            )
+            yield Misspelt(name[:80], meant.spelling.name)
 
 
 def _entries(asking: Mapping[str, Entry], headers: Mapping[str, str]) -> list[Entry]:

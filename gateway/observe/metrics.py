@@ -57,6 +57,11 @@ COUNTERS = (
     ("heartbeat_timeouts", "gateway_heartbeat_timeouts", "Sessions ended because the client was silent."),
     ("slow_consumers", "gateway_slow_consumers", "Sessions ended because the client did not read."),
     (
+        "misspelt_headers",
+        "gateway_misspelt_headers",
+        "Headers of SUBSCRIBE that had no effect and look like one that has; the log names them.",
+    ),
+    (
         "held_publishers",
         "gateway_held_publishers",
         "Times a publisher was not read: receiver, queue or memory full.",

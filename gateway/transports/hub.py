@@ -33,6 +33,7 @@ from .holds import Holds
 from .housekeeper import Housekeeper
 from .link import Link
 from .memory import Memory
+from .misspelt_headers import MisspeltHeaders
 from .rates import Rates
 from .tap import Taps
 from .turnstile import Turnstiles
@@ -128,6 +129,7 @@ class Hub:
             on_relief=self._on_relief,
             on_room=self.back_pressure.has_room,
             on_wish=Wishes().tell,
+            on_misspelt=MisspeltHeaders().tell,
         )
         self.committer: Committer | None = None
         self._housekeeper: Housekeeper | None = None

@@ -7,46 +7,26 @@ each queue and user a line of one kind is written once, and of all clients toget
 
 from __future__ import annotations
 
-import math
-
 import structlog
-import trio
 
 from gateway.broker.arguments import Wish
 
-log = structlog.get_logger("gateway.arguments")
+from .log_limiter import LogLimiter
 
-_MINUTE = 60.0
-_MOST_LINES = 20
-# Queues and users that are remembered; then all of them may be written once more.
-_MOST_KNOWN = 1_000
+log = structlog.get_logger("gateway.arguments")
 
 
 class Wishes:
     """Tells the log."""
 
     def __init__(self) -> None:
-        self._known: set[tuple[str, str, bool, tuple[str, ...]]] = set()
-        self._minute = -math.inf
-        self._lines = 0
-        self._untold = 0
+        self._limiter = LogLimiter()
 
     def tell(self, wish: Wish) -> None:
         """A client's arguments came into force, or did not."""
-        key = (wish.queue, wish.login, wish.heard, tuple(wish.values))
-        if key in self._known:
+        untold = self._limiter.admit((wish.queue, wish.login, wish.heard, tuple(wish.values)))
+        if untold is None:
             return
-        now = trio.current_time()
-        if now - self._minute >= _MINUTE:
-            self._minute, self._lines = now, 0
-        if self._lines >= _MOST_LINES:
-            self._untold += 1
-            return
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known.add(key)
-        self._lines += 1
-        untold, self._untold = self._untold, 0
         values = dict(wish.values)
         if wish.heard:
             log.info(

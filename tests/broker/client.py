@@ -23,6 +23,7 @@ from gateway.broker.batch import Batch
 from gateway.broker.errors import SessionEnded, SlowConsumer
 from gateway.broker.negotiate import read_opening
 from gateway.broker.policy import Policies
+from gateway.broker.reading import Misspelt
 from gateway.broker.renewal import Renewal
 from gateway.broker.words import Pattern
 from gateway.codec import V10, V11, V12, Decoder, Frame, Limits, ProtocolError, Version
@@ -52,6 +53,7 @@ class Scene:
         pressure: what the broker said about memory: True when it becomes short, False when it is no longer.
         rooms: how often the broker said that a full queue has room again.
         wishes: what the broker said of queue arguments.
+        misspelt: what it said of headers that have no effect: the header, session and login.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Scene:
         self.pressure: list[bool] = []
         self.rooms = 0
         self.wishes: list[Wish] = []
+        self.misspelt: list[tuple[Misspelt, str, str]] = []
         rules = {"#": {"backoff": 0.0}} | dict(policies or {})
         self.broker = Broker(
             Quotas(**quotas),
@@ -79,6 +82,7 @@ class Scene:
             on_relief=lambda: self.pressure.append(False),
             on_room=self._on_room,
             on_wish=self.wishes.append,
+            on_misspelt=lambda *told: self.misspelt.append(told),
         )
         self.clients: list[Client] = []
         if stored:

@@ -14,7 +14,7 @@ from gateway.broker.dictionary.slips import OTHER_WORDS, squashed
 from gateway.broker.errors import NotAllowed
 from gateway.broker.options import NO_OPTIONS, PERSISTENT, PLAIN
 from gateway.broker.policy import Hints
-from gateway.broker.reading import LEFT_TO_THE_CODEC, options_of, properties_of, requeue_of
+from gateway.broker.reading import LEFT_TO_THE_CODEC, Misspelt, misspelt, options_of, properties_of, requeue_of
 from gateway.codec import V10, Version, encoder
 
 from .client import Scene
@@ -104,8 +104,8 @@ class TestAsUsersOfOtherBrokersSay:
         assert options_of({**of_subscribe, "transformation": "jms-xml", "x-max-priority": "10"}) is NO_OPTIONS
 
 
-class TestSlips:
-    """A SUBSCRIBE carries no data, so that a near miss can be refused; on a SEND it is the user's own."""
+class TestMisspelt:
+    """A near miss has no effect and is told to the operator; on a SEND it is the user's own."""
 
     @pytest.mark.parametrize(
         ("name", "meant"),
@@ -126,10 +126,10 @@ class TestSlips:
         ],
     )
     def test_a_near_miss(self, name: str, meant: str) -> None:
-        with pytest.raises(NotAllowed, match=r"^misspelt header$") as refusal:
-            options_of({"destination": "/queue/a", name: "1"})
-        assert refusal.value.detail == f"SUBSCRIBE has no header {name!r}; did you mean {meant}?"
-        assert properties_of({"destination": "/queue/a", name: "1"}) is PLAIN
+        headers = {"destination": "/queue/a", name: "1"}
+        assert options_of(headers) is NO_OPTIONS
+        assert list(misspelt(headers)) == [Misspelt(name, meant)]
+        assert properties_of(headers) is PLAIN
 
     @pytest.mark.parametrize(
         "name",
@@ -151,21 +151,35 @@ class TestSlips:
         ],
     )
     def test_nothing_that_anybody_would_miss(self, name: str) -> None:
-        assert options_of({"destination": "/queue/a", "id": "0", name: "1"}) is NO_OPTIONS
+        headers = {"destination": "/queue/a", "id": "0", name: "1"}
+        assert options_of(headers) is NO_OPTIONS
+        assert not list(misspelt(headers))
 
     @pytest.mark.parametrize("right", ["prefetch-count", "activemq.prefetchSize", "credit"])
     def test_beside_the_right_one_it_is_harmless(self, right: str) -> None:
         """So do clients that speak to several brokers."""
         for headers in ({"prefetch": "7", right: "5"}, {right: "5", "Prefetch-Count": "7"}):
             assert options_of(headers).prefetch == 5
+            assert not list(misspelt(headers))
 
-    def test_it_ends_the_session(self, scene: Scene, version: Version) -> None:
+    def test_a_long_name_is_cut(self) -> None:
+        (found,) = misspelt({"prefetch" + "-" * 1_000 + "count": "1"})
+        assert found == Misspelt("prefetch" + "-" * 72, "prefetch-count")
+
+    def test_the_subscription_is_there(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
-        client.subscribe("/queue/a", prefetch="1", receipt="r")
-        error = client.error()
-        assert (error.headers["message"], error.headers["receipt-id"]) == ("misspelt header", "r")
-        assert b"did you mean prefetch-count?" in error.body
-        assert not scene.broker.destinations
+        client.subscribe("/queue/a", prefetch="1", consumerWindowSize="0", colour="red", receipt="r")
+        assert client.receipts() == ["r"]
+        meant = [(each.name, each.meant) for each, *_ in scene.misspelt]
+        assert meant == [("prefetch", "prefetch-count"), ("consumerWindowSize", "consumer-window-size")]
+        assert {tuple(whose) for _, *whose in scene.misspelt} == {(client.session.id, "anonymous")}
+        assert scene.broker.counters.misspelt_headers == 2
+
+    def test_one_that_fails_tells_nothing(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="bogus", prefetch="1")
+        assert client.error().headers["message"] == "unknown ack mode"
+        assert not scene.misspelt
 
     @pytest.mark.requirement("LEN-06")
     def test_1_0_reads_the_standard_headers_in_any_case(self, scene: Scene) -> None:

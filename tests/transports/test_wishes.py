@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import structlog
 import trio
 from trio.testing import MockClock
 
 from gateway.broker.arguments import Wish
-from gateway.transports import wishes as module
 from gateway.transports.wishes import Wishes
 
 from .house import House
@@ -54,11 +52,6 @@ async def test_a_flood(autojump_clock: MockClock) -> None:
     assert line["untold"] == 80
     (line,) = told(wishes, wish("/queue/c"))
     assert line["untold"] == 0
-
-
-async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_KNOWN", 2)
-    assert len(told(Wishes(), *(wish(f"/queue/{name}") for name in "abcac"))) == 4
 
 
 async def test_of_a_client(house: House) -> None:

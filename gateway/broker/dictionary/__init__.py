@@ -13,7 +13,7 @@ Every row has a fate, and none of them is silence:
 
 A header that is not in the table is the user's own: that of a SEND is passed on, others mean nothing.  Letter case
 counts, except that 1.0 reads the standard headers of STOMP in any (see the codec).  Only a SUBSCRIBE has no headers of
-its user's own, so that there a near miss is refused (`slips`).
+its user's own: there a near miss (`slips`) has no effect either, and the log says so.
 
 What it does not know: what the destinations make of all this.  And the known weakness: a user's own header that happens
 to be called like one of these is taken for it.

@@ -1,4 +1,4 @@
-"""Names of headers that are slips of the pen: known names in other capitals, or with their hyphens lost.
+"""Near misses: names of headers that are known names in other capitals, or with their hyphens lost.
 
 Only names whose header does something are looked for; and the table of other words is short, for every one of them must
 be sure to mean that header and nothing of the user's own.
