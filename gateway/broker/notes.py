@@ -43,7 +43,11 @@ class Notes:
         """The lines of a message."""
         lines = self._gaps.pop(message.number, b"") if self._gaps else b""
         seq = message.head.derived if self._numbered else message.place
-        if isinstance(seq, int):  # of a topic that a pattern matched, and that has no log, there is none
+        if isinstance(seq, int):
             for name in self._names:
                 lines += b"%b:%d\n" % (name, seq)
+        else:  # of a topic that a pattern matched, and that has no log: a number there would be the sender's
+            for name in self._names:
+                if name.decode() in message.head.headers:
+                    lines += b"%b:\n" % name
         return lines

@@ -26,7 +26,13 @@ from .versions import VERSIONS, Version
 _NOT_PASSED_ON = frozenset(
     "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
 )
-_NOT_PASSED_ON_IN_10 = _NOT_PASSED_ON | {"destination"}
+
+BROKER_HEADERS = frozenset(
+    "browser dlq-attempts dlq-first-at dlq-reason dlq-source first-seq gap original-destination receipt-id retained "
+    "seq".split()
+)
+"""Headers that only the broker writes; it takes them out of a SEND, by exactly these names."""
+_MEANT_IN_10 = _NOT_PASSED_ON | {"destination"} | BROKER_HEADERS
 
 
 class Binary(bytes):
@@ -89,10 +95,10 @@ def _passed_on(head: Head, version: Version) -> bytes:
     """The header lines of a SEND that its MESSAGE repeats; kept in the head, because equal SENDs share it."""
     headers = {name: value for name, value in head.headers.items() if name not in _NOT_PASSED_ON}
     if version.lenient:
-        # Its peers read names in any case: a sender's Content-Length would cut the frame where the sender likes.
-        headers = {name: value for name, value in headers.items() if name.lower() not in _NOT_PASSED_ON_IN_10}
-        if "destination" in head.headers:
-            headers = {"destination": head.headers["destination"], **headers}
+        # Its peers read names in any case and without spaces: a sender's Content-Length would cut the frame where the
+        # sender likes, and its Dlq-Reason would be taken for the broker's.
+        own = {name: head.headers[name] for name in ("destination", *sorted(BROKER_HEADERS)) if name in head.headers}
+        headers = own | {name: value for name, value in headers.items() if name.strip().lower() not in _MEANT_IN_10}
     lines = format_lines(headers, version).encode()
     if head.encoded is None:
         head.encoded = [None] * len(VERSIONS)

@@ -1,0 +1,89 @@
+"""Headers that only the broker writes never reach a subscriber from a SEND, on any destination."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.broker.dictionary import INDEX
+from gateway.broker.reading import LEFT_TO_THE_CODEC
+from gateway.codec import V10, Version
+from gateway.codec.encoder import BROKER_HEADERS
+
+from .client import Scene
+from .conftest import Stage
+
+FORGED = dict.fromkeys(sorted(BROKER_HEADERS), "forged")
+DESTINATIONS = ["/queue/a", "/topic/a", "/exchange/amq.topic/a", "/exchange/amq.direct/a", "/temp-queue/a"]
+
+
+def test_the_encoder_and_the_dictionary_name_the_same() -> None:
+    cut = {name for name, entry in INDEX["SEND"].items() if not entry.row.visible}
+    assert cut >= BROKER_HEADERS
+    assert not BROKER_HEADERS & LEFT_TO_THE_CODEC
+
+
+@pytest.mark.requirement("MSG-06")
+@pytest.mark.parametrize("destination", DESTINATIONS)
+@pytest.mark.parametrize("ack", ["auto", "client"])
+def test_on_every_destination(scene: Scene, version: Version, destination: str, ack: str) -> None:
+    client = scene.connect(version)
+    client.subscribe(destination, ack=ack)
+    client.publish(destination, b"m", colour="red", **FORGED)
+    headers = client.message().headers
+    assert not BROKER_HEADERS & headers.keys()
+    assert headers["colour"] == "red"
+
+
+def test_in_a_transaction_and_delayed(scene: Scene) -> None:
+    client = scene.connect()
+    client.subscribe("/queue/a")
+    client.begin()
+    client.publish("/queue/a", b"m", transaction="t", **FORGED)
+    client.commit()
+    assert not BROKER_HEADERS & client.message().headers.keys()
+    client.publish("/queue/a", b"m", **FORGED, **{"x-delay": "1000"})
+    scene.wait(2.0)
+    assert not BROKER_HEADERS & client.message().headers.keys()
+
+
+def test_in_the_log_and_the_retained_message_of_a_topic(stage: Stage) -> None:
+    """There the broker's own stand."""
+    client = stage({"/topic/a": {"log_messages": 10}}).connect()
+    client.publish("/topic/a", b"m", retain="set", **FORGED)
+    client.subscribe("/topic/a", "0", **{"from-seq": "0"})
+    client.subscribe("/topic/a", "1")
+    logged, retained = client.messages()
+    assert logged.headers.keys() & BROKER_HEADERS == {"seq"}
+    assert retained.headers.keys() & BROKER_HEADERS == {"seq", "retained"}
+    assert "forged" not in [*logged.headers.values(), *retained.headers.values()]
+
+
+def test_on_a_dead_letter(scene: Scene) -> None:
+    client = scene.connect()
+    client.publish("/queue/a", b"m", **FORGED)
+    client.subscribe("/queue/a", ack="client")
+    client.nack(client.message(), requeue="false")
+    client.subscribe("/queue/dlq.a", "1")
+    found = client.messages()
+    assert "forged" not in [value for message in found for value in message.headers.values()]
+
+
+class TestTo10:
+    """Its clients may read names in any case and trim them; so what is nearly such a name is left out, too."""
+
+    NEARLY = {"Dlq-Reason": "forged", "SEQ": "forged", " retained": "forged", "Content-Length ": "forged"}  # noqa: RUF012
+
+    def test_names_in_any_case(self, scene: Scene) -> None:
+        sender, client = scene.connect(), scene.connect(V10)
+        client.subscribe("/queue/a")
+        sender.publish("/queue/a", b"m", **self.NEARLY)
+        assert "forged" not in client.message().headers.values()
+
+    def test_the_brokers_own_stand(self, stage: Stage) -> None:
+        scene = stage({"/topic/a": {"log_messages": 10}})
+        sender, client = scene.connect(), scene.connect(V10)
+        client.subscribe("/topic/a")
+        sender.publish("/topic/a", b"m", **self.NEARLY)
+        headers = client.message().headers
+        assert headers["seq"].isdecimal()
+        assert "forged" not in headers.values()
