@@ -37,6 +37,7 @@ def quotas_of(settings: Settings) -> Quotas:
         dedup_window=settings.dedup_window,
         max_dedup_ids=settings.max_dedup_ids,
         client_queue_arguments=settings.client_queue_arguments,
+        lenient=settings.lenient,
     )
 
 

@@ -272,6 +272,14 @@ class Settings(Observe, Security, Journalling):
         "It holds for all who use the queue later; false: the frame gets an ERROR instead.",
     )
 
+    lenient: bool = Field(
+        False,
+        description="Whether clients of STOMP 1.1 and 1.2 may name subscriptions and messages as RabbitMQ and ActiveMQ "
+        "let them: SUBSCRIBE without `id`, whose id is then the destination; ACK and NACK by the message-id, in 1.2 in "
+        "`id` or `message-id`, in 1.1 without `subscription` or with the one of another subscription. False: such a "
+        "frame gets an ERROR, as the specification has it.",
+    )
+
     handlers: Attribute = Field(
         "",
         description="Python functions that handle what clients send to `/app/`, as `module:attribute`, looked for last "

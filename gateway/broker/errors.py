@@ -10,12 +10,17 @@ from gateway.codec import V10, VERSIONS, Frame, ProtocolError, Version, encoder
 
 
 class HeaderMissing(ProtocolError):
-    """A frame lacks a header that its command requires."""
+    """A frame lacks a header that its command requires.
+
+    Args:
+        hint: what else the client's people, or the server's, can do.
+    """
 
     cause = "malformed"
 
-    def __init__(self, command: str, header: str) -> None:
-        super().__init__(f"{command} needs the header {header}", f"the {command} frame has no {header!r} header")
+    def __init__(self, command: str, header: str, hint: str = "") -> None:
+        detail = f"the {command} frame has no {header!r} header"
+        super().__init__(f"{command} needs the header {header}", f"{detail}; {hint}" if hint else detail)
 
 
 class NotAllowed(ProtocolError):

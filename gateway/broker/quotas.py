@@ -28,6 +28,7 @@ class Quotas:
     dedup_window: float = 600.0
     max_dedup_ids: int = 100_000
     client_queue_arguments: bool = True
+    lenient: bool = False
 
     @property
     def memory_high(self) -> int:

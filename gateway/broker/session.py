@@ -349,17 +349,12 @@ class Session:
         self._settle(frame, acknowledged=False)
 
     def _settle(self, frame: Frame, *, acknowledged: bool) -> None:
-        subscription, handle = delivery_named(frame, self)
-        delivery = subscription.ledger.get(handle) if subscription is not None and subscription.ledger else None
-        if subscription is None or delivery is None:
-            raise NotAllowed(
-                f"{frame.command} of an unknown message",
-                f"no unacknowledged message of this connection is called {handle[:80]!r}",
-            )
+        delivery = delivery_named(frame, self)
+        subscription = delivery.subscription
         if delivery.transaction is not None:
             raise NotAllowed(
                 f"{frame.command} of a message that a transaction holds",
-                f"{handle[:80]!r} was acknowledged or rejected in a transaction that is still open",
+                f"{delivery.handle[:80]!r} was acknowledged or rejected in a transaction that is still open",
             )
         deliveries = subscription.covered(delivery)
         headers = frame.headers

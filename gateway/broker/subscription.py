@@ -80,6 +80,7 @@ class Subscription:
     """
 
     __slots__ = (
+        "_by_message_id",
         "_most_messages",
         "_most_octets",
         "_open_window",
@@ -135,6 +136,7 @@ class Subscription:
         self.outbound = session.outbound
         self.prefix = encoder.message_prefix(subscription_id, session.version)
         self.ledger: dict[str, Delivery] | None = None if mode is AckMode.AUTO else {}
+        self._by_message_id: dict[str, Delivery] | None = {} if quotas.lenient and self.version.ack_id else None
         self.held_octets = 0
         self.window = self._open_window = session.outbound.window
         self.queue: Queue | None = None
@@ -251,6 +253,8 @@ class Subscription:
             handle = message.id.decode()
             line = b""
         ledger[handle] = delivery = Delivery(message, self, handle)
+        if self._by_message_id is not None:
+            self._by_message_id[message.id.decode()] = delivery
         self.held_octets += delivery.size
         return line
 
@@ -258,8 +262,21 @@ class Subscription:
         """A delivery leaves the ledger."""
         assert self.ledger is not None  # there are deliveries only where there is a ledger
         del self.ledger[delivery.handle]
+        if self._by_message_id is not None:
+            self._by_message_id.pop(delivery.message.id.decode(), None)
         self.held_octets -= delivery.size
         self.session.outstanding -= 1
+
+    def with_message_id(self, message_id: str) -> Delivery | None:
+        """The unsettled delivery of that message; None: there is none."""
+        if self.ledger is None:
+            return None
+        if not self.version.ack_id:
+            return self.ledger.get(message_id)
+        if self._by_message_id is not None:
+            return self._by_message_id.get(message_id)
+        # For the ERROR that refuses an ACK by message-id: a look through all of them, once in a session.
+        return next((each for each in self.ledger.values() if each.message.id.decode() == message_id), None)
 
     def covered(self, delivery: Delivery) -> list[Delivery]:
         """What an ACK or NACK of that delivery settles: it, and in mode client all before it (ACK-04, NAK-02).

@@ -22,7 +22,7 @@ from .destinations import is_temporary
 from .dictionary import ack_mode
 from .durables import Name, name_of
 from .errors import HeaderMissing, NotAllowed
-from .naming import is_named, subscription_named
+from .naming import is_named, subscription_id_of, subscription_named
 from .options import Options
 from .reading import ended_by, misspelt, options_of
 from .returns import Returned, take_back, take_back_all
@@ -63,13 +63,11 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         Raises:
             ProtocolError: it is not whole, or not allowed; nothing is added.
         """
-        headers, version = frame.headers, self._session.version
+        headers = frame.headers
         destination = headers.get("destination")
         if destination is None:
             raise HeaderMissing("SUBSCRIBE", "destination")
-        subscription_id = headers.get("id")
-        if subscription_id is None and version.subscription_id:
-            raise HeaderMissing("SUBSCRIBE", "id")
+        subscription_id = subscription_id_of(frame, self._session)
         mode = _MODES.get(ack_mode(headers.get("ack", "auto")))
         if mode is None:
             raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {', '.join(_MODES)}")
