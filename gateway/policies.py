@@ -21,6 +21,7 @@ from typing import Any, TypeGuard
 from gateway import octets
 from gateway.broker.destinations import (
     DIRECT,
+    FANOUT,
     HANDLERS,
     QUEUE,
     REPLY_QUEUE,
@@ -28,6 +29,7 @@ from gateway.broker.destinations import (
     TOPIC,
     USER,
     canonical,
+    is_fanout,
     is_topic,
     lacks_slash,
 )
@@ -41,7 +43,8 @@ TEN_YEARS = 315_360_000
 """In seconds.  Longer is a mistake of units, most likely."""
 
 KINDS = (QUEUE, TOPIC, DIRECT, USER, REPLY_QUEUE, REPLY_TOPIC, HANDLERS)
-"""What a pattern starts with: the kinds of names under which the broker keeps messages or subscribers."""
+"""What a pattern starts with, but for `FANOUT`, which is one name: the kinds of names under which the broker keeps
+messages or subscribers."""
 
 _MEANT = {
     "/temp-queue/": REPLY_QUEUE,
@@ -226,12 +229,18 @@ def _refuse_pattern(pattern: object) -> str:
     """Why that is no pattern, or of none that any name could match; empty when it is."""
     if not isinstance(pattern, str):
         return "is not a pattern, which is a string"
+    if is_fanout(pattern):
+        return "" if pattern == FANOUT else _named(FANOUT)
     if not any(pattern.startswith(kind) and len(pattern) > len(kind) for kind in KINDS):
         return _refuse_kind(pattern)
     for word in split(pattern):
         if "*" in word and word not in WILDCARDS:
             return f"has a wildcard inside of the word {shown(word)}; it must be a whole word between dots or slashes"
     return ""
+
+
+def _named(name: str) -> str:
+    return f"is what clients write; policies go by the server's name for it: write {shown(name)}"
 
 
 def _refuse_kind(pattern: str) -> str:
@@ -242,8 +251,9 @@ def _refuse_kind(pattern: str) -> str:
     if lacks_slash(pattern):
         return f"has no slash in front; did you mean {shown('/' + pattern)}? The queue is {shown(QUEUE + pattern)}"
     if name and not name.startswith("/"):
-        return f"is what clients write; policies go by the server's name for it: write {shown(meant + name)}"
-    return f"does not start like the destinations that policies are for: {', '.join(KINDS)}, and a name behind"
+        return _named(meant + name)
+    kinds = f"{', '.join(KINDS)}, and a name behind; or {FANOUT}"
+    return f"does not start like the destinations that policies are for: {kinds}"
 
 
 def _read_value(key: str, value: object, settings: Collection[str]) -> object:

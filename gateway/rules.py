@@ -21,7 +21,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from gateway.broker import destinations
 from gateway.broker.access import Action
-from gateway.broker.destinations import APP, DIRECT, QUEUE, TOPIC, USER
+from gateway.broker.destinations import APP, DIRECT, FANOUT, QUEUE, TOPIC, USER
 from gateway.broker.errors import NotAllowed
 from gateway.broker.words import ONE, WILDCARDS, check_pattern, check_words, split
 from gateway.settings_file import SettingsFile
@@ -33,7 +33,7 @@ OWN = "{user}"
 EVERYTHING = "#"
 """The pattern of all destinations."""
 
-KINDS = (QUEUE, TOPIC, DIRECT, USER, APP)
+KINDS = (QUEUE, TOPIC, DIRECT, FANOUT, USER, APP)
 """What patterns start with: the kinds of destinations that rules are for."""
 
 TRANSPORTS = ("tcp", "websocket")
@@ -258,6 +258,10 @@ def _with_kind(text: str) -> str:
         raise ValueError("has a comma, which stands between two destinations; write a list")
     if text in ("", ONE):
         raise ValueError(f'is no destination; all of them are "{EVERYTHING}" or "**", all queues "/queue/**"')
+    if destinations.is_fanout(text):
+        if text != FANOUT:  # such a rule would seem to be for less than it is
+            raise ValueError(f"has a key, which counts for nothing there; write {shown(FANOUT)}")
+        return FANOUT
     for start, kind in destinations.STARTS.items():
         if text.startswith(start):
             if text == start:

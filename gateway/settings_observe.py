@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode
 
 from gateway import settings_file
-from gateway.broker.destinations import canonical
+from gateway.broker.destinations import FANOUT, canonical
 from gateway.broker.errors import NotAllowed
 from gateway.broker.words import check_pattern, has_wildcard
 
@@ -22,7 +22,7 @@ _KINDS = ("/queue/", "/topic/", "/exchange/amq.direct/")
 
 def _are_patterns(value: list[str]) -> list[str]:
     for text in value:
-        if not text.startswith(_KINDS):
+        if text != FANOUT and not text.startswith(_KINDS):
             raise ValueError(
                 f"{text!r} is no queue and no topic; write it whole, like /queue/orders or /queue/orders.#"
             )

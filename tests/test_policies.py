@@ -246,6 +246,7 @@ MISFITS = [
         for key, value in [("max_messages", 1), ("max_octets", 0), ("when_full", '"block"'), ("auto_delete", "true")]
         for kind in ("/topic/", "/user/", "/exchange/amq.direct/", "/reply-topic/")
     ),
+    ('"/exchange/amq.fanout"', ["max_messages = 1"], "max_messages is for queues, not for topics like"),
     ('"/reply-queue/#"', ["slow_messages = 1"], 'slow_messages is for topics, not for queues like "/reply-queue/#"'),
 ]
 TOGETHER = [
@@ -257,8 +258,10 @@ TOGETHER = [
     ('"/queue/a"', ["dead_letter = '/topic/a'", "dead_letter_expired = true"]),
     ('"/topic/a"', ["dead_letter = '/queue/a'", "conflate_by = 'k'", "slow_consumer = 'drop-oldest'"]),
     ('["/queue/a", "/topic/a"]', ["conflate_by = ''", "time_to_live = 0"]),
+    ('"/exchange/amq.fanout"', ["log_messages = 10", "time_to_live = 1"]),
 ]
-NO_KIND = f"does not start like the destinations that policies are for: {', '.join(KINDS)}, and a name behind"
+STARTS = f"{', '.join(KINDS)}, and a name behind; or /exchange/amq.fanout"
+NO_KIND = f"does not start like the destinations that policies are for: {STARTS}"
 MEANT = "is what clients write; policies go by the server's name for it"
 NO_WORD = "it must be a whole word between dots or slashes"
 WRONG_MATCHES = [
@@ -272,7 +275,7 @@ WRONG_MATCHES = [
     ('match = ["/queue/a", 1]', "match: 1 is not a pattern, which is a string"),
     *(
         (f'match = ["{pattern}"]', f'match: "{pattern}" {NO_KIND}')
-        for pattern in ("", "/#", "/queue/", "/queue", "/amq/queue/", "/amq/queue//a", "/app/", "/nowhere/a")
+        for pattern in ("", "/#", "/queue/", "/queue", "/amq/queue/", "/amq/queue//a", "/app/", "/exchange/amq.fanouts")
     ),
     *(
         (f'match = "{pattern}"', f'match: "{pattern}" {MEANT}: write "{meant}"')
@@ -283,6 +286,8 @@ WRONG_MATCHES = [
             ("/temp-topic/a.b", "/reply-topic/#"),
             ("/amq/queue/a.*", "/queue/a.*"),
             ("/exchange/amq.topic/a/b", "/topic/a/b"),
+            ("/exchange/amq.fanout/", "/exchange/amq.fanout"),
+            ("/exchange/amq.fanout/a", "/exchange/amq.fanout"),
             ("/app/orders.#", "/handlers/send/orders.#"),
             ("orders", "/queue/orders"),
             ("#", "/queue/#"),

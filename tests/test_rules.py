@@ -100,6 +100,7 @@ class TestReading:
             ("/amq/queue/a", "/queue/a"),
             ("/exchange/amq.topic/a.#", "/topic/a.#"),
             ("/exchange/amq.direct/k", "/exchange/amq.direct/k"),
+            ("/exchange/amq.fanout", "/exchange/amq.fanout"),
             ("/app/**", "/app/**"),
             ("/topic/home.{user}.>", "/topic/home.{user}.>"),
             ("/user/queue/**", "/user/{user}/queue/**"),
@@ -198,6 +199,11 @@ WRONG_PATTERNS = [
     ("/topic/", 'needs a name behind the last slash; all of them are "/topic/**"'),
     ("/nope/a", "does not start like the destinations that rules are for: /queue/, /topic/, /exchange/amq.direct/, "),
     ("/handlers/a", "does not start like the destinations that rules are for: "),
+    ("/exchange/amq.fanouts", "does not start like the destinations that rules are for: "),
+    *(
+        (f"/exchange/amq.fanout{key}", 'has a key, which counts for nothing there; write "/exchange/amq.fanout"')
+        for key in ("/", "/a", "/**")
+    ),
     ("/temp-queue/a", "needs no rule: everybody may use temporary destinations of his own"),
     ("/reply-topic/#", "needs no rule: whoever knows the name of a temporary destination may send to it"),
     ("/session/events", "needs no rule: every session has what is its own"),

@@ -15,6 +15,7 @@ from gateway.settings import Settings
         ("/queue/a", ["/queue/a"]),
         ("/queue/orders.#,/topic/*.eu", ["/queue/orders.#", "/topic/*.eu"]),
         (["/exchange/amq.direct/a"], ["/exchange/amq.direct/a"]),
+        (["/exchange/amq.fanout"], ["/exchange/amq.fanout"]),
     ],
 )
 def test_destinations(written: object, read: list[str]) -> None:
@@ -27,6 +28,7 @@ def test_destinations(written: object, read: list[str]) -> None:
         ("metrics_destinations", "orders", "'orders' is no queue and no topic; write it whole, like /queue/orders or"),
         ("metrics_destinations", "/temp-queue/a", "'/temp-queue/a' is no queue and no topic"),
         ("metrics_destinations", "/queue/", "'/queue/' is no pattern"),
+        ("metrics_destinations", "/exchange/amq.fanout/a", "'/exchange/amq.fanout/a' is no queue and no topic"),
         ("metrics_destinations", "/queue/#.a.#.b", "'/queue/#.a.#.b' is no pattern"),
         ("trace_endpoint", "localhost:4318", "'localhost:4318' is no collector's address; write it whole"),
         ("trace_endpoint", "http://localhost:4318", "'http://localhost:4318' is no collector's address"),

@@ -27,7 +27,7 @@ from .arguments import Wish
 from .counters import Counters
 from .dates import Dates
 from .directory import Directory
-from .errors import OUTBOX, SLOW_LIMITS, NotAllowed, SessionEnded, SlowConsumer
+from .errors import OUTBOX, SLOW_LIMITS, NotAllowed, SessionEnded, SlowConsumer, TakenOver
 from .outbound import Outbound
 from .policy import Policies
 from .ports import ANONYMOUS, Application, Carrier
@@ -59,6 +59,7 @@ class Broker:
         dates: when messages came.
         slow: limit -> how many slow consumers were ended for it.
         sessions: by id.
+        known: login and client-id -> the session that has them, the one that came last; others are about to go.
         directory: which destinations there are.
         router: the way of messages to them.
         administration: an operator's way to the messages.
@@ -124,6 +125,7 @@ class Broker:
         self.router = Router(self, self.directory, policies)
         self.administration = Administration(self)
         self.sessions: dict[str, Session] = {}
+        self.known: dict[tuple[str, str], Session] = {}
         self.destinations = self.directory.destinations
         self.dirty: deque[Outbound] = deque()
         self.strained: set[Outbound] = set()
@@ -170,9 +172,7 @@ class Broker:
         client_id: str = "",
         access: Access | None = None,
     ) -> Session:
-        """A client has logged in."""
-        if client_id:
-            self.directory.durables.take_over(login, client_id)
+        """A client has logged in.  Its last session is ended if it was under the same client-id: it is a ghost."""
         session = Session(
             self,
             secrets.token_hex(8),
@@ -186,6 +186,11 @@ class Broker:
             access=access,
         )
         self.sessions[session.id] = session
+        if client_id:
+            ghost = self.known.get((login, client_id))
+            self.known[login, client_id] = session
+            if ghost is not None:
+                ghost.end(TakenOver(peer))
         self.counters.sessions += 1
         if self.records is not None:
             self.records.connected(session)
@@ -195,7 +200,9 @@ class Broker:
         """A session has closed."""
         self.sessions.pop(session.id, None)
         self._slow.discard(session)
-        self.directory.durables.forget_session(session)
+        key = session.login, session.client_id
+        if self.known.get(key) is session:
+            del self.known[key]
         if session.login == ANONYMOUS and len(self.directory.logs):
             self.directory.logs.forget_mail(session.user)
 

@@ -5,6 +5,7 @@
     /topic/NAME             a topic: every current subscriber gets a copy, nothing is kept
     /exchange/amq.topic/K   the topic /topic/K
     /exchange/amq.direct/K  a topic of its own kind, without wildcards
+    /exchange/amq.fanout    one topic for all; a key behind it, /exchange/amq.fanout/K, counts for nothing
     /user/queue/NAME        SUBSCRIBE: what is sent to this user; also /user/topic/, /user/exchange/
     /user/WHO/queue/NAME    SEND: to all sessions of that user that subscribed /user/queue/NAME
     /temp-queue/NAME        the session's own queue, which goes with it; /temp-topic/ likewise
@@ -29,6 +30,7 @@ from .words import check_pattern, check_wildcards, check_words, has_wildcard
 QUEUE = "/queue/"
 TOPIC = "/topic/"
 DIRECT = "/exchange/amq.direct/"
+FANOUT = "/exchange/amq.fanout"
 USER = "/user/"
 APP = "/app/"
 TEMPORARY = ("/temp-queue/", "/temp-topic/")
@@ -44,6 +46,7 @@ _FORMS = {
     "/amq/queue/NAME": QUEUE,
     "/exchange/amq.topic/KEY": TOPIC,
     "/exchange/amq.direct/KEY": DIRECT,
+    FANOUT: None,
     "/temp-queue/NAME": None,
     "/temp-topic/NAME": None,
     "/reply-queue/TOKEN": REPLY_QUEUE,
@@ -76,9 +79,12 @@ DURABLE = "/dsub/"
 """What the queues of durable and shared subscriptions start with; no client can name one."""
 
 HIDDEN = (USER, HANDLERS, DURABLE)
-_TOPICS = (TOPIC, USER, DIRECT, REPLY_TOPIC)
+_TOPICS = (TOPIC, USER, DIRECT, FANOUT, REPLY_TOPIC)
 _PATTERNED = (TOPIC, USER)
 _OF_USERS = ("queue/", "topic/", "exchange/")
+
+# RabbitMQ looks at the headers of what is sent there, by two names.
+_BY_HEADERS = ("/exchange/amq.headers", "/exchange/amq.match")
 
 # ActiveMQ fills such queues with what is sent to a topic,
 _VIRTUAL = "/queue/Consumer."
@@ -243,6 +249,14 @@ def _alias(destination: str, multicast: bool | None) -> str:
     for alias, kind in _ALIASES.items():
         if destination.startswith(alias):
             return kind + destination[len(alias) :]
+    if is_fanout(destination):
+        return FANOUT
+    if "/".join(destination.split("/", 3)[:3]) in _BY_HEADERS:
+        raise NotAllowed(
+            "no exchange routes by headers",
+            f"instead of {destination[:80]!r} use a topic: SEND to /topic/NAME, and say in the header selector of each "
+            "SUBSCRIBE to it which messages it wants, like selector:colour = 'red'",
+        )
     if destination in _OF_ONE_COMMAND:
         raise NotAllowed("unsupported kind of destination", f"{destination!r} is {_OF_ONE_COMMAND[destination]}")
     if destination.startswith("/"):
@@ -254,6 +268,11 @@ def _alias(destination: str, multicast: bool | None) -> str:
     if not destination:
         raise NotAllowed("destination without a name", "the destination header is empty")
     return (TOPIC if multicast else QUEUE) + destination
+
+
+def is_fanout(destination: str) -> bool:
+    """Whether a name is the fanout exchange, whatever its key."""
+    return destination == FANOUT or destination.startswith(FANOUT + "/")
 
 
 def lacks_slash(name: str) -> bool:

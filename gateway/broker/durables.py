@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from . import selectors
 from .destinations import DURABLE, USER
-from .errors import NotAllowed, SessionEnded
+from .errors import NotAllowed, TakenOver
 from .fate import drop, forgotten
 from .message import Message
 from .options import Options, Selector
@@ -91,21 +91,11 @@ def joined(*parts: str) -> str:
     return DURABLE + "/".join([quote(part, safe="") for part in parts])
 
 
-def _end(session: Session) -> None:
-    session.end(SessionEnded("client-id taken over", "another connection came under the same client-id"))
-
-
 def _take_over(durable: Durable, by: Session) -> None:
-    """Who had a subscription that only one may have is gone, or must go."""
+    """Who had a subscription that only one may have is gone, or must go; both have one client-id, or none."""
     for session in dict.fromkeys(consumer.session for consumer in durable.queue.subscriptions):
         if session is not by:
-            _end(session)
-
-
-def _has_name(subscription: Subscription) -> bool:
-    """Whether it consumes a durable subscription that has a name."""
-    feed = None if subscription.queue is None else subscription.queue.feed
-    return feed is not None and subscription.options.durable_name != ""
+            session.end(TakenOver(by.peer))
 
 
 def _in_use(name: str, consumers: int) -> NotAllowed:
@@ -180,8 +170,6 @@ class Durables:
         self._broker = broker
         self._directory = directory
         self._found: dict[str, Durable] = {}
-        # Login and client-id -> who has, or had, what they name.
-        self._holders: dict[tuple[str, str], dict[Session, None]] = {}
 
     def __len__(self) -> int:
         return len(self._found)
@@ -207,7 +195,8 @@ class Durables:
                 self._broker.forget_if_idle(topic)
                 raise
         if name.single:
-            self._hold(subscription)
+            # A session that has it still, and is about to go, keeps it till then: what it gives back comes first.
+            subscription.options = dataclasses.replace(subscription.options, exclusive=True)
         found.queue.join(subscription)
         return is_new
 
@@ -240,30 +229,6 @@ class Durables:
         durable = Durable(name, topic, queue, lasts=lasts, selector=selector, no_local=no_local)
         self._found[name] = topic.durables[name] = durable
         return durable
-
-    def take_over(self, login: str, client_id: str) -> None:
-        """A client comes back under its client-id: the session that has its subscriptions is a ghost."""
-        for session in list(self._holders.get((login, client_id), ())):
-            if any(map(_has_name, session.subscriptions.values())):
-                _end(session)
-
-    def forget_session(self, session: Session) -> None:
-        """A session has closed."""
-        key = session.login, session.client_id
-        holders = self._holders.get(key, {})
-        holders.pop(session, None)
-        if not holders:
-            self._holders.pop(key, None)
-
-    def _hold(self, subscription: Subscription) -> None:
-        """A session has one that has a name.
-
-        Should somebody have it still, who is about to go, he keeps it till then: what he gives back comes first.
-        """
-        session = subscription.session
-        subscription.options = dataclasses.replace(subscription.options, exclusive=True)
-        if session.client_id:
-            self._holders.setdefault((session.login, session.client_id), {})[session] = None
 
     def end(self, name: str) -> None:
         """A subscription is no more, and what waits for it.

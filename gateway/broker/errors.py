@@ -140,6 +140,21 @@ class SessionEnded(ProtocolError):
         self.retry_after = retry_after
 
 
+class TakenOver(SessionEnded):
+    """The client has come again, on another connection.
+
+    Args:
+        by: the address that it comes from, for the log.
+    """
+
+    def __init__(self, by: str) -> None:
+        super().__init__(
+            "client-id taken over",
+            "another connection came under the same client-id; programs that run at the same time need different ones",
+        )
+        self.by = by
+
+
 class AccessLost(SessionEnded):
     """The rules have changed, and no longer allow what the session is subscribed to.
 

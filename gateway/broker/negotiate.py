@@ -23,7 +23,7 @@ class Opening:
         passcode: or None; never logged.
         host: the virtual host asked for; any is accepted (CON-04, CON-10).
         authorization: the header `Authorization`, as HTTP has it; empty: it has none; never logged.
-        client_id: what durable subscriptions are known by; empty: none.
+        client_id: by what the client is known when it comes back; empty: none.
     """
 
     version: Version

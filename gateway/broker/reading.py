@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from . import selectors
-from .destinations import TOPIC
+from .destinations import FANOUT, TOPIC
 from .dictionary import BOOLEAN, INDEX, TABLE, Entry, Fate, meant_by
 from .errors import NotAllowed
 from .options import NO_OPTIONS, PERSISTENT, PLAIN, Options, Properties
@@ -179,6 +179,8 @@ def _hints(found: dict[str, Any]) -> Hints | None:
 
 def _dead_letter(prefix: str | None, key: str | None) -> str:
     """The destination that a pair of RabbitMQ's queue arguments names."""
+    if prefix == FANOUT:
+        return FANOUT  # whatever the key
     if prefix is None or key is None:
         given, missing = ("routing-key", "exchange") if prefix is None else ("exchange", "routing-key")
         raise NotAllowed(

@@ -16,7 +16,7 @@ from gateway.codec import Head
 
 from .agenda import Entry
 from .batch import Stored
-from .destinations import DIRECT, REPLY_QUEUE, REPLY_TOPIC, TOPIC
+from .destinations import DIRECT, FANOUT, REPLY_QUEUE, REPLY_TOPIC, TOPIC
 from .errors import NotAllowed
 from .lane import READS_PER_TURN
 from .message import Message
@@ -64,7 +64,7 @@ class Retained:
             NotAllowed: one of the names is no topic that lasts.
         """
         for name in names:
-            if not name.startswith((TOPIC, DIRECT)):
+            if not name.startswith((TOPIC, DIRECT, FANOUT)):
                 what = "a temporary destination" if name.startswith((REPLY_QUEUE, REPLY_TOPIC)) else repr(name[:80])
                 raise NotAllowed("retain is for topics", f"{what} is none that all can subscribe to")
 

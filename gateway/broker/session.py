@@ -49,7 +49,7 @@ class Session:
         id: unique; the `session` header of CONNECTED.
         login: the user's name.
         access: what it may do; None: everything.
-        client_id: the `client-id` of CONNECT, which durable subscriptions are known by; empty: none.
+        client_id: the `client-id` of CONNECT, by which the client is known when it comes back; empty: none.
         user: whose mail `/user/queue/...` is: the login, or, of somebody without a name, the session's id.
         peer: address of the other end, for logs and lists.
         transport: `tcp` or `websocket`.

@@ -109,15 +109,18 @@ class Guest:
         if self.refusal is None:
             self._admission.ask(self)
 
-    def logs_in(self, user: str) -> None:
+    def logs_in(self, user: str, ghost: Guest | None = None) -> None:
         """Its user is known.
+
+        Args:
+            ghost: a connection of the same user that ends for it, and leaves it its place.
 
         Raises:
             NotAllowed: the user has too many sessions, or it must go.
         """
         if self.refusal is not None:
             raise self.refusal
-        self._admission.log_in(self, user)
+        self._admission.log_in(self, user, ghost)
 
     def leave(self) -> None:
         """The connection is closed."""
@@ -285,14 +288,19 @@ class Admission:
         """An authenticator is asked about a guest."""
         self._handshakes.ask(guest._place, guest)
 
-    def log_in(self, guest: Guest, user: str) -> None:
+    def log_in(self, guest: Guest, user: str, ghost: Guest | None = None) -> None:
         """The user of a guest is known; nobody in particular has no limit.
+
+        Args:
+            ghost: that leaves it its place.
 
         Raises:
             NotAllowed: the user has too many sessions.
         """
         most = self._capacity.max_connections_per_user
-        if most and user != ANONYMOUS:
+        if ghost is not None and ghost._user is not None:
+            guest._user, ghost._user = ghost._user, None
+        elif most and user != ANONYMOUS:
             count = self._by_user.get(user, 0)
             if count >= most:
                 self.refusals["max_connections_per_user"] += 1

@@ -23,7 +23,7 @@ import structlog
 import trio
 
 from gateway.broker import Session
-from gateway.broker.errors import SlowConsumer, TooLate, error_frame
+from gateway.broker.errors import SlowConsumer, TakenOver, TooLate, error_frame
 from gateway.broker.freeing import freeing
 from gateway.broker.renewal import Renewal
 from gateway.codec import Decoder, Frame, ProtocolError, encoder
@@ -50,6 +50,8 @@ _READ = 64 * 1024
 _DELIVERIES_PER_TURN = 4096
 _LONGEST_TURN = 0.003
 _LONGEST_IDLE_TURN = 0.0003
+# Seconds that a client is not read for while its ghost ends, should that take longer than a ghost's farewell may.
+_LONGEST_WAIT_FOR_A_GHOST = 2.0
 
 
 class Connection:
@@ -73,8 +75,11 @@ class Connection:
         "_decoder",
         "_ending",
         "_failure",
+        "_gone",
+        "_goodbye",
         "_guest",
         "_hub",
+        "_is_ghost",
         "_last_frame",
         "_link",
         "_nursery",
@@ -100,6 +105,9 @@ class Connection:
         self._ending: ProtocolError | None = None  # somebody else's wish
         self._failure: ProtocolError | None = None  # why it ends, as the client is told
         self._closing = False
+        self._gone: trio.Event | None = None  # somebody waits for the session to have left
+        self._goodbye: trio.CancelScope | None = None  # of what the farewell writes
+        self._is_ghost = False  # the client has come again on another connection
         self._last_frame: Buffers = []  # the ERROR of a connection that has no session
         self._pulse: Pulse | None = None
 
@@ -159,13 +167,15 @@ class Connection:
             frame = await self._read_first_frame()
             if frame is None:
                 return
-            await self._open_session(frame)
+            ghost = await self._open_session(frame)
         except ProtocolError as error:
             self._refuse(error, frame)
         except Exception:
             log.exception("handshake failed", peer=self._link.peer)
             self._refuse(farewell.our_fault(), frame)
         else:
+            if ghost is not None:
+                await self._outlast(ghost)
             await trio.lowlevel.checkpoint()  # what came behind CONNECT has a turn of its own: a login takes half a ms
             await self._read_frames()
 
@@ -188,13 +198,16 @@ class Connection:
             return False
         return True
 
-    async def _open_session(self, frame: Frame) -> None:
+    async def _open_session(self, frame: Frame) -> Connection | None:
+        """Become a session; the connection of the one that it replaces, which is ending now."""
         hub = self._hub
         if self._guest is not None:
             self._guest.asks()
         opening, identity = await log_in(hub, self._link, frame)
+        last = hub.broker.known.get((identity.user, opening.client_id))
+        ghost = None if last is None else hub.connections.get(last)
         if self._guest is not None:
-            self._guest.logs_in(identity.user)
+            self._guest.logs_in(identity.user, None if ghost is None else ghost._guest)
         session = hub.broker.open_session(
             opening.version,
             identity.user,
@@ -214,6 +227,22 @@ class Connection:
         self.lease = Lease(hub, self._link, session, identity)
         tell_of_login("connected", self._link, session, identity)
         session.outbound.append(encoder.connected(self._greeting(session)))
+        return ghost
+
+    async def _outlast(self, ghost: Connection) -> None:
+        """Read on when our ghost has given back what it had: so that comes to us first, and in order.
+
+        Nor do we end before: a third connection of the client waits for us, and thereby for the ghost.
+        """
+        with self.held(), trio.move_on_after(_LONGEST_WAIT_FOR_A_GHOST, shield=True):
+            await self._hub.flush()  # the client is told that it is in
+            await ghost.wait_gone()
+
+    async def wait_gone(self) -> None:
+        """Wait until the session has left, and given back all that it had."""
+        if not self._closing:
+            self._gone = self._gone or trio.Event()
+            await self._gone.wait()
 
     def _greeting(self, session: Session) -> dict[str, str]:
         """The headers of CONNECTED (CON-06 to CON-08)."""
@@ -329,6 +358,11 @@ class Connection:
         """See `Carrier`: the reader stops where it waits, and does the rest itself."""
         if self._ending is None:
             self._ending = error
+        if isinstance(error, TakenOver):
+            self._is_ghost = True
+            if self._goodbye is not None:
+                soon = trio.current_time() + farewell.LONGEST_OF_A_GHOST
+                self._goodbye.deadline = min(self._goodbye.deadline, soon)
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
@@ -352,6 +386,8 @@ class Connection:
         self._closing = True
         session.close()
         self._hub.connections.pop(session, None)
+        if self._gone is not None:
+            self._gone.set()
         assert self.outgoing is not None  # it came with the session
         self.outgoing.release_waiters()
 
@@ -361,9 +397,14 @@ class Connection:
         The session leaves the broker behind the write, for what cannot be written goes back to its queues.
         """
         linger = self._hub.options.close_linger
-        reads = not isinstance(self._failure, SlowConsumer) and await farewell.say_goodbye(
-            self._link, self.outgoing, self._failure, self._last_frame, outbox=self._reads_on(), hurry=linger
+        patience = farewell.patience(
+            self._failure, has_session=self.session is not None, is_ghost=self._is_ghost, hurry=linger
         )
+        reads = False
+        with trio.move_on_after(patience) as self._goodbye:
+            reads = not isinstance(self._failure, SlowConsumer) and await farewell.say_goodbye(
+                self._link, self.outgoing, self._failure, self._last_frame, outbox=self._reads_on()
+            )
         left = [] if self.outgoing is None else self.outgoing.abandon()
         self._forget()
         await self._hub.flush()

@@ -7,7 +7,8 @@
 
 Who does not read cannot be told: to a slow consumer nothing more is written.  Who is sent away to make room in memory
 is written to for a moment only, because what lies in its outbox takes room for so long; so is who has no session, for a
-flood of those who read nothing would keep as many files open.
+flood of those who read nothing would keep as many files open; and so is a client that has come again on another
+connection, where it waits for what it does not read here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ import structlog
 import trio
 
 from gateway.broker import Session
-from gateway.broker.errors import AccessLost, AccessRefused, LoginRefused, SessionEnded, SlowConsumer, TooCostly
+from gateway.broker.errors import (
+    AccessLost,
+    AccessRefused,
+    LoginRefused,
+    SessionEnded,
+    SlowConsumer,
+    TakenOver,
+    TooCostly,
+)
 from gateway.codec import Frame, MalformedFrame, ProtocolError
 
 from .link import BrokenLink, Buffers, Link, Pipe
@@ -33,6 +42,8 @@ log = structlog.get_logger("gateway.connection")
 
 # Seconds for what is left to be written at the end, to a client that reads slowly.
 LONGEST = 10.0
+# The same where the client has come again on another connection.
+LONGEST_OF_A_GHOST = 1.0
 # What is written in place of a login that is no user's name: some put their passcode, token or ticket there.
 _HIDDEN = "(hidden)"
 _TLS_HELLO = b"\x16\x03"
@@ -96,6 +107,9 @@ def failed(session: Session, error: ProtocolError) -> None:
     """Tell that a session ends by an error."""
     if isinstance(error, TooCostly):  # whoever chose it has told more
         return
+    if isinstance(error, TakenOver):  # two programs that have one client-id end each other: somebody must see it
+        _taken_over(session, error)
+        return
     # Octets of the client's are not for the log, and an end that was ordered is no failure.
     detail = "" if isinstance(error, MalformedFrame) else error.detail
     say = log.debug if isinstance(error, SessionEnded) and not isinstance(error, AccessLost) else log.info
@@ -107,6 +121,30 @@ def failed(session: Session, error: ProtocolError) -> None:
     say("session failed", **whose, reason=str(error), detail=detail)
 
 
+def _taken_over(session: Session, error: TakenOver) -> None:
+    log.info(
+        "client-id taken over",
+        session=session.id,
+        login=session.login,
+        client_id=session.client_id,
+        peer=session.peer,
+        by=error.by,
+    )
+
+
+def patience(failure: ProtocolError | None, *, has_session: bool, is_ghost: bool, hurry: float) -> float:
+    """Seconds for what is left to be written.
+
+    Args:
+        failure: why it ends; None: the client wished it.
+        is_ghost: the client has come again on another connection.
+        hurry: for a client that costs too much memory, or has no session: nothing of its own is lost.
+    """
+    if not has_session or isinstance(failure, TooCostly):
+        return hurry
+    return LONGEST_OF_A_GHOST if is_ghost else LONGEST
+
+
 async def say_goodbye(
     link: Link,
     outgoing: Outgoing | None,
@@ -114,7 +152,6 @@ async def say_goodbye(
     last_frame: Buffers,
     *,
     outbox: bool,
-    hurry: float,
 ) -> bool:
     """Write what is left; False when the peer does not take it.
 
@@ -122,11 +159,9 @@ async def say_goodbye(
         failure: why it ends; None: the client wished it.
         last_frame: the ERROR of a connection that has no session.
         outbox: what lies in the outbox is written, too.
-        hurry: seconds for a client that costs too much memory, or has no session: nothing of its own is lost.
     """
     goodbye = link.goodbye(*_close_code(failure))
-    in_a_hurry = outgoing is None or isinstance(failure, TooCostly)
-    with trio.move_on_after(hurry if in_a_hurry else LONGEST), suppress(BrokenLink):
+    with suppress(BrokenLink):
         if outgoing is not None:
             await outgoing.write_out(outbox=outbox)
         await write_all(link, [*last_frame, goodbye] if goodbye else last_frame)

@@ -210,6 +210,7 @@ class Scene:
         assert not len(broker.directory.patterns)
         assert not broker.directory.temporaries
         assert not broker.sessions
+        assert not broker.known
         assert broker.stored_octets == 0
         assert not broker.pressed
         if self._vault is not None:

@@ -189,7 +189,7 @@ WRONG: dict[str, list[str]] = {
     "x-expires": ["0", "-1"],
     "x-max-length": ["0", "-1", "x"],
     "x-max-length-bytes": ["0", "1k", str(2**63)],
-    "x-dead-letter-exchange": ["amq.fanout", "AMQ.TOPIC", "my.exchange"],
+    "x-dead-letter-exchange": ["amq.headers", "AMQ.TOPIC", "my.exchange"],
     "x-dead-letter-routing-key": ["", "x" * 256],
 }
 

@@ -52,6 +52,10 @@ class TestCanonical:
             ("/amq/queue/a", "/queue/a"),
             ("/exchange/amq.topic/a.b", "/topic/a.b"),
             ("/exchange/amq.direct/a", "/exchange/amq.direct/a"),
+            ("/exchange/amq.fanout", "/exchange/amq.fanout"),
+            ("/exchange/amq.fanout/", "/exchange/amq.fanout"),
+            ("/exchange/amq.fanout/a.b", "/exchange/amq.fanout"),
+            ("/exchange/amq.fanout/#", "/exchange/amq.fanout"),
             ("/reply-queue/0", "/reply-queue/0"),
             ("/reply-topic/0", "/reply-topic/0"),
             ("/app/a", "/app/a"),
@@ -88,7 +92,14 @@ class TestCanonical:
     @pytest.mark.parametrize(
         "destination",
         [
-            *("/exchange/a/b", "/exchange/amq.fanout/a", "/exchange/amq.topic", "/amq/a", "/dsub/a"),
+            *(
+                "/exchange/a/b",
+                "/exchange/amq.fanouts/a",
+                "/exchange/amq.headersx",
+                "/exchange/amq.topic",
+                "/amq/a",
+                "/dsub/a",
+            ),
             *("/temp-queue", "/remote-temp-queue/a", "/user", "/handlers/a", "/temporary/a"),
             *("/a", "/", "/queue", "/topic", "/Topic/a", "/queues/a", "//queue/a"),
         ],
@@ -99,6 +110,23 @@ class TestCanonical:
                 find(destination)
             assert repr(destination) in caught.value.detail
             assert "it has /queue/NAME, /topic/NAME" in caught.value.detail
+
+    @pytest.mark.parametrize("exchange", ["amq.headers", "amq.match"])
+    @pytest.mark.parametrize("key", ["", "/", "/a", "/a/#"])
+    def test_nothing_is_routed_by_headers(self, exchange: str, key: str) -> None:
+        for find in (canonical, lambda destination: canonical_for("ada", destination)):
+            with pytest.raises(NotAllowed, match="no exchange routes by headers") as caught:
+                find(f"/exchange/{exchange}{key}")
+            assert repr(f"/exchange/{exchange}{key}") in caught.value.detail
+            assert "/topic/NAME" in caught.value.detail
+            assert "selector" in caught.value.detail
+
+    @pytest.mark.parametrize("key", ["", "/", "/a", "/a.*", "/#", "/a*", f"/{LONG}", "/" + "*/" * 7])
+    def test_the_key_of_a_fanout_counts_for_nothing(self, key: str) -> None:
+        assert canonical_for("ada", f"/exchange/amq.fanout{key}") == "/exchange/amq.fanout"
+        assert canonical(f"/exchange/amq.fanout{key}") == "/exchange/amq.fanout"
+        with pytest.raises(NotAllowed, match="another type"):
+            canonical(f"/exchange/amq.fanout{key}", multicast=False)
 
     def test_what_is_for_one_command(self) -> None:
         with pytest.raises(NotAllowed, match="unsupported kind") as caught:
@@ -486,6 +514,21 @@ def test_the_direct_exchange_is_apart(scene: Scene, version: Version) -> None:
     consumer.subscribe("/topic/#", "1")
     producer.publish("/exchange/amq.direct/a", b"m")
     assert consumer.message().subscription == "0"
+
+
+def test_the_fanout_exchange_is_one_topic(scene: Scene, version: Version) -> None:
+    names = ("/exchange/amq.fanout", "/exchange/amq.fanout/", "/exchange/amq.fanout/a.b")
+    producer, consumer = scene.connect(version), scene.connect(version)
+    for id, name in enumerate((*names, "/exchange/amq.fanout/#")):
+        consumer.subscribe(name, str(id), "client" if id == 1 else "auto")
+    consumer.subscribe("/topic/#", "other")
+    for name in names:
+        producer.publish(name, b"m")
+    messages = consumer.messages()
+    assert sorted((each.headers["destination"], each.subscription) for each in messages) == sorted(
+        (name, id) for name in names for id in "0123"
+    )
+    assert list(scene.broker.destinations) == ["/exchange/amq.fanout"]
 
 
 @pytest.mark.parametrize("header", ["destination-type", "subscription-type"])

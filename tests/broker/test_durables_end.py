@@ -119,7 +119,7 @@ class TestUnsubscribe:
     @named
     @pytest.mark.parametrize(("login", "client_id"), [("eve", "one"), ("ada", "two"), ("ada", "")])
     def test_only_ones_own(self, scene: Scene, headers: Headers, login: str, client_id: str) -> None:
-        client = known(scene)
+        client = known(scene, client_id="one")
         client.subscribe(TOPIC, **headers)
         client.drop()
         other = known(scene, login=login, client_id=client_id)

@@ -1,4 +1,7 @@
-"""Named durable subscriptions belong to one session at a time: a new connection replaces the ghost of the old one."""
+"""Named durable subscriptions belong to one session at a time: who comes last has them.
+
+A CONNECT with a client-id ends the old session anyhow (test_broker_take_over.py); without one, the SUBSCRIBE does.
+"""
 
 from __future__ import annotations
 
@@ -6,42 +9,28 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.broker.errors import SessionEnded
 from gateway.codec import Version
 
-from .client import Client, Scene, Step
+from .client import Scene
 from .conftest import Stage
 from .durable_scenes import (
     ACTIVEMQ,
-    APOLLO,
     NAMED,
-    PASSING,
     RABBITMQ,
-    SHARED,
     TOPIC,
     Headers,
-    end,
     ending,
-    known,
     names,
     publish,
 )
+from .test_broker_take_over import is_ghost, known
 
 named = pytest.mark.parametrize("headers", NAMED, ids=lambda headers: next(iter(headers)))
-OTHER = {"activemq.subscriptionName": "other"}
 
 
 @pytest.fixture
 def stage(stage: Stage) -> Iterator[Stage]:
     yield from ending(stage)
-
-
-def is_ghost(client: Client) -> bool:
-    """Whether a client was ended for another that came under its client-id."""
-    if not client.closed:
-        return False
-    assert isinstance(client.failures[0], SessionEnded)
-    return client.error().headers["message"] == "client-id taken over"
 
 
 class TestByConnect:
@@ -80,22 +69,6 @@ class TestByConnect:
                 publish(scene, b"m")
         assert scene.broker.counters.dead_lettered == 0
 
-    @pytest.mark.parametrize("headers", [{}, RABBITMQ, APOLLO, SHARED, PASSING])
-    def test_only_one_that_has_such_subscriptions(self, scene: Scene, version: Version, headers: Headers) -> None:
-        client = known(scene, version)
-        client.subscribe(TOPIC, **headers)
-        client.subscribe("/queue/a", id="1", **ACTIVEMQ)  # on a queue the name means nothing
-        known(scene, version)
-        assert not client.closed
-
-    @pytest.mark.parametrize("leave", [Client.unsubscribe, lambda client: end(client, ACTIVEMQ)])
-    def test_nor_one_that_had_some(self, scene: Scene, leave: Step) -> None:
-        client = known(scene)
-        client.subscribe(TOPIC, **ACTIVEMQ)
-        leave(client)
-        known(scene)
-        assert not client.closed
-
     @pytest.mark.parametrize(("login", "client_id"), [("eve", "one"), ("ada", "two"), ("ada", "")])
     def test_nobody_else_can(self, scene: Scene, login: str, client_id: str) -> None:
         client = known(scene)
@@ -105,20 +78,6 @@ class TestByConnect:
         assert not client.closed
         assert not other.closed
 
-    def test_all_that_have_some_are_ended(self, scene: Scene) -> None:
-        """Both were there before either of them subscribed."""
-        ghosts = [known(scene), known(scene)]
-        ghosts[0].subscribe(TOPIC, **ACTIVEMQ)
-        ghosts[1].subscribe(TOPIC, **OTHER)
-        assert not any(map(is_ghost, ghosts))
-        ghosts[0].drop()
-        ghosts[0] = known(scene)
-        assert is_ghost(ghosts[1])
-        ghosts[0].subscribe(TOPIC, **ACTIVEMQ)
-        ghosts[0].subscribe(TOPIC, id="1", **OTHER)
-        known(scene)
-        assert is_ghost(ghosts[0])
-
     def test_without_a_client_id_nobody_is(self, scene: Scene) -> None:
         client = known(scene, client_id="")
         client.subscribe(TOPIC, **ACTIVEMQ)
@@ -127,10 +86,11 @@ class TestByConnect:
 
 
 class TestBySubscribe:
+    """Of sessions that have no client-id: the name belongs to their user."""
+
     @named
-    @pytest.mark.parametrize("client_id", ["one", ""])
-    def test_who_comes_last_has_it(self, scene: Scene, version: Version, headers: Headers, client_id: str) -> None:
-        ghost, client = (known(scene, version, client_id=client_id) for _ in range(2))
+    def test_who_comes_last_has_it(self, scene: Scene, version: Version, headers: Headers) -> None:
+        ghost, client = (known(scene, version, client_id="") for _ in range(2))
         ghost.subscribe(TOPIC, ack="client", **headers, **{"prefetch-count": "2"})
         publish(scene, b"1", b"2", b"3", b"4")
         ghost.ack(ghost.messages()[0])
@@ -141,7 +101,7 @@ class TestBySubscribe:
         assert marked == [(b"2", True), (b"3", True), (b"4", False)]
 
     def test_one_after_the_other(self, scene: Scene) -> None:
-        clients = [known(scene) for _ in range(5)]
+        clients = [known(scene, client_id="") for _ in range(5)]
         for client in clients:
             client.subscribe(TOPIC, **ACTIVEMQ)
             publish(scene, b"m")
@@ -150,7 +110,7 @@ class TestBySubscribe:
 
     @named
     def test_what_a_transaction_held_comes_as_well(self, scene: Scene, headers: Headers) -> None:
-        ghost, client = known(scene), known(scene)
+        ghost, client = known(scene, client_id=""), known(scene, client_id="")
         ghost.subscribe(TOPIC, ack="client-individual", **headers)
         publish(scene, b"1", b"2")
         ghost.begin()
@@ -162,7 +122,7 @@ class TestBySubscribe:
         assert "/queue/b" not in scene.broker.destinations
 
     def test_what_else_the_ghost_had_goes_to_others(self, scene: Scene) -> None:
-        ghost, client = known(scene), known(scene)
+        ghost, client = known(scene, client_id=""), known(scene, client_id="")
         ghost.subscribe(TOPIC, **ACTIVEMQ)
         ghost.subscribe("/queue/a", id="1", ack="client")
         ghost.publish("/queue/a", b"m")
@@ -182,7 +142,7 @@ class TestBySubscribe:
         assert [(each.subscription, each.body) for each in client.messages()] == [("1", b"3")]
 
     def test_a_shared_one_is_not_taken_over(self, scene: Scene) -> None:
-        clients = [known(scene), known(scene)]
+        clients = [known(scene, client_id=""), known(scene, client_id="")]
         for client in clients:
             client.subscribe(TOPIC, **RABBITMQ)
         assert not any(client.closed for client in clients)

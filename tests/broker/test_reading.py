@@ -274,6 +274,8 @@ class TestDeadLetters:
             ("", "failed", "/queue/failed"),
             ("amq.topic", "orders.failed", "/topic/orders.failed"),
             ("amq.direct", "failed", "/exchange/amq.direct/failed"),
+            ("amq.fanout", "failed", "/exchange/amq.fanout"),
+            ("amq.fanout", "orders.#", "/exchange/amq.fanout"),
         ],
     )
     @pytest.mark.parametrize("read", [properties_of, options_of])
@@ -285,6 +287,11 @@ class TestDeadLetters:
         with pytest.raises(NotAllowed, match="x-dead-letter-exchange without x-dead-letter-routing-key") as refusal:
             properties_of({"x-dead-letter-exchange": ""})
         assert "name one destination together" in refusal.value.detail
+
+    def test_a_fanout_needs_no_key(self) -> None:
+        assert properties_of({"x-dead-letter-exchange": "amq.fanout"}).hints == Hints(
+            dead_letter="/exchange/amq.fanout"
+        )
 
     def test_key_alone(self) -> None:
         with pytest.raises(NotAllowed, match="x-dead-letter-routing-key without x-dead-letter-exchange"):

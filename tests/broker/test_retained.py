@@ -141,6 +141,12 @@ class TestWhoGetsWhat:
         assert client.version
         assert kept_for(scene, pattern, client.version, ack=ack) == [name.encode() for name in names]
 
+    def test_the_fanout_exchange_keeps_one(self, scene: Scene) -> None:
+        client = scene.connect()
+        for key in ("/a", "/b"):
+            client.publish(f"/exchange/amq.fanout{key}", key.encode(), retain="set")
+        assert kept_for(scene, "/exchange/amq.fanout", client.version) == [b"/b"]
+
     @pytest.mark.parametrize("ack", ["auto", "client"])
     def test_selectors(self, scene: Scene, client: Client, ack: str) -> None:
         assert kept_for(scene, "/topic/#", client.version, selector="color = 'red'", ack=ack) == [b"a.b"]

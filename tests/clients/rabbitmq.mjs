@@ -90,6 +90,10 @@ async function names(home) {
   await peer.send(`/exchange/amq.direct/${home.name}.key`, "by its key");
   equal((await direct.next()).body, "by its key", "amq.direct");
 
+  const fanout = await peer.subscribe("/exchange/amq.fanout");
+  for (const key of ["", "/", `/${home.name}.key`]) await peer.send(`/exchange/amq.fanout${key}`, `fanout${key}`);
+  equal(await fanout.bodies(3), `fanout,fanout/,fanout/${home.name}.key`, "amq.fanout, whatever the key");
+
   await peer.send(`/amq/queue/${home.name}`, "by the broker's name");
   const queue = await peer.subscribe(`/queue/${home.name}`);
   equal((await queue.next()).body, "by the broker's name", "/amq/queue/NAME is /queue/NAME");

@@ -147,6 +147,19 @@ def test_activemq_a_second_connection_takes_over(gateway: GatewayProcess, name: 
             leave_for_good(worker, named)
 
 
+def test_a_second_connection_replaces_the_ghost_of_a_plain_consumer(gateway: GatewayProcess, name: str) -> None:
+    queue = f"/queue/{name}"
+    with client(gateway, name) as ghost:
+        ghost.subscribe(queue, ack="client", headers={"prefetch-count": "2"})
+        send(gateway, queue, "1", "2", "3")
+        assert ghost.bodies(2) == ["1", "2"]
+        with client(gateway, name) as worker:
+            assert ghost.errors.get(timeout=PATIENCE).headers["message"] == "client-id taken over"
+            ghost.losses.get(timeout=PATIENCE)
+            worker.subscribe(queue)
+            assert worker.bodies(3) == ["1", "2", "3"]
+
+
 def test_artemis_without_a_prefix(gateway: GatewayProcess, name: str) -> None:
     headers = {"durable-subscription-name": "clerk", "subscription-type": "MULTICAST"}
     with client(gateway, name) as worker:

@@ -67,7 +67,13 @@ def test_a_refused_message_is_a_dead_letter(gateway: GatewayProcess, name: str) 
 
 
 @pytest.mark.parametrize(
-    ("exchange", "target"), [("", "/queue/{}"), ("amq.topic", "/topic/{}"), ("amq.direct", "/exchange/amq.direct/{}")]
+    ("exchange", "target"),
+    [
+        ("", "/queue/{}"),
+        ("amq.topic", "/topic/{}"),
+        ("amq.direct", "/exchange/amq.direct/{}"),
+        ("amq.fanout", "/exchange/amq.fanout/{}"),
+    ],
 )
 def test_dead_letters_go_where_the_arguments_of_the_queue_say(
     exchange: str, target: str, gateway: GatewayProcess, name: str

@@ -160,6 +160,24 @@ class TestUsers:
         third.logs_in("ann")
         assert door.admission.refusals["max_connections_per_user"] == 1
 
+    async def test_a_ghost_leaves_its_place(self) -> None:
+        door = Door(max_connections_per_user=1)
+        ghost, again, other = (door.enter() for _ in range(3))
+        ghost.logs_in("ann")
+        again.logs_in("ann", ghost)
+        ghost.leave()
+        with pytest.raises(NotAllowed):
+            other.logs_in("ann")
+        again.leave()
+        other.logs_in("ann")
+
+    async def test_one_that_had_none_leaves_none(self) -> None:
+        door = Door()
+        ghost, again = door.enter(), door.enter()
+        ghost.logs_in("ann")
+        again.logs_in("ann", ghost)
+        assert door.admission.handshakes == 0
+
     async def test_nobody_in_particular_is_no_user(self) -> None:
         door = Door(max_connections_per_user=1)
         for _ in range(3):

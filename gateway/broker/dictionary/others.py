@@ -46,8 +46,8 @@ CONNECT = (
     without_effect(_CONNECT, "There is one virtual host, and every name is its name.", Spelling("host")),
     honoured(
         _CONNECT,
-        "Whose durable subscriptions are meant, where they have a name. A session of the same user that has them is "
-        "ended.",
+        "By what the client is known when it comes back: it takes over from its older session, which is ended, and its "
+        "durable subscriptions that have a name are its own. Without the header it is a new client.",
         Spelling("client-id", Anything("a name"), broker=f"{ACTIVEMQ}, {ARTEMIS}"),
     ),
     without_effect(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..destinations import DIRECT, QUEUE, TOPIC
+from ..destinations import DIRECT, FANOUT, QUEUE, TOPIC
 from ..options import Retain
 from .kinds import BOOLEAN, DELAY, EXPIRY, IDLE, KEY, LIFETIME, MESSAGES, MOMENT, NAME, OCTETS, ROUTING, UNIQUE
 from .rows import ACTIVEMQ, APOLLO, ARTEMIS, RABBITMQ, Fate, Row, Spelling, honoured, refused, without_effect
@@ -14,7 +14,7 @@ _PRIORITY = Integer(0, 255, remark="; above 9 it counts as 9", meant=lambda numb
 _SEQUENCE = Integer(-(2**31), 2**31 - 1, meant=lambda number: number == -1)
 _RETAIN = Choice({"set": Retain.SET, "remove": Retain.REMOVE, "false": None}, aliases={"true": ("set", APOLLO)})
 _RETAIN_FLAG = Choice({"true": Retain.SET, "false": None})
-_EXCHANGES = Choice({"": QUEUE, "amq.topic": TOPIC, "amq.direct": DIRECT}, any_case=False)
+_EXCHANGES = Choice({"": QUEUE, "amq.topic": TOPIC, "amq.direct": DIRECT, "amq.fanout": FANOUT}, any_case=False)
 
 
 def _passed_on(name: str, meaning: str, broker: str = "") -> Row:
@@ -235,13 +235,14 @@ ARGUMENTS = (
     _argument(
         Fate.HONOURED,
         "With x-dead-letter-routing-key KEY: where dead letters of the queue go. Empty is /queue/KEY, amq.topic is "
-        "/topic/KEY, amq.direct is /exchange/amq.direct/KEY; there are no other exchanges here.",
+        "/topic/KEY, amq.direct is /exchange/amq.direct/KEY, amq.fanout is /exchange/amq.fanout and needs no KEY; "
+        "there are no other exchanges here.",
         Spelling("x-dead-letter-exchange", _EXCHANGES, "dead_letter_prefix", RABBITMQ),
     ),
     _argument(
         Fate.HONOURED,
-        "The KEY of x-dead-letter-exchange. Neither goes without the other: RabbitMQ would take the name of the "
-        "queue, and dead letters would come back to it.",
+        "The KEY of x-dead-letter-exchange. Neither goes without the other, but for amq.fanout: RabbitMQ would take "
+        "the name of the queue, and dead letters would come back to it.",
         Spelling("x-dead-letter-routing-key", NAME, "dead_letter_key", RABBITMQ),
     ),
     _argument(

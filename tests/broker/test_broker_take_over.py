@@ -1,0 +1,144 @@
+"""A client that comes back under its client-id replaces its old session, whatever that consumes, or nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.broker.errors import TakenOver
+from gateway.codec import V12, Version
+
+from . import durable_scenes
+from .client import Client, Scene, Step
+from .conftest import Stage
+from .durable_scenes import publish
+
+QUEUE = "/queue/a"
+
+
+def known(scene: Scene, version: Version = V12, *, login: str = "ada", client_id: str = "one") -> Client:
+    """A client that has logged in, and has said its client-id."""
+    return durable_scenes.known(scene, version, login=login, client_id=client_id)
+
+
+def is_ghost(client: Client) -> bool:
+    """Whether a client was ended for another that came under its client-id."""
+    if not client.closed:
+        return False
+    assert isinstance(client.failures[0], TakenOver)
+    return client.error().headers["message"] == "client-id taken over"
+
+
+@pytest.mark.requirement("SES-04")
+def test_the_old_session_is_told_why_it_ends(scene: Scene, version: Version) -> None:
+    ghost, client = known(scene, version), known(scene, version)
+    error = ghost.error()
+    assert error.headers["message"] == "client-id taken over"
+    assert b"need different ones" in error.body
+    assert list(scene.broker.sessions) == [client.session.id]
+
+
+@pytest.mark.parametrize("ack", ["client", "client-individual"])
+def test_what_it_had_of_a_queue_comes_again_in_order(scene: Scene, ack: str) -> None:
+    ghost = known(scene)
+    ghost.subscribe(QUEUE, ack=ack, **{"prefetch-count": "2"})
+    publish(scene, b"1", b"2", b"3", to=QUEUE)
+    assert ghost.bodies() == [b"1", b"2"]
+    client = known(scene)
+    client.subscribe(QUEUE, ack=ack)
+    messages = client.messages()
+    assert [(each.body, each.redelivered) for each in messages] == [(b"1", True), (b"2", True), (b"3", False)]
+    for each in messages:
+        client.ack(each)
+    assert scene.broker.stored_octets == 0
+
+
+def test_it_goes_to_other_consumers_too(scene: Scene) -> None:
+    ghost, other = known(scene), known(scene, client_id="other")
+    ghost.subscribe(QUEUE, ack="client")
+    publish(scene, b"1", to=QUEUE)
+    other.subscribe(QUEUE)
+    known(scene)
+    assert is_ghost(ghost)
+    assert other.bodies() == [b"1"]
+
+
+def test_what_a_transaction_held_comes_again(scene: Scene) -> None:
+    ghost = known(scene)
+    ghost.subscribe(QUEUE, ack="client-individual")
+    publish(scene, b"1", b"2", to=QUEUE)
+    ghost.begin()
+    ghost.ack(ghost.messages()[1], transaction="t")
+    ghost.publish("/queue/b", b"never", transaction="t")
+    client = known(scene)
+    client.subscribe(QUEUE)
+    assert client.bodies() == [b"1", b"2"]
+    assert "/queue/b" not in scene.broker.destinations
+
+
+def test_what_lay_in_its_outbox_comes_again(scene: Scene) -> None:
+    """In mode auto, of one that does not read."""
+    ghost = known(scene)
+    ghost.subscribe(QUEUE)
+    ghost.stalled = True
+    publish(scene, b"1", b"2", to=QUEUE)
+    client = known(scene)
+    client.subscribe(QUEUE)
+    assert client.bodies() == [b"1", b"2"]
+
+
+def test_it_has_not_failed(stage: Stage) -> None:
+    """Else ten page loads would make a dead letter."""
+    scene = stage({QUEUE: {"max_attempts": 1, "dead_letter": "/queue/dead"}})
+    publish(scene, b"m", to=QUEUE)
+    for _ in range(3):
+        known(scene).subscribe(QUEUE, ack="client")
+    assert scene.broker.counters.dead_lettered == 0
+
+
+@pytest.mark.parametrize("login", ["ada", "anonymous"])
+def test_one_after_the_other(scene: Scene, login: str) -> None:
+    """All sessions without a login are those of one user."""
+    publish(scene, b"m", to=QUEUE)
+    clients = []
+    for _ in range(3):
+        clients.append(known(scene, login=login))
+        clients[-1].subscribe(QUEUE, ack="client")
+        assert clients[-1].bodies() == [b"m"]
+    assert [is_ghost(each) for each in clients] == [True, True, False]
+
+
+@pytest.mark.parametrize(("login", "client_id"), [("eve", "one"), ("ada", "two"), ("ada", ""), ("ada", "ONE")])
+def test_no_other_session_is(scene: Scene, login: str, client_id: str) -> None:
+    client = known(scene)
+    other = known(scene, login=login, client_id=client_id)
+    assert not client.closed
+    assert not other.closed
+
+
+def test_without_a_client_id_none_is(scene: Scene) -> None:
+    clients = [known(scene, client_id="") for _ in range(2)]
+    assert not any(each.closed for each in clients)
+    assert not scene.broker.known
+
+
+@pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
+def test_one_that_has_left_is_known_no_more(scene: Scene, leave: Step) -> None:
+    client = known(scene)
+    leave(client)
+    assert not scene.broker.known
+    known(scene)
+    assert not any(isinstance(error, TakenOver) for error in client.failures)
+
+
+def test_the_end_of_the_old_one_leaves_the_new_one_known(scene: Scene) -> None:
+    known(scene)
+    client = known(scene)
+    assert scene.broker.known == {("ada", "one"): client.session}
+
+
+def test_the_log_is_told_where_the_new_one_comes_from(scene: Scene) -> None:
+    ghost = known(scene)
+    known(scene)
+    (error,) = ghost.failures
+    assert isinstance(error, TakenOver)
+    assert error.by == "127.0.0.1:50000"
