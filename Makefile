@@ -20,7 +20,7 @@ run: .venv/runtime
 # make test         install all that the tests need, and run them all; ARGS="-k name" picks some, WORKERS=0 has no workers
 # The gateway is compiled once, not with each of its starts where PYTHONDONTWRITEBYTECODE is set.
 WORKERS ?= 2
-test: .venv/dev
+test: .venv/dev .venv/suites
 	@tests/install-tools tests
 	@$(BIN)/python -m compileall -q gateway pyspark_stomp
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
@@ -108,6 +108,12 @@ clean:
 
 .venv/docs: pyproject.toml .venv/runtime
 	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+# A folder: other people's clients with their own tests, packed.
+.venv/suites: tests/clients/suites.txt .venv/pip
+	@rm -rf $@
+	$(BIN)/python -m pip download --quiet --no-deps --no-binary :all: --dest $@ --requirement $<
 	@touch $@
 
 .venv/dev: pyproject.toml .venv/runtime
