@@ -223,6 +223,8 @@ class Connection:
             headers["user-name"] = session.user
         if session.version.heartbeats:
             headers["heart-beat"] = f"{options.heartbeat_send},{options.heartbeat_receive}"
+        else:  # it knows of none, and says so in the words that RabbitMQ and ActiveMQ have for that
+            headers["heart-beat"] = "0,0"
         return headers
 
     async def _read_frames(self) -> None:
