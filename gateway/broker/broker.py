@@ -18,7 +18,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 
-from gateway.codec import Version
+from gateway.codec import Version, encoder
 
 from .access import Access
 from .administration import Administration
@@ -164,6 +164,7 @@ class Broker:
         carrier: Carrier,
         client_id: str = "",
         access: Access | None = None,
+        frame_end: bytes = encoder.END,
     ) -> Session:
         """A client has logged in."""
         if client_id:
@@ -179,6 +180,7 @@ class Broker:
             carrier=carrier,
             client_id=client_id,
             access=access,
+            frame_end=frame_end,
         )
         self.sessions[session.id] = session
         self.counters.sessions += 1

@@ -204,6 +204,7 @@ class Connection:
             carrier=self,
             client_id=opening.client_id,
             access=hub.access_of(identity, self._link),
+            frame_end=self._link.frame_end,
         )
         self.session = session
         assert self._nursery is not None  # it is there as long as we read
@@ -213,7 +214,7 @@ class Connection:
         self._pulse = Pulse(hub, session, self.outgoing, opening, self._link)
         self.lease = Lease(hub, self._link, session, identity)
         tell_of_login("connected", self._link, session, identity)
-        session.outbound.append(encoder.connected(self._greeting(session)))
+        session.outbound.append(encoder.connected(self._greeting(session), session.frame_end))
 
     def _greeting(self, session: Session) -> dict[str, str]:
         """The headers of CONNECTED (CON-06 to CON-08)."""
@@ -311,7 +312,7 @@ class Connection:
         told = self._guest is not None and error is self._guest.refusal
         farewell.refused(self._hub, self._link, error, frame, self._decoder.first_octets, told=told)
         self._failure = farewell.bare(error)
-        self._last_frame = self._link.pack([error_frame(error, frame), b""], 0)
+        self._last_frame = self._link.pack([error_frame(error, frame, end=self._link.frame_end), b""], 0)
 
     async def _fail(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a session that broke the protocol."""

@@ -289,6 +289,20 @@ def test_nuls_between_frames_change_nothing(stomp: Scene, noise: bytes) -> None:
     assert [message.body for message in peer.messages(2)] == [b"one", b"two"]
 
 
+@requirement("FRM-11")
+def test_an_lf_stands_behind_each_frame_over_tcp_alone(stomp: Scene) -> None:
+    """PHP's stomp extension reads two octets behind a body; stompjs takes an LF in a message for a heart-beat."""
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    peer.publish(queue, b"one")
+    peer.message()
+    peer.send("NONSENSE")
+    peer.refusal()
+    assert [frame.command for frame in peer.frames] == ["CONNECTED", "RECEIPT", "MESSAGE", "ERROR"]
+    assert peer.reader.ends == [b"\0\n" if peer.link.kind == "tcp" else b"\0"] * 4
+    assert peer.reader.beats == []
+
+
 @requirement("FRM-13", "SES-01", "SES-04")
 @parametrize("kind", FOREIGN)
 def test_what_is_not_stomp_opens_no_session(stomp: Scene, kind: str) -> None:
