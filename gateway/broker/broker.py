@@ -18,7 +18,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 
-from gateway.codec import Version
+from gateway.codec import Version, encoder
 
 from .access import Access
 from .administration import Administration
@@ -171,6 +171,7 @@ class Broker:
         carrier: Carrier,
         client_id: str = "",
         access: Access | None = None,
+        frame_end: bytes = encoder.END,
     ) -> Session:
         """A client has logged in.  Its last session is ended if it was under the same client-id: it is a ghost."""
         session = Session(
@@ -184,6 +185,7 @@ class Broker:
             carrier=carrier,
             client_id=client_id,
             access=access,
+            frame_end=frame_end,
         )
         self.sessions[session.id] = session
         if client_id:

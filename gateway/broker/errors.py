@@ -183,7 +183,7 @@ class RenewalRefused(SessionEnded):
         self.receipt = receipt
 
 
-def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V10) -> bytes:
+def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V10, end: bytes = encoder.END) -> bytes:
     """The ERROR frame of an error; before the session exists it is written as 1.0 has it, which all versions read."""
     headers = {"message": str(error)}
     if frame is not None and "receipt" in frame.headers:
@@ -197,4 +197,4 @@ def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V1
     body = error.detail.encode()
     if body:
         headers["content-type"] = "text/plain;charset=utf-8"
-    return encoder.frame("ERROR", headers, body, version=version)
+    return encoder.frame("ERROR", headers, body, version=version, end=end)

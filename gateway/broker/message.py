@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, ClassVar
 
-from gateway.codec import VERSIONS, Head, encoder
+from gateway.codec import Head, encoder
 
 from .options import PLAIN, Properties
 
@@ -141,19 +141,19 @@ class Message:
 
 
 class Wire:
-    """A message as octets: encoded once per version, for however many topics and queues it goes to."""
+    """A message as octets: encoded once per form, for however many topics and queues it goes to."""
 
     __slots__ = ("_encoded", "_message")
 
     def __init__(self, message: Message) -> None:
         self._message = message
-        self._encoded: list[bytes | None] = [None] * len(VERSIONS)
+        self._encoded: list[bytes | None] = [None] * len(encoder.FORMS)
 
     def __getitem__(self, index: int) -> bytes:
         octets = self._encoded[index]
         if octets is None:
             message = self._message
-            octets = encoder.message(message.head, message.id, message.body, VERSIONS[index])
+            octets = encoder.message(message.head, message.id, message.body, *encoder.FORMS[index])
             self._encoded[index] = octets
         return octets
 

@@ -75,7 +75,7 @@ def accepted(session: Session) -> None:
     """It may: the RECEIPT of its renewal is due."""
     renewal, session.renewal = session.renewal, None
     if renewal is not None and renewal.receipt is not None:
-        session.confirm(encoder.receipt(renewal.receipt, session.version))
+        session.confirm(encoder.receipt(renewal.receipt, session.version, session.frame_end))
 
 
 def _renewal_of(head: Head, body: bytes) -> Renewal:

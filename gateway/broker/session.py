@@ -54,6 +54,8 @@ class Session:
         peer: address of the other end, for logs and lists.
         transport: `tcp` or `websocket`.
         connected_at: seconds since the epoch.
+        frame_end: what stands behind the body of each frame for it.
+        form: of its MESSAGEs: the place of version and `frame_end` in `encoder.FORMS`.
         frames_in: frames handled.
         heart_beat: milliseconds between the server's heart-beats, and between the client's; 0: none.
         outstanding: deliveries not yet settled.
@@ -76,6 +78,8 @@ class Session:
         "connected_at",
         "ended",
         "failed",
+        "form",
+        "frame_end",
         "frames_in",
         "heart_beat",
         "id",
@@ -106,12 +110,15 @@ class Session:
         carrier: Carrier,
         client_id: str = "",
         access: Access | None = None,
+        frame_end: bytes = encoder.END,
     ) -> None:
         self.client_id = client_id
         self.access = access
         self.broker = broker
         self.id = session_id
         self.version = version
+        self.frame_end = frame_end
+        self.form = encoder.FORMS.index((version, frame_end))
         self.login = login
         self.user = session_id if login == ANONYMOUS else login
         self.peer = peer
@@ -166,7 +173,7 @@ class Session:
         if renewal is not None and head.command == "SEND" and head.headers["destination"] == RENEW:
             renewal.receipt = receipt
             return
-        octets = encoder.receipt(receipt, self.version)
+        octets = encoder.receipt(receipt, self.version, self.frame_end)
         if self._paused is not None:
             subscription, self._paused = self._paused, None
             self._welcome(octets, subscription, stored=changed)
@@ -217,7 +224,7 @@ class Session:
             self.broker.records.failed(self, error)
         # Nothing goes out behind the ERROR (ERR-05).  Who is sent away by an operator did not fail.
         yield from self.departing(lost=not isinstance(error, SessionEnded))
-        self.outbound.append(error_frame(error, frame, self.version))
+        self.outbound.append(error_frame(error, frame, self.version, self.frame_end))
 
     def end(self, error: ProtocolError) -> None:
         """End the session from outside: the connection does the rest, soon."""

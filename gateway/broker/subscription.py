@@ -60,6 +60,7 @@ class Subscription:
         ledger: handle -> delivery, oldest first; None in mode auto.
         delivered: messages that its queue gave it, and as many times.
         held_octets: what the messages in the ledger cost.
+        form: in which its MESSAGEs are written, see `encoder.FORMS`; `frame_end` is a part of it.
         window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
         prefetch: messages that it may have at a time, as far as they are counted.
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
@@ -88,6 +89,8 @@ class Subscription:
         "delivered",
         "destination",
         "ended",
+        "form",
+        "frame_end",
         "groups",
         "held_octets",
         "id",
@@ -133,6 +136,8 @@ class Subscription:
         self.mode = mode
         self.options = options
         self.version = session.version
+        self.form = session.form
+        self.frame_end = session.frame_end
         self.outbound = session.outbound
         self.prefix = encoder.message_prefix(subscription_id, session.version)
         self.ledger: dict[str, Delivery] | None = None if mode is AckMode.AUTO else {}
@@ -222,9 +227,9 @@ class Subscription:
         outbound = self.outbound
         wire = message.wire
         if wire is None:
-            shared = encoder.message(message.head, message.id, message.body, self.version)
+            shared = encoder.message(message.head, message.id, message.body, self.version, self.frame_end)
         else:
-            shared = wire[self.version.index]
+            shared = wire[self.form]
         outbound.append(prefix, shared)
         if self.ledger is None:
             assert self.queue is not None  # it is the queue that calls
@@ -240,7 +245,7 @@ class Subscription:
         Args:
             lines: further header lines, of this receiver alone.
         """
-        shared = encoder.message(message.head, message.id, message.body, self.version)
+        shared = encoder.message(message.head, message.id, message.body, self.version, self.frame_end)
         self.outbound.append(self.prefix + lines, shared)
 
     def _enter(self, message: Message, ledger: dict[str, Delivery]) -> bytes:

@@ -1,9 +1,10 @@
 """A topic: every current subscriber gets a copy, nothing is kept.
 
 The fan-out is the hottest loop of the broker, so it does nothing but append two references per receiver: the message is
-encoded once per version, and the outbox's `append` is written out in place.  Who wants only some of the messages is
-asked about each, in a loop of its own.  Whoever must acknowledge, or is not to hold publishers back when he is slow,
-gets a private queue instead, which brings window, ledger, redelivery and limits with it.
+encoded once per form (version, and what ends a frame), and the outbox's `append` is written out in place.  Who wants
+only some of the messages is asked about each, in a loop of its own.  Whoever must acknowledge, or is not to hold
+publishers back when he is slow, gets a private queue instead, which brings window, ledger, redelivery and limits with
+it.
 
 A subscription with wildcards has a topic, too, whose name is the pattern; the router hands it what matches.
 """
@@ -14,7 +15,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gateway.codec import VERSIONS, encoder
+from gateway.codec import encoder
+from gateway.codec.encoder import FORMS
 
 from .fate import forgotten
 from .limits import limits_of_subscriber
@@ -50,7 +52,7 @@ class Topic:
         self.log = log
         self.last = 0
         self._broker = broker
-        self._auto: tuple[dict[Subscription, None], ...] = tuple({} for _ in VERSIONS)
+        self._auto: dict[int, dict[Subscription, None]] = {}  # by form; none is empty
         self._choosy: dict[Subscription, None] = {}
         self._queued: dict[Subscription, Queue] = {}
         self._late: dict[Subscription, LogReader] = {}  # they get what they missed, first
@@ -59,14 +61,13 @@ class Topic:
     @property
     def subscriptions(self) -> list[Subscription]:
         """All subscribers."""
-        auto = [subscription for group in self._auto for subscription in group]
+        auto = [subscription for group in self._auto.values() for subscription in group]
         return [*auto, *self._choosy, *self._queued, *self._late]
 
     @property
     def is_idle(self) -> bool:
         """Nobody subscribes, and nothing is kept."""
-        is_used = self._queued or self.durables or self._choosy or self._late or self.log
-        return not is_used and not any(self._auto)
+        return not (self._auto or self._queued or self.durables or self._choosy or self._late or self.log)
 
     @property
     def queued(self) -> Mapping[Subscription, Queue]:
@@ -87,13 +88,12 @@ class Topic:
             name: the canonical name that a pattern has matched.
         """
         broker = self._broker
-        for index, group in enumerate(self._auto):
-            if not group:
-                continue
+        for form, group in self._auto.items():
             if wire is not None:
-                shared = wire[index]
+                shared = wire[form]
             else:
-                shared = encoder.message(message.head, message.id, message.body, VERSIONS[index])
+                version, end = FORMS[form]
+                shared = encoder.message(message.head, message.id, message.body, version, end)
             size = len(shared)
             broker.counters.delivered += len(group)
             for subscription in group:
@@ -117,7 +117,7 @@ class Topic:
                     prefix, notes = subscription.prefix, subscription.notes
                     if notes is not None:
                         prefix += notes.of(message)
-                    subscription.outbound.append(prefix, wire[subscription.version.index])
+                    subscription.outbound.append(prefix, wire[subscription.form])
                     if broker.records is not None:
                         broker.records.delivered(subscription, message)
         if self._queued:
@@ -197,7 +197,7 @@ class Topic:
         elif options.selector or options.no_local or subscription.sight or subscription.notes is not None:
             self._choosy[subscription] = None
         else:
-            self._auto[subscription.version.index][subscription] = None
+            self._auto.setdefault(subscription.form, {})[subscription] = None
 
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
         """A subscriber goes; the last one takes the topic with it."""
@@ -214,7 +214,10 @@ class Topic:
             forgotten(queue)
         else:
             self._choosy.pop(subscription, None)
-            self._auto[subscription.version.index].pop(subscription, None)
+            group = self._auto.get(subscription.form, {})
+            group.pop(subscription, None)
+            if not group:
+                self._auto.pop(subscription.form, None)
         self._broker.forget_if_idle(self)
 
 

@@ -2,13 +2,16 @@ r"""Octets of a client to frames.
 
 The grammar, with `EOL` as the version has it (see `versions`):
 
-    stream  = *( *EOL frame )
+    stream  = *( *( EOL / NUL ) frame )
     frame   = command EOL *( name ":" value EOL ) EOL body NUL
     body    = content-length octets, or everything up to the first NUL where that header is missing
 
 What we do beside the grammar, one by one:
 
-* CR and LF between frames are skipped in every version, not only where the version calls them EOL.
+* CR, LF and NUL between frames are skipped in every version, not only where the version calls them EOL: there are
+  clients that end a frame twice, and both common brokers take them.  In front of the first frame a few thousand octets
+  are, for a stranger has no session whose rates would bound it.
+* An empty content-length is 0.
 * The first frame has no version yet.  Its command is matched in any case, one CR before LF is cut, nothing is
   unescaped; when its `accept-version` leaves only 1.0, it is read again as the lenient dialect has it.
 * A raw colon in a 1.1 or 1.2 value is accepted: the first colon of a line splits it.
@@ -46,9 +49,12 @@ _SPACE = 32
 _S = ord("S")  # only blocks of SEND frames are kept
 _LF_LF = b"\n\n"
 _LF_CR_LF = b"\n\r\n"
-_EOLS = re.compile(rb"[\r\n]*")
-_LENIENT_EOLS = re.compile(rb"(?:[\r\n]+| +(?=[ \r\n]))*")
+_BETWEEN = re.compile(rb"[\r\n\0]*")
+_LENIENT_BETWEEN = re.compile(rb"(?:[\r\n\0]+| +(?=[ \r\n]))*")
 _LENIENT_BLANK = re.compile(rb"\n[ \r]*\n")
+# Octets that are skipped in front of the first frame, in all: twice what the longest greeting of this kind has that we
+# know of (2,000 NULs), so that nothing that says CONNECT in the end is refused, and no stranger keeps us reading.
+_MOST_IN_FRONT = 4 * 1024
 # Longer than any command with its CR and some spaces: without an LF by then, it is no STOMP.
 _LONGEST_COMMAND_LINE = 64
 # Chunks smaller than this are kept together in pieces of up to that.
@@ -80,6 +86,7 @@ class Decoder:
         "_buffer",
         "_cache",
         "_head",
+        "_in_front",
         "_later",
         "_later_size",
         "_limits",
@@ -101,6 +108,7 @@ class Decoder:
         self._later_size = 0
         self._searched = 0  # octets of the incomplete frame in which no end was found
         self._cache: dict[bytes, Head] = {}
+        self._in_front = 0  # octets that were skipped before the first frame
 
     def begin(self, version: Version, limits: Limits) -> None:
         """Read all further frames by this version and these limits."""
@@ -174,7 +182,7 @@ class Decoder:
                 if stop >= end:
                     break
                 if buffer[stop] != _NUL:
-                    raise _no_nul(length)
+                    raise _no_nul(head)
             frame = Frame(head, buffer[position:stop], self._receipt)
             head = self._head = self._receipt = None
             # The state is whole at each yield: the handshake takes one frame and comes back later for the rest.
@@ -194,7 +202,7 @@ class Decoder:
         behind = len(self._buffer) - self._position + self._later_size - head.content_length
         stop = len(last) - behind
         if last[stop] != _NUL:
-            raise _no_nul(head.content_length)
+            raise _no_nul(head)
         body = b"".join([self._buffer[self._position :], *self._later, last[:stop]])
         receipt, self._head, self._receipt = self._receipt, None, None
         self._buffer = last
@@ -227,9 +235,11 @@ class Decoder:
     def _read_head(self, buffer: bytes, position: int, cut: int) -> tuple[Head | None, int]:
         """Parse one block, whose end may be at `cut` (-1: unknown): its head, or None, and where to go on."""
         if buffer[position] <= _SPACE:
-            skip = _LENIENT_EOLS if self._version is None or self._version.lenient else _EOLS
+            skip = _LENIENT_BETWEEN if self._version is None or self._version.lenient else _BETWEEN
             found = skip.match(buffer, position)
             assert found is not None  # both patterns match the empty string
+            if self._version is None:
+                self._check_in_front(found.end() - position)
             position = found.end()
             if position >= len(buffer):
                 return None, position
@@ -256,6 +266,16 @@ class Decoder:
                 self._cache.clear()
             self._cache[block] = head
         return head, behind
+
+    def _check_in_front(self, skipped: int) -> None:
+        """Refuse a peer that sends on and on, and no frame."""
+        self._in_front += skipped
+        if self._in_front > _MOST_IN_FRONT:
+            raise MalformedFrame(
+                "no CONNECT",
+                f"more than {_MOST_IN_FRONT} octets came, and they are NULs and empty lines; "
+                "a session opens with CONNECT or STOMP",
+            )
 
     def _find_but_receipt(self, block: bytes) -> Head | None:
         """The head of a block that was there before, with another receipt."""
@@ -359,9 +379,14 @@ class Decoder:
         return Head(command, headers, -1 if length is None else limits.length_of(length), len(block))
 
 
-def _no_nul(length: int) -> MalformedFrame:
+def _no_nul(head: Head) -> MalformedFrame:
+    if not head.headers.get("content-length"):
+        return MalformedFrame(
+            "empty content-length", "a content-length without a number counts as 0, and there is a body; leave it out"
+        )
     return MalformedFrame(
-        "no NUL behind the body", f"content-length says {length}, and the octet behind that body is not NUL"
+        "no NUL behind the body",
+        f"content-length says {head.content_length}, and the octet behind that body is not NUL",
     )
 
 

@@ -1,19 +1,23 @@
 """Frames of the server to octets.
 
-A MESSAGE is written in two parts, so that one message to many receivers is encoded once per version:
+A MESSAGE is written in two parts, so that one message to many receivers is encoded once per form:
 
     MESSAGE                    \\
     subscription:0              | `message_prefix`: per subscription (and, with `ack`, per delivery)
     ack:0.7                    /
     destination:/topic/a       \\
     (headers of the SEND)       |
-    message-id:...              | `message`: shared by all receivers of one version
+    message-id:...              | `message`: shared by all receivers of one form
     content-length:5            |
                                 |
-    hello NUL                  /
+    hello NUL (LF)             /
 
 Header order is free, and the first entry of a name counts: what the server says stands before, or replaces, what a
 sender may have put there (MSG-06).
+
+On a stream each frame ends in NUL and LF: RabbitMQ and ActiveMQ write that LF, the grammar has room for it, and there
+are clients that wait for it (the stomp extension of PHP).  In a WebSocket message it is the NUL alone: stompjs takes an
+LF behind it for a heart-beat.  So what is shared comes in six forms, of which a message has those that it is sent in.
 """
 
 from __future__ import annotations
@@ -34,6 +38,11 @@ BROKER_HEADERS = frozenset(
 """Headers that only the broker writes; it takes them out of a SEND, by exactly these names."""
 _MEANT_IN_10 = _NOT_PASSED_ON | {"destination"} | BROKER_HEADERS
 
+END = b"\0\n"
+END_IN_A_MESSAGE = b"\0"
+FORMS = tuple((version, end) for end in (END, END_IN_A_MESSAGE) for version in VERSIONS)
+"""Version and end of a frame: all that a MESSAGE depends on besides its content."""
+
 
 class Binary(bytes):
     """Octets of a frame that is not valid UTF-8: over WebSocket it travels in a binary message (WST-06)."""
@@ -41,28 +50,28 @@ class Binary(bytes):
     __slots__ = ()
 
 
-def frame(command: str, headers: dict[str, str], body: bytes = b"", *, version: Version) -> bytes:
+def frame(command: str, headers: dict[str, str], body: bytes = b"", *, version: Version, end: bytes = END) -> bytes:
     """One whole frame: RECEIPT and ERROR.  CONNECTED has a function of its own because it is never escaped."""
     text = f"{command}\n{format_lines(headers, version)}"
     if body:
         text += f"content-length:{len(body)}\n"
-    return b"%b\n%b\0" % (text.encode(), body)
+    return b"%b\n%b%b" % (text.encode(), body, end)
 
 
-def connected(headers: dict[str, str]) -> bytes:
+def connected(headers: dict[str, str], end: bytes = END) -> bytes:
     """A CONNECTED frame, unescaped (ENC-06).
 
     The values are the server's own; it is the caller's duty that none holds a line break.
     """
     lines = "".join([f"{name}:{value}\n" for name, value in headers.items()])
-    return f"CONNECTED\n{lines}\n\0".encode()
+    return f"CONNECTED\n{lines}\n".encode() + end
 
 
-def receipt(receipt_id: str, version: Version) -> bytes:
+def receipt(receipt_id: str, version: Version, end: bytes = END) -> bytes:
     """A RECEIPT frame (RCP-01)."""
     if "\\" in receipt_id or ":" in receipt_id or "\n" in receipt_id or "\r" in receipt_id or version.lenient:
-        return frame("RECEIPT", {"receipt-id": receipt_id}, version=version)
-    return f"RECEIPT\nreceipt-id:{receipt_id}\n\n\0".encode()
+        return frame("RECEIPT", {"receipt-id": receipt_id}, version=version, end=end)
+    return f"RECEIPT\nreceipt-id:{receipt_id}\n\n".encode() + end
 
 
 def message_prefix(subscription: str | None, version: Version) -> bytes:
@@ -71,8 +80,8 @@ def message_prefix(subscription: str | None, version: Version) -> bytes:
     return f"MESSAGE\n{lines}".encode()
 
 
-def message(head: Head, message_id: bytes, body: bytes, version: Version) -> bytes:
-    """What all receivers of one version share of a MESSAGE: headers of the SEND, message-id, body and NUL.
+def message(head: Head, message_id: bytes, body: bytes, version: Version, end: bytes = END) -> bytes:
+    """What all receivers of one form share of a MESSAGE: headers of the SEND, message-id, body and end.
 
     Returns:
         The octets, as `Binary` where they are not UTF-8.
@@ -81,7 +90,7 @@ def message(head: Head, message_id: bytes, body: bytes, version: Version) -> byt
     lines = encoded[version.index] if encoded is not None else None
     if lines is None:
         lines = _passed_on(head, version)
-    octets = b"%bmessage-id:%b\ncontent-length:%d\n\n%b\0" % (lines, message_id, len(body), body)
+    octets = b"%bmessage-id:%b\ncontent-length:%d\n\n%b%b" % (lines, message_id, len(body), body, end)
     if body.isascii():
         return octets
     try:

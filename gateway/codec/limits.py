@@ -60,7 +60,9 @@ class Limits:
             raise LimitExceeded("body too large", f"the body exceeds {self.body} octets ({self.body_origin})")
 
     def length_of(self, value: str) -> int:
-        """The `content-length` as a number, unless it is none or too large."""
+        """The `content-length` as a number, unless it is none or too large; an empty one is 0."""
+        if not value:  # of frames without a body, by clients that write all their headers always
+            return 0
         # `isdigit` alone would let through digits that int() reads but nobody means.
         if not (value.isascii() and value.isdigit()):
             raise MalformedFrame("content-length is no number", f"{value[:40]!r} is not a number of octets")

@@ -92,7 +92,7 @@ class Talk:
     async def send(self, command: str, body: bytes = b"", /, **headers: str) -> None:
         """Send a frame; `_` in names stands for `-`.  Raises HungUp."""
         named = {name.replace("_", "-"): text for name, text in headers.items()}
-        await self.channel.send(encoder.frame(command, named, body, version=V12))
+        await self.channel.send(encoder.frame(command, named, body, version=V12, end=encoder.END_IN_A_MESSAGE))
 
     async def connect(self, headers: Mapping[str, str]) -> Reply:
         """Send CONNECT, unescaped (ENC-05), and take the answer; raises as `frame` does."""

@@ -217,6 +217,7 @@ class Connection:
             carrier=self,
             client_id=opening.client_id,
             access=hub.access_of(identity, self._link),
+            frame_end=self._link.frame_end,
         )
         self.session = session
         assert self._nursery is not None  # it is there as long as we read
@@ -226,7 +227,7 @@ class Connection:
         self._pulse = Pulse(hub, session, self.outgoing, opening, self._link)
         self.lease = Lease(hub, self._link, session, identity)
         tell_of_login("connected", self._link, session, identity)
-        session.outbound.append(encoder.connected(self._greeting(session)))
+        session.outbound.append(encoder.connected(self._greeting(session), session.frame_end))
         return ghost
 
     async def _outlast(self, ghost: Connection) -> None:
@@ -252,6 +253,8 @@ class Connection:
             headers["user-name"] = session.user
         if session.version.heartbeats:
             headers["heart-beat"] = f"{options.heartbeat_send},{options.heartbeat_receive}"
+        else:  # it knows of none, and says so in the words that RabbitMQ and ActiveMQ have for that
+            headers["heart-beat"] = "0,0"
         return headers
 
     async def _read_frames(self) -> None:
@@ -338,7 +341,7 @@ class Connection:
         told = self._guest is not None and error is self._guest.refusal
         farewell.refused(self._hub, self._link, error, frame, self._decoder.first_octets, told=told)
         self._failure = farewell.bare(error)
-        self._last_frame = self._link.pack([error_frame(error, frame), b""], 0)
+        self._last_frame = self._link.pack([error_frame(error, frame, end=self._link.frame_end), b""], 0)
 
     async def _fail(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a session that broke the protocol."""

@@ -17,6 +17,7 @@ from typing import Protocol
 import trio
 
 from gateway.broker.identity import Certificate, Upgrade
+from gateway.codec import encoder
 
 from .turnstile import Turnstile, Turnstiles
 from .websocket_frames import CloseCode
@@ -130,6 +131,7 @@ class Link(Protocol):
         remote: what else is known of it.
         pipe: the octets below.
         ping: a control frame that the peer answers by itself; empty where there is no such thing.
+        frame_end: what stands behind the body of a STOMP frame.
         overhead: octets that came with those of the last `receive`, and were none of the STOMP stream.
     """
 
@@ -138,6 +140,7 @@ class Link(Protocol):
     remote: Remote
     pipe: Pipe
     ping: bytes
+    frame_end: bytes
     overhead: int
 
     async def receive(self, size: int) -> bytes | None:
@@ -285,6 +288,7 @@ class TcpLink:
 
     transport = "tcp"
     ping = b""
+    frame_end = encoder.END
     overhead = 0
 
     def __init__(self, pipe: Pipe, peer: str, remote: Remote = UNKNOWN) -> None:

@@ -218,7 +218,7 @@ class Tap:
         if cut < 0:  # a heart-beat
             return
         block = prefix + rest[:cut] if shared else rest[:cut]
-        start, end = cut + 2, len(rest) - 1  # the last is NUL
+        start, end = cut + 2, rest.rindex(b"\0")  # an LF may stand behind it
         command, headers = parse_lines(block.decode(), self._version)
         body = rest[start : min(end, start + MOST_OF_A_BODY)]
         self._add(Seen(time.time(), "out", command, _without_secrets(headers), body, end - start), len(block))

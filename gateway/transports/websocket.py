@@ -22,6 +22,7 @@ import trio
 import trio_websocket
 
 from gateway.broker.identity import Upgrade
+from gateway.codec import encoder
 from gateway.origins import can_be_listed, is_listed
 
 from .forwarded import NOBODY, ForwardedError, Trusted
@@ -335,6 +336,7 @@ class WebSocketLink:
 
     transport = "websocket"
     ping = header(Opcode.PING, 0)
+    frame_end = encoder.END_IN_A_MESSAGE
 
     def __init__(self, pipe: Pipe, peer: str, behind: bytes = b"", remote: Remote = UNKNOWN) -> None:
         self.pipe = pipe

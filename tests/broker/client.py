@@ -252,6 +252,7 @@ class Client:
             connected_at=1_700_000_000.0,
             carrier=self,
             client_id=asked.client_id,
+            frame_end=b"\0" if transport == "websocket" else b"\0\n",
         )
 
     # the connection
@@ -339,7 +340,7 @@ class Client:
     def received(self) -> list[Received]:
         """The frames since this was asked last."""
         octets, self._read = self.written[self._read :], len(self.written)
-        return parse(octets, self.version)
+        return parse(octets, self.version, self.session.frame_end)
 
     def messages(self) -> list[Received]:
         """The same; all are MESSAGE frames."""

@@ -333,7 +333,7 @@ class TestTurns:
         assert waits(held)[-1] == "red10"
         red.resume()
         turns(held)
-        assert red.written.endswith(b"red10\0")
+        assert red.written.endswith(b"red10\0\n")
 
     def test_one_chunk_that_subscribes_and_sends(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lane, "READS_PER_TURN", 3)

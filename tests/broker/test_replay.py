@@ -885,4 +885,4 @@ def test_who_has_it_all_is_like_any_other(stage: Stage) -> None:
     assert subscription.queue is None
     topic = subscription.topic
     assert topic is not None
-    assert subscription in topic._auto[client.version.index]
+    assert subscription in topic._auto[client.session.form]

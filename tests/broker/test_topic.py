@@ -32,6 +32,19 @@ def test_every_subscriber_gets_every_message_in_order(scene: Scene) -> None:
     assert [client.bodies() for client in clients] == [bodies] * 6
 
 
+@pytest.mark.requirement("WST-12", "XTR-01")
+@pytest.mark.parametrize("options", [{}, {"ack": "client"}, {"selector": "TRUE"}], ids=["auto", "client", "choosy"])
+def test_frames_end_as_the_transport_has_it(scene: Scene, version: Version, options: dict[str, str]) -> None:
+    """With an LF behind the NUL on TCP and without one in WebSocket messages, also those of one message."""
+    clients = [scene.connect(version, transport=transport) for transport in ("tcp", "websocket") * 2]
+    for client in clients:
+        client.subscribe("/topic/a", **options)
+    bodies = fill(clients[0], 3)
+    assert [client.bodies() for client in clients] == [bodies] * 4
+    assert [client.written.count(b"\0\n") == client.written.count(b"\0") for client in clients] == [True, False] * 2
+    assert b"\0\n" not in clients[1].written
+
+
 @pytest.mark.requirement("SUB-12")
 @pytest.mark.parametrize("modes", [("auto", "auto"), ("auto", "client"), ("client", "client")])
 def test_two_subscriptions_get_two_copies(scene: Scene, version: Version, modes: tuple[str, str]) -> None:

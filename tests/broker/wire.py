@@ -40,8 +40,8 @@ def build(command: str, headers: dict[str, str], body: bytes = b"", *, version: 
     return f"{command}\n{''.join(lines)}\n".encode() + body + b"\0"
 
 
-def parse(octets: bytes, version: Version) -> list[Received]:
-    """The frames in what the server wrote: whole, with content-length wherever there is a body."""
+def parse(octets: bytes, version: Version, end: bytes = b"\0\n") -> list[Received]:
+    """The frames in what the server wrote: whole, with content-length wherever there is a body, and that end."""
     found = []
     while octets:
         block, blank, rest = octets.partition(b"\n\n")
@@ -56,9 +56,10 @@ def parse(octets: bytes, version: Version) -> list[Received]:
             assert ":" not in value or version is V10, block
             headers.setdefault(_unescape(name, version), _unescape(value, version))
         size = int(headers.get("content-length", "0"))
-        assert rest[size] == 0, octets
+        behind = size + len(end)
+        assert rest[size:behind] == end, octets
         found.append(Received(command, headers, rest[:size]))
-        octets = rest[size + 1 :]
+        octets = rest[behind:]
     return found
 
 

@@ -8,20 +8,34 @@ from gateway.codec import V10, V11, V12, VERSIONS, Binary, Head, Version, encode
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
 every_version = parametrize("version", VERSIONS, ids=lambda version: version.name)
+every_end = parametrize("end", [b"\0\n", b"\0"], ids=["stream", "message"])
 
 
 class TestFrame:
     @requirement("FRM-01", "BOD-12")
     @every_version
-    def test_without_body(self, version: Version) -> None:
-        assert encoder.frame("RECEIPT", {"receipt-id": "7"}, version=version) == b"RECEIPT\nreceipt-id:7\n\n\0"
+    @every_end
+    def test_without_body(self, version: Version, end: bytes) -> None:
+        """Also where it is written by a shorter way."""
+        assert encoder.frame("RECEIPT", {"receipt-id": "7"}, version=version, end=end) == (
+            b"RECEIPT\nreceipt-id:7\n\n" + end
+        )
+        assert encoder.receipt("7", version, end) == b"RECEIPT\nreceipt-id:7\n\n" + end
+
+    @requirement("FRM-11")
+    def test_an_lf_stands_behind_the_nul_where_nothing_else_is_asked_for(self) -> None:
+        """There are clients of TCP that wait for it."""
+        assert encoder.frame("ERROR", {}, b"x", version=V12).endswith(b"\n\nx\0\n")
+        assert encoder.connected({}).endswith(b"\0\n")
+        assert encoder.receipt("a:b", V12).endswith(b"\0\n")
+        assert encoder.message(Head("SEND", {}), b"m", b"x", V12).endswith(b"\n\nx\0\n")
 
     @requirement("ERR-03", "BOD-07", "BOD-09")
     @every_version
     def test_with_body(self, version: Version) -> None:
         """content-length counts octets, not characters."""
         octets = encoder.frame("ERROR", {"message": "no"}, "é\0".encode(), version=version)
-        assert octets == b"ERROR\nmessage:no\ncontent-length:3\n\n\xc3\xa9\0\0"
+        assert octets == b"ERROR\nmessage:no\ncontent-length:3\n\n\xc3\xa9\0\0\n"
 
     @requirement("ENC-04", "ENC-09", "RCP-02")
     @parametrize(
@@ -30,12 +44,13 @@ class TestFrame:
         ids=["1.0", "1.1", "1.2"],
     )
     def test_receipt_in_the_words_of_the_version(self, version: Version, line: bytes) -> None:
-        assert encoder.receipt("a:b\né\r", version) == b"RECEIPT\n" + line + b"\n\0"
+        assert encoder.receipt("a:b\né\r", version) == b"RECEIPT\n" + line + b"\n\0\n"
 
     @requirement("ENC-06")
-    def test_connected_is_not_escaped(self) -> None:
-        octets = encoder.connected({"version": "1.2", "server": "a\\b:c"})
-        assert octets == b"CONNECTED\nversion:1.2\nserver:a\\b:c\n\n\0"
+    @every_end
+    def test_connected_is_not_escaped(self, end: bytes) -> None:
+        octets = encoder.connected({"version": "1.2", "server": "a\\b:c"}, end)
+        assert octets == b"CONNECTED\nversion:1.2\nserver:a\\b:c\n\n" + end
 
 
 class TestMessage:
@@ -54,10 +69,11 @@ class TestMessage:
 
     @requirement("BOD-05", "BOD-08", "HDR-02", "LEN-09", "MSG-01", "MSG-02")
     @every_version
-    def test_shared_part(self, version: Version) -> None:
+    @every_end
+    def test_shared_part(self, version: Version, end: bytes) -> None:
         head = Head("SEND", {"destination": "/queue/a", "content-type": "text/plain", "k": "v"})
-        assert encoder.message(head, b"m-1", b"hello", version) == (
-            b"destination:/queue/a\ncontent-type:text/plain\nk:v\nmessage-id:m-1\ncontent-length:5\n\nhello\0"
+        assert encoder.message(head, b"m-1", b"hello", version, end) == (
+            b"destination:/queue/a\ncontent-type:text/plain\nk:v\nmessage-id:m-1\ncontent-length:5\n\nhello" + end
         )
 
     @requirement("MSG-06")
@@ -66,7 +82,7 @@ class TestMessage:
         mine = "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
         head = Head("SEND", {"destination": "/queue/a", **dict.fromkeys(mine, "x")}, 1)
         assert encoder.message(head, b"m-1", b"x", V12) == (
-            b"destination:/queue/a\nmessage-id:m-1\ncontent-length:1\n\nx\0"
+            b"destination:/queue/a\nmessage-id:m-1\ncontent-length:1\n\nx\0\n"
         )
 
     @requirement("XTR-02", "ENC-11")
@@ -103,5 +119,9 @@ class TestMessage:
     )
     def test_what_is_no_utf8_says_so(self, body: bytes, binary: bool) -> None:
         octets = encoder.message(Head("SEND", {}), b"m", body, V12)
-        assert octets == b"message-id:m\ncontent-length:%d\n\n%b\0" % (len(body), body)
+        assert octets == b"message-id:m\ncontent-length:%d\n\n%b\0\n" % (len(body), body)
         assert (type(octets) is Binary) is binary
+
+    def test_each_version_and_end_is_a_form_of_its_own(self) -> None:
+        assert len(set(encoder.FORMS)) == len(encoder.FORMS) == 6
+        assert set(encoder.FORMS) == {(version, end) for version in VERSIONS for end in (b"\0\n", b"\0")}

@@ -120,6 +120,10 @@ class TestManyFramesInOneChunk:
     def test_only_heart_beats(self, version: Version) -> None:
         assert work(version, [b"\n" * 100_000, b"\r\n" * 50_000]).octets < 2 * 100_000
 
+    @every_version
+    def test_only_nuls(self, version: Version) -> None:
+        assert work(version, [b"\0" * 100_000, b"\0\n" * 50_000]).octets < 2 * 100_000
+
     def test_only_spaces(self) -> None:
         """In 1.0 they may still become an empty line."""
         assert work(V10, [b"\n " * 50_000]).octets < 2 * 100_000

@@ -18,8 +18,8 @@ FOREIGN = {
     "http-post": b"POST /ws HTTP/1.1\nContent-Length: 3\n\nabc\0",
     "tls": b"\x16\x03\x01\x00\xf5\x01\x00\x00\xf1\x03\x03" + bytes(range(32)),
     "ssh": b"SSH-2.0-OpenSSH_9.2p1\r\n",
-    "nuls": b"\0\0\0\0",
-    "one-nul": b"\0",
+    "nuls": b"\0" * 10_000,
+    "nuls-and-garbage": b"\0\0garbage\0",
     "high-octets": b"\xff\xfe\xfd\xfc" * 8,
     "no-line-end": b"QUIT",
     "long-line": b"A" * 100_000,
@@ -273,6 +273,36 @@ def test_a_colon_in_a_value_is_part_of_it(stomp: Scene) -> None:
     assert (message["when"], message["url"]) == ("12:30:00", "http://x/:")
 
 
+@requirement("FRM-04")
+@parametrize("noise", [b"\0", b"\n\0", b"\0\n\0\r\n", b"\0" * 2_000])
+def test_nuls_between_frames_change_nothing(stomp: Scene, noise: bytes) -> None:
+    """RabbitMQ and ActiveMQ take them, and there are clients that end a frame twice."""
+    peer, queue = stomp.open(), stomp.queue()
+    peer.raw(noise)
+    peer.send("CONNECT", stomp.opening())
+    peer.take("CONNECTED")
+    peer.raw(noise)
+    peer.subscribe(queue)
+    peer.raw(noise + octets("SEND", {"destination": queue}, b"one") + noise)
+    peer.publish(queue, b"two")
+    peer.raw(noise)
+    assert [message.body for message in peer.messages(2)] == [b"one", b"two"]
+
+
+@requirement("FRM-11")
+def test_an_lf_stands_behind_each_frame_over_tcp_alone(stomp: Scene) -> None:
+    """PHP's stomp extension reads two octets behind a body; stompjs takes an LF in a message for a heart-beat."""
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.subscribe(queue)
+    peer.publish(queue, b"one")
+    peer.message()
+    peer.send("NONSENSE")
+    peer.refusal()
+    assert [frame.command for frame in peer.frames] == ["CONNECTED", "RECEIPT", "MESSAGE", "ERROR"]
+    assert peer.reader.ends == [b"\0\n" if peer.link.kind == "tcp" else b"\0"] * 4
+    assert peer.reader.beats == []
+
+
 @requirement("FRM-13", "SES-01", "SES-04")
 @parametrize("kind", FOREIGN)
 def test_what_is_not_stomp_opens_no_session(stomp: Scene, kind: str) -> None:
@@ -295,7 +325,9 @@ def test_random_octets_open_no_session(stomp: Scene) -> None:
 
 
 @requirement("FRM-13", "SES-04")
-@parametrize("noise", [b"\0", b"\xff" * 100, b"\x16\x03\x01 \n\n\0", b"SEND\0", b"\n\nSEND\ndestination:/queue/x\0"])
+@parametrize(
+    "noise", [b"\0\xff\0", b"\xff" * 100, b"\x16\x03\x01 \n\n\0", b"SEND\0", b"\n\nSEND\ndestination:/queue/x\0"]
+)
 def test_noise_ends_a_session_and_no_other(stomp: Scene, noise: bytes) -> None:
     queue = stomp.queue()
     neighbour, peer = stomp.watch(queue), stomp.connect()

@@ -6,7 +6,7 @@ one of FRM-11 ("the server emits only ... in the grammar of the negotiated versi
 CONNECTED, as any client does; up to there an ERROR must read the same in all versions, since none was agreed.
 
 Over WebSocket one message must hold one whole frame or one end of line (WST-12): clients that cannot join frames
-are in use.
+are in use, and one that takes an LF behind a frame for a heart-beat.
 
 Known weakness: a MESSAGE without content-length whose body holds NUL looks like a frame and garbage behind it. That
 is noted as a fault too, only under another name.
@@ -108,6 +108,7 @@ class Reader:
         self.version: str | None = None
         self.faults: list[str] = []
         self.beats: list[tuple[float, bytes]] = []
+        self.ends: list[bytes] = []
         self._buffer = b""
         self._last = ""
 
@@ -134,7 +135,10 @@ class Reader:
         end = self._body_end(lines[1:], head.end())
         if end is None:
             return None
-        body, self._buffer = self._buffer[head.end() : end], self._buffer[end + 1 :]
+        # An LF that comes with the NUL ends the frame; one that comes later is a heart-beat.
+        behind = end + (2 if self._buffer[end + 1 : end + 2] == b"\n" else 1)
+        self.ends.append(self._buffer[end:behind])
+        body, self._buffer = self._buffer[head.end() : end], self._buffer[behind:]
         return self._frame(lines[0].decode("latin-1"), lines[1:], body)
 
     def _skip_line_ends(self) -> None:
@@ -294,7 +298,8 @@ class Peer:
             self.at_end = chunk is not None
             return False
         frames = self.reader.feed(chunk)
-        if self.link.kind == "ws" and (len(frames) > 1 or not self.reader.is_between_frames):
+        is_one = len(frames) < 2 and self.reader.is_between_frames and not (frames and chunk.endswith(b"\n"))
+        if self.link.kind == "ws" and not is_one:
             self.reader.faults.append(f"a WebSocket message that is not one frame: {chunk[:200]!r}")
         self.inbox += frames
         self.frames += frames

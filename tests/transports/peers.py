@@ -55,6 +55,8 @@ class Received:
 class TcpWire:
     """STOMP straight on a stream."""
 
+    frame_end = b"\0\n"
+
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
 
@@ -81,6 +83,8 @@ class WebSocketWire(TcpWire):
         pings: how many Pings came; `pongs` the payloads of Pongs.
         closed: code and reason of the server's Close frame.
     """
+
+    frame_end = b"\0"
 
     def __init__(self, stream: trio.abc.Stream, received: bytes = b"") -> None:
         super().__init__(stream)
@@ -246,10 +250,11 @@ class Peer:
         headers = dict(reversed(pairs))  # the first of repeated entries counts
         length = headers.get("content-length")
         size = rest.find(b"\0") if length is None else int(length)
-        if size < 0 or len(rest) <= size:
+        end = self.wire.frame_end
+        if size < 0 or len(rest) < size + len(end):
             return None
-        assert rest[size] == 0
-        self._buffer = rest[size + 1 :]
+        assert rest[size : size + len(end)] == end
+        self._buffer = rest[size + len(end) :]
         return Received(command, headers, rest[:size])
 
 

@@ -48,7 +48,7 @@ class TestHandshake:
     async def test_the_version_is_that_of_connect(self, house: House, kind: str, accepted: str, version: str) -> None:
         greeting = await house.visit(kind).connect(accepted)
         assert greeting["version"] == version
-        assert ("heart-beat" in greeting.headers) is (version != "1.0")
+        assert greeting["heart-beat"] == ("0,0" if version == "1.0" else "250,250")
 
     @parametrize("version", ["1.0", "1.1", "1.2"])
     @parametrize("login", ["alice", "a b", "漢", "urn:user:7"])
@@ -97,9 +97,10 @@ class TestHandshake:
         assert (await peer.frame("MESSAGE")).body == b"x"
 
     @requirement("LEN-02")
-    async def test_empty_lines_in_front(self, house: House, kind: str) -> None:
+    async def test_empty_lines_and_nuls_in_front(self, house: House, kind: str) -> None:
         peer = house.visit(kind)
         await peer.send(b"\n\r\n")
+        await peer.send(b"\0" * 2000)
         await peer.send(CONNECT)
         await peer.frame("CONNECTED")
 
@@ -114,7 +115,8 @@ class TestHandshake:
             (frame("CONNECT", accept_version="1.2", x="y" * 9000), "header line too long"),
             (frame("CONNECT", b"x" * 2000, accept_version="1.2"), "body too large"),
             (b"CONNECT\n" + b"a:b\n" * 65 + b"\n\0", "too many headers"),
-            (b"\0", "NUL octet among the headers"),
+            (b"SEND\0", "NUL octet among the headers"),
+            (b"\0\n" * 3000, "no CONNECT"),
         ],
     )
     async def test_refused_with_words(self, house: House, kind: str, octets: bytes, reason: str) -> None:

@@ -42,7 +42,7 @@ class TestMalformed:
     @parametrize(
         "octets",
         [
-            b"\0\0\0\0",
+            b"\0\0\1\0",
             b"SEND\nnonsense\n\n\0",
             b"SEND\ndestination:/queue/a\nk:\\t\n\n\0",
             b"SEND\ndestination:/queue/a\nk:\xc3\x28\n\n\0",
@@ -69,7 +69,7 @@ class TestMalformed:
         async with street(connect_timeout=1.0) as here:
             peers = [await here.session(kind) if number % 2 else await here.dial(kind) for number in range(50)]
             for peer in peers:
-                await peer.send(b"\0" + source.randbytes(source.randrange(1, 2000)))
+                await peer.send(b"\1\0" + source.randbytes(source.randrange(1, 2000)))
             await here.neighbours_talk()
             for peer in peers:
                 assert await ends_with_error(peer)
