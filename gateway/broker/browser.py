@@ -17,13 +17,14 @@ from gateway.codec import Head
 
 from .batch import Stored
 from .errors import BROWSER, SlowConsumer
-from .lane import READS_PER_TURN
 from .message import Message
 
 if TYPE_CHECKING:
     from .queue import Queue
     from .subscription import Subscription
 
+# Messages that are looked at in one turn: about 2 ms.
+_LOOKS_PER_TURN = 2_000
 # Rows of one read.
 _PAGE = 200
 
@@ -51,7 +52,7 @@ class Browser:
         subscription = self._subscription
         if subscription.ended or self._ended:
             return
-        looks = READS_PER_TURN
+        looks = _LOOKS_PER_TURN
         while self._waited:
             if not self._has_room():
                 return

@@ -146,7 +146,7 @@ class Durable:
             return False  # it is only there because of messages that somebody gave back
         if self.no_local and any(each.session.id == sender for each in self.queue.subscriptions):
             return False
-        return self.selector is None or self.selector(message.head.headers)
+        return self.selector is None or self.selector(message.head.headers) is True
 
     def is_same(self, name: Name, topic: str, options: Options) -> bool:
         """Whether a SUBSCRIBE means this one, and not a new one of its name."""

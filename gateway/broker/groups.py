@@ -94,7 +94,7 @@ class Group:
         """Whether the owner wants a message; else it would wait for ever, and the group is anybody's again."""
         assert self.owner is not None
         selector = self.owner.options.selector
-        return selector is None or selector(message.head.headers)
+        return selector is None or selector(message.head.headers) is True
 
 
 class Groups:

@@ -5,8 +5,9 @@ lane that may want it; whoever takes it clears `Message.waits`, and the other la
 So taking a message costs the same however many lanes and messages there are.
 
 A selector is asked when a message comes to the front of its lane, once: what it does not want leaves the lane for good.
-That is why a selective consumer on a deep queue does not scan it again for each message.  A long run of unwanted
-messages is cut into turns: `first` gives up for the moment and says so in `tired`.
+That is why a selective consumer on a deep queue does not scan it again for each message.  Neighbours that share their
+head are asked about together.  A long run of unwanted messages is cut into turns: `first` gives up for the moment and
+says so in `tired`.
 
 Due are, in this order: higher priority first, then the order of arrival.  New messages nearly always belong to the end,
 which is a deque; those that come back, or have a higher priority than the last one, go into a heap.
@@ -24,14 +25,18 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
+from gateway.codec import Head
+
 from .fate import ByKey
 from .message import Message
 from .options import Selector
 
 # Messages that a selector is asked about in one turn: about 2 ms.
-READS_PER_TURN = 2_000
+READS_PER_TURN = 3_000
 # Octets of headers, times characters of the selector, that cost about as much as to look at a message at all.
 _SCANNED_PER_READ = 8_192
+# Messages whose places are copied while one is looked at.
+_COPIED_PER_READ = 25
 # Places out of order that are looked at for the oldest message.
 _LOOKS = 100
 
@@ -45,7 +50,7 @@ class Lane:
         tired: the last `first` gave up; asking again goes on.
     """
 
-    __slots__ = ("_late", "_others", "_tail", "_wanted", "_wanted_other", "selector", "tired", "weight")
+    __slots__ = ("_late", "_others", "_spent", "_tail", "_wanted", "_wanted_other", "selector", "tired", "weight")
 
     def __init__(self, selector: Selector | None = None, weight: int = 0) -> None:
         self.selector = selector
@@ -58,6 +63,8 @@ class Lane:
         # The first of each, once the selector took it.
         self._wanted: Message | None = None
         self._wanted_other: Message | None = None
+        # Reads that the next turn is short of.
+        self._spent = 0
 
     def __len__(self) -> int:
         """Places taken, also by messages that wait no longer."""
@@ -79,6 +86,7 @@ class Lane:
         # As they are, also those that wait no longer: of a million this takes 20 ms, and a loop would take 100.
         copy._tail = self._tail.copy()
         copy._others = self._others.copy()
+        copy._spent = len(self) // _COPIED_PER_READ
         return copy
 
     def add(self, message: Message) -> None:
@@ -118,37 +126,62 @@ class Lane:
         return self._earlier()
 
     def _first_wanted(self, selector: Selector) -> Message | None:
+        left, self._spent = READS_PER_TURN - self._spent, 0
         self.tired = False
-        reads = READS_PER_TURN
-        tail, others = self._tail, self._others
+        left = self._read_others(selector, left)
+        if self.tired:
+            return None
+        self._read_tail(selector, left)
+        if self.tired:
+            # What stands in the heap may be due before all that is left to read.
+            tail, others = self._tail, self._others
+            return others[0][2] if others and others[0][2].order < tail[0].order else None
+        return self._earlier()
+
+    def _read_others(self, selector: Selector, left: int) -> int:
+        """Remove from the heap what is not wanted, up to the first that is; the reads that are left."""
+        others = self._others
         while others:
             message = others[0][2]
             if message.waits:
                 if message is self._wanted_other:
                     break
-                if reads <= 0:
+                if left <= 0:
                     self.tired = True
-                    return None
-                reads -= 1 + message.head.cost * self.weight // _SCANNED_PER_READ
+                    break
+                left -= 1 + message.head.cost * self.weight // _SCANNED_PER_READ
                 if selector(message.head.headers):
                     self._wanted_other = message
                     break
             heapq.heappop(others)
-        while tail:
-            message = tail[0]
-            if message.waits:
-                if message is self._wanted:
-                    break
-                if reads <= 0:
-                    self.tired = True
-                    # What stands in the heap may be due before all that is left to read.
-                    return others[0][2] if others and others[0][2].order < message.order else None
-                reads -= 1 + message.head.cost * self.weight // _SCANNED_PER_READ
-                if selector(message.head.headers):
-                    self._wanted = message
-                    break
-            tail.popleft()
-        return self._earlier()
+        return left
+
+    def _read_tail(self, selector: Selector, left: int) -> None:
+        """Likewise from the deque.  Each step counts: who comes to 100,000 messages waits for as many."""
+        tail, weight = self._tail, self.weight
+        if tail and tail[0] is self._wanted and self._wanted.waits:
+            return
+        leave = tail.popleft
+        light = _SCANNED_PER_READ // (weight or 1)
+        unwanted: Head | None = None
+        while tail and left > 0:
+            message = leave()
+            if not message.waits:
+                continue
+            left -= 1
+            head = message.head
+            if head is unwanted:
+                continue
+            if head.cost >= light:
+                left -= head.cost * weight // _SCANNED_PER_READ
+            if selector(head.headers):
+                self._wanted = message
+                tail.appendleft(message)
+                return
+            unwanted = head
+        while tail and not tail[0].waits:
+            leave()
+        self.tired = bool(tail)
 
     def _earlier(self) -> Message | None:
         """The first of both."""

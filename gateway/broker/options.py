@@ -12,8 +12,8 @@ from enum import Enum
 
 from .policy import Hints
 
-Selector = Callable[[Mapping[str, str]], bool]
-"""Whether a message with these headers is wanted."""
+Selector = Callable[[Mapping[str, str]], bool | None]
+"""Whether a message with these headers is wanted; None: it is unknown, so it is not."""
 
 
 class Retain(Enum):

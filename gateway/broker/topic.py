@@ -233,7 +233,7 @@ def wants(subscription: Subscription, message: Message, sender: str, name: str) 
         return False
     if options.no_local and sender == subscription.session.id:
         return False
-    return options.selector is None or options.selector(message.head.headers)
+    return options.selector is None or options.selector(message.head.headers) is True
 
 
 def _in_line(message: Message) -> Message:

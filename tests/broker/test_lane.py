@@ -220,6 +220,17 @@ class TestSelector:
         assert take(lane) is not None
         assert set(asked.count.values()) == {1}
 
+    @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
+    def test_neighbours_that_share_their_head_are_one_question(self, asked: Asked, order: int) -> None:
+        messages = [new(number, wanted=number >= 9) for number in range(12)]
+        for first in (0, 5, 9):
+            for message in messages[first : first + 4]:
+                message.head = messages[first].head
+        lane = filled(messages[::order], Lane(asked))
+        assert drain(lane) == [9, 10, 11]
+        # What is wanted is asked about one by one, and so is what stands out of order.
+        assert asked.count == ({0: 1, 4: 1, 5: 1, 9: 3} if order == 1 else {0: 4, 4: 1, 5: 4, 9: 3})
+
     def test_nobody_asks_about_what_has_gone(self, asked: Asked) -> None:
         messages = [new(number, number % 3) for number in range(9)]
         lane = filled(messages, Lane(asked))
@@ -288,12 +299,31 @@ class TestTurns:
         assert len(lane) == 0
         assert asked.count.total() == 7
 
+    def test_also_where_all_share_their_head(self, asked: Asked) -> None:
+        messages = [new(number, wanted=False) for number in range(8)]
+        for message in messages:
+            message.head = messages[0].head
+        lane = filled([*messages, new(8)], Lane(asked))
+        for left in (6, 3):
+            assert lane.first() is None
+            assert (lane.tired, len(lane)) == (True, left)
+        assert drain(lane) == [8]
+        assert asked.count == {0: 3, 8: 1}
+
     def test_those_that_have_gone_cost_no_turn(self, asked: Asked) -> None:
         messages = [new(number) for number in range(20)]
         lane = filled(messages, Lane(asked))
         for message in messages[:-1]:
             message.waits = False
         assert lane.first() is messages[-1]
+
+    def test_nor_do_they_behind_the_last_read_of_a_turn(self, asked: Asked) -> None:
+        messages = [new(number, wanted=False) for number in range(6)]
+        lane = filled(messages, Lane(asked))
+        for message in messages[3:]:
+            message.waits = False
+        assert lane.first() is None
+        assert (lane.tired, len(lane), asked.count.total()) == (False, 0, 3)
 
     def test_without_a_selector_there_are_none(self) -> None:
         assert drain(filled(new(number) for number in range(10))) == [*range(10)]

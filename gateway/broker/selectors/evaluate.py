@@ -5,8 +5,9 @@ True, False, None.  AND is False as soon as one part is, else unknown as soon as
 of unknown is unknown.  A message is wanted when the whole is True.
 
 What kinds of value are on the two sides of a comparison is known when it is built, so no closure asks for types; only
-what a header's string reads as is found out per message.  Chains of one operator are one closure with a loop, so the
-depth of calls is that of the parentheses.
+what a header's string reads as is found out per message.  Nor does one call another for a literal: most comparisons
+are with one, and a call costs as much as comparing.  Chains of one operator are one closure with a loop, so the depth
+of calls is that of the parentheses.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from .identifiers import Headers, Reader
+from .identifiers import Headers, Reader, is_plain, reader
 from .values import boolean_of, in_range, number_of
 
 Condition = Callable[[Headers], bool | None]
@@ -44,12 +45,16 @@ class Value:
         column: where it begins, from 1.
         read: takes it out of a message.
         computed: it is the result of arithmetic.
+        literal: it is this for every message; None: it is no literal.
+        name: of a header that is read by its name alone; else empty.
     """
 
     kind: Kind
     column: int
     read: Callable[[Headers], Any]
     computed: bool = False
+    literal: str | float | bool | None = None
+    name: str = ""
 
 
 COMPARISONS: dict[str, Comparison] = {
@@ -75,12 +80,23 @@ _MIRRORED: dict[Comparison, Comparison] = {
     operator.gt: operator.lt,
     operator.ge: operator.le,
 }
+_FEW = 16
 _READINGS: dict[Kind, Callable[[str], Any]] = {Kind.NUMBER: number_of, Kind.CONDITION: boolean_of}
 
 
 def constant(value: str | float | bool) -> Callable[[Headers], Any]:
     """The same for every message."""
     return lambda headers: value
+
+
+def literal(kind: Kind, column: int, value: str | float | bool) -> Value:
+    """What stands in the selector itself."""
+    return Value(kind, column, constant(value), literal=value)
+
+
+def header(column: int, name: str) -> Value:
+    """The header that an identifier means."""
+    return Value(Kind.HEADER, column, reader(name), name=name if is_plain(name) else "")
 
 
 # Three-valued logic.
@@ -151,11 +167,42 @@ def compare(comparison: Comparison, left: Value, right: Value) -> Condition:
         return _headers(comparison, left.read, right.read)
     if right.kind is Kind.HEADER:
         return compare(_MIRRORED[comparison], right, left)
-    if left.kind is Kind.HEADER and right.kind in _READINGS:
+    if left.kind is Kind.HEADER and right.kind is Kind.STRING:
+        return _with_string(comparison, left, right.literal)
+    if left.kind is Kind.HEADER and right.kind is Kind.NUMBER and right.literal is not None:
+        return _with_number(comparison, left, right.literal)
+    if left.kind is Kind.HEADER:
         return _read_as(_READINGS[right.kind], comparison, left.read, right.read)
-    if left.kind is right.kind or left.kind is Kind.HEADER:
+    if left.kind is right.kind:
         return _alike(comparison, left.read, right.read)
     return _unlike(comparison, left.read, right.read)
+
+
+def _with_string(comparison: Comparison, header: Value, string: Any) -> Condition:
+    """Of a header and a string, which is a literal always."""
+    name, read = header.name, header.read
+
+    def run(headers: Headers) -> bool | None:
+        text = headers.get(name) if name else read(headers)
+        return None if text is None else comparison(text, string)
+
+    return run
+
+
+def _with_number(comparison: Comparison, header: Value, number: Any) -> Condition:
+    """Of a header and a literal number: the header counts as what it reads as."""
+    name, read = header.name, header.read
+    unlike = comparison is operator.ne
+
+    def run(headers: Headers) -> bool | None:
+        text = headers.get(name) if name else read(headers)
+        if text is None:
+            return None
+        # Most are a few digits: what `number_of` would make of those, without the call.
+        one = int(text) if len(text) < _FEW and text.isdigit() and text.isascii() else number_of(text)
+        return unlike if one is None else comparison(one, number)
+
+    return run
 
 
 def _alike(comparison: Comparison, left: Callable[[Headers], Any], right: Callable[[Headers], Any]) -> Condition:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from ..errors import NotAllowed
 from . import evaluate
 from .evaluate import ARITHMETIC, COMPARISONS, Arithmetic, Comparison, Condition, Kind, Number, Value
-from .identifiers import Headers, Reader, reader
+from .identifiers import Reader
 from .lexer import KEYWORDS, Lexeme, Token, tokens
 from .like import matcher
 from .refusal import refusal
@@ -45,7 +45,7 @@ _HYPHEN = 'a header name (one with a hyphen is written in double quotes, like "c
 
 
 def parse(text: str) -> Selector:
-    """Read a selector.
+    """Read a selector, into what is True for the messages that it takes; False or None (unknown) for all others.
 
     Args:
         text: the selector; an empty or blank one takes every message.
@@ -53,12 +53,7 @@ def parse(text: str) -> Selector:
     Raises:
         NotAllowed: it does not parse; the detail names the column, what was found and what would be right.
     """
-    condition = _Parser(text).selector()
-
-    def selector(headers: Headers) -> bool:
-        return condition(headers) is True
-
-    return selector
+    return _Parser(text).selector()
 
 
 class _Parser:
@@ -255,13 +250,13 @@ class _Parser:
     def _primary(self) -> Value:
         column = self._next.column
         if token := self._take(Lexeme.NAME):
-            return Value(Kind.HEADER, column, reader(token.string))
+            return evaluate.header(column, token.string)
         if token := self._take(Lexeme.STRING):
-            return Value(Kind.STRING, column, evaluate.constant(token.string))
+            return evaluate.literal(Kind.STRING, column, token.string)
         if token := self._take(Lexeme.NUMBER):
-            return Value(Kind.NUMBER, column, evaluate.constant(token.number))
+            return evaluate.literal(Kind.NUMBER, column, token.number)
         if token := self._take("TRUE", "FALSE"):
-            return Value(Kind.CONDITION, column, evaluate.constant(token.kind == "TRUE"))
+            return evaluate.literal(Kind.CONDITION, column, token.kind == "TRUE")
         if self._take("("):
             return self._parenthesis(column)
         raise self._unexpected("a header name, a literal or '('" + _about(self._next))

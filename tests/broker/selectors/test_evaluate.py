@@ -1,7 +1,6 @@
 """What selectors are for which headers: logic, comparison, arithmetic.
 
-`outcome` tells the three truth values apart: a selector takes a message when it is true, and its negation when it is
-false.
+A selector takes a message when it is true, not when it is false or unknown; `outcome` looks at its negation, too.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ WORDS = {True: "t = TRUE", False: "f = TRUE", None: "missing = TRUE"}
 
 def outcome(selector: str, message: Message) -> bool | None:
     taken, denied = parse(selector)(message), parse(f"NOT ({selector})")(message)
-    assert not (taken and denied)
-    return True if taken else False if denied else None
+    assert denied is (None if taken is None else not taken)
+    return taken
 
 
 # JMS 1.1, tables 3-4 to 3-6.
@@ -118,7 +117,7 @@ def test_precedence(selector: str, expected: bool) -> None:
 )
 def test_the_examples_of_jms(selector: str, taken: list[Message], not_taken: list[Message]) -> None:
     assert [parse(selector)(each) for each in taken] == [True] * len(taken)
-    assert [parse(selector)(each) for each in not_taken] == [False] * len(not_taken)
+    assert True not in [parse(selector)(each) for each in not_taken]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +256,6 @@ def test_a_selector_keeps_nothing_of_a_message() -> None:
     selector = parse("a = 1 OR b LIKE 'x%'")
     for _ in range(2):
         assert selector({"a": "1"}) is True
-        assert selector({"a": "2"}) is False
+        assert selector({"a": "2", "b": "y"}) is False
         assert selector({"b": "xy"}) is True
-        assert selector({}) is False
+        assert selector({}) is None
