@@ -189,7 +189,7 @@ def test_one_that_has_left_is_forgotten(pair: tuple[Client, Client]) -> None:
 
 def test_a_long_queue_is_shown_in_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A selector that takes little must not stop everything else."""
-    monkeypatch.setattr(browser, "READS_PER_TURN", 3)
+    monkeypatch.setattr(browser, "_LOOKS_PER_TURN", 3)
     scene = stage()
     client, producer = scene.connect(), scene.connect()
     for number in range(20):
@@ -206,7 +206,7 @@ def test_a_long_queue_is_shown_in_turns(stage: Stage, monkeypatch: pytest.Monkey
 
 
 def test_it_may_leave_between_two_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browser, "READS_PER_TURN", 3)
+    monkeypatch.setattr(browser, "_LOOKS_PER_TURN", 3)
     scene = stage()
     client, producer = scene.connect(), scene.connect()
     fill(producer, 20)
