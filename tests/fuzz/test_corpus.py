@@ -40,7 +40,7 @@ class TestTargetsFind:
             target("websocket")(b"\x07" + b"\x82\x85\0\0\0\0hello")
 
     def test_a_selector_that_answers_nonsense(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(selectors, "parse", lambda text: lambda headers: None)
+        monkeypatch.setattr(selectors, "parse", lambda text: lambda headers: "")
         with pytest.raises(AssertionError):
             target("selector")(b"a = 1")
 
