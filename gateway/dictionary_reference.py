@@ -40,9 +40,9 @@ and `remove` may have capital letters.
 """
 
 _SLIPS = (
-    "Nobody would see other headers of a SUBSCRIBE. So a name that would be one of these but for capitals, `-` or `_` "
-    f"is an ERROR that tells the right one, and so is {' or '.join(f'`{word}`' for word in OTHER_WORDS)}; unless the "
-    "frame has the right one, too."
+    "Other headers of a SUBSCRIBE have no effect and are no ERROR. A name that would be one of these but for capitals, "
+    f"`-` or `_`, or that is {' or '.join(f'`{word}`' for word in OTHER_WORDS)}, is a line of the log that tells the "
+    "right one, unless the frame has that, too."
 )
 
 _COLUMNS = ("Header", "Values", "Also read", "Fate", "Meaning")

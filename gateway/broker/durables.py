@@ -95,7 +95,7 @@ def _take_over(durable: Durable, by: Session) -> None:
     """Who had a subscription that only one may have is gone, or must go; both have one client-id, or none."""
     for session in dict.fromkeys(consumer.session for consumer in durable.queue.subscriptions):
         if session is not by:
-            session.end(TakenOver(by.peer))
+            session.end(TakenOver(by.peer, "" if by.client_id else durable.name))
 
 
 def _in_use(name: str, consumers: int) -> NotAllowed:

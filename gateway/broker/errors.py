@@ -145,12 +145,15 @@ class TakenOver(SessionEnded):
 
     Args:
         by: the address that it comes from, for the log.
+        name: of the durable subscription that is taken over, where no client-id is.
     """
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, by: str, name: str = "") -> None:
+        of_name = f"another connection subscribed under the same durable-subscription-name, {name[:80]!r}"
+        reason = of_name if name else "another connection came under the same client-id"
         super().__init__(
-            "client-id taken over",
-            "another connection came under the same client-id; programs that run at the same time need different ones",
+            "subscription taken over" if name else "client-id taken over",
+            f"{reason}; programs that run at the same time need different ones",
         )
         self.by = by
 
@@ -183,7 +186,7 @@ class RenewalRefused(SessionEnded):
         self.receipt = receipt
 
 
-def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V10, end: bytes = encoder.END) -> bytes:
+def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V10, *, end: bytes) -> bytes:
     """The ERROR frame of an error; before the session exists it is written as 1.0 has it, which all versions read."""
     headers = {"message": str(error)}
     if frame is not None and "receipt" in frame.headers:

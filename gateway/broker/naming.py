@@ -11,11 +11,12 @@ ACK, NACK                 1.2: the message-id, in `id` or `message-id`; 1.1: `su
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from gateway.codec import V11, V12, Frame
+from gateway.codec import V10, V11, V12, Frame
 
 from .errors import HeaderMissing, NotAllowed
+from .message import Message
 
 if TYPE_CHECKING:
     from .message import Delivery
@@ -75,6 +76,41 @@ def _by_destination(session: Session, destination: str | None) -> str | tuple[st
     return destination if session.broker.quotas.lenient else None
 
 
+class DeliveriesByMessageId:
+    """The unsettled deliveries of a session, by message-id; a topic that is subscribed twice has two of one message."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[Delivery]] = {}
+
+    def add(self, delivery: Delivery) -> None:
+        """A delivery is to be acknowledged."""
+        self._found.setdefault(delivery.message.id.decode(), []).append(delivery)
+
+    def remove(self, delivery: Delivery) -> None:
+        """A delivery is settled, or has come back."""
+        message_id = delivery.message.id.decode()
+        others = self._found[message_id]
+        others.remove(delivery)
+        if not others:
+            del self._found[message_id]
+
+    def find_in(self, message_id: str, subscription: Subscription) -> Delivery | None:
+        """The delivery of that message to that subscription."""
+        return next((each for each in self._found.get(message_id, ()) if each.subscription is subscription), None)
+
+    def find(self, message_id: str, but_of: str | None = None) -> Delivery | None:
+        """The delivery of that message; of several, one that no transaction holds.
+
+        Args:
+            but_of: a destination whose subscriptions are left out.
+        """
+        found = [each for each in self._found.get(message_id, ()) if each.subscription.destination != but_of]
+        free = [each for each in found if each.transaction is None]
+        return next(iter(free or found), None)
+
+
 def delivery_named(frame: Frame, session: Session) -> Delivery:
     """The unacknowledged delivery that an ACK or NACK names.
 
@@ -82,26 +118,20 @@ def delivery_named(frame: Frame, session: Session) -> Delivery:
         HeaderMissing: it lacks what its version asks for (ACK-09, NAK-06).
         NotAllowed: there is none of that name (ACK-10).
     """
-    headers, version = frame.headers, session.version
-    subscription: Subscription | None
-    if version is V12:
+    headers = frame.headers
+    if session.version is V12:
         handle = headers.get("id")
         if handle is None:
             return _without_id(frame, session)
         subscription = session.subscriptions.acknowledging.get(handle.partition("-")[0])
-    else:
-        handle = headers.get("message-id")
-        if handle is None:
-            raise HeaderMissing(frame.command, "message-id")
-        if version is V11:
-            subscription_id = headers.get("subscription")
-            if subscription_id is None and not session.broker.quotas.lenient:
-                raise HeaderMissing(frame.command, "subscription", _LENIENT.format("finds it by its message-id"))
-            subscription = None if subscription_id is None else session.subscriptions.get(subscription_id)
-        else:
-            return _with_message_id(handle, session) or _unknown(frame, handle)
-    delivery = subscription.ledger.get(handle) if subscription is not None and subscription.ledger else None
-    return delivery or _otherwise(frame, handle, session)
+        delivery = subscription.ledger.get(handle) if subscription is not None and subscription.ledger else None
+        return delivery or _with_message_id(frame, handle, session)
+    message_id = headers.get("message-id")
+    if message_id is None:
+        raise HeaderMissing(frame.command, "message-id")
+    if session.version is V11 and "subscription" not in headers and not session.broker.quotas.lenient:
+        raise HeaderMissing(frame.command, "subscription", _LENIENT.format("finds it by its message-id"))
+    return _with_message_id(frame, message_id, session)
 
 
 def _without_id(frame: Frame, session: Session) -> Delivery:
@@ -110,7 +140,7 @@ def _without_id(frame: Frame, session: Session) -> Delivery:
     if message_id is None:
         raise HeaderMissing(frame.command, "id")
     if session.broker.quotas.lenient:
-        return _with_message_id(message_id, session) or _unknown(frame, message_id)
+        return _with_message_id(frame, message_id, session)
     raise NotAllowed(
         f"{frame.command} needs the header id",
         "in STOMP 1.2 `id` is the value of the `ack` header of the MESSAGE; message-id is no substitute; "
@@ -118,39 +148,35 @@ def _without_id(frame: Frame, session: Session) -> Delivery:
     )
 
 
-def _otherwise(frame: Frame, handle: str, session: Session) -> Delivery:
-    """What an ACK or NACK of 1.1 or 1.2 means that names no delivery as its version has it."""
-    delivery = _with_message_id(handle, session)
-    if delivery is None:
-        _unknown(frame, handle)
-    elif not session.broker.quotas.lenient:
+def _with_message_id(frame: Frame, message_id: str, session: Session) -> Delivery:
+    """What an ACK or NACK means that names a message by its message-id, and perhaps its subscription.
+
+    A subscription that is there, and has settled that message, or is to another destination, does not keep the
+    frame from meaning one of another destination.  It never means another subscription's copy of the same topic.
+    """
+    subscriptions = session.subscriptions
+    named = None if session.version is V10 else subscriptions.get(frame.headers.get("subscription", ""))
+    if named is not None and named.ledger and not session.version.ack_id and message_id in named.ledger:
+        return named.ledger[message_id]
+    if subscriptions.by_message_id is not None:
+        if named is not None and (delivery := subscriptions.by_message_id.find_in(message_id, named)) is not None:
+            return delivery
+        found = subscriptions.by_message_id.find(message_id, None if named is None else named.destination)
+        if found is not None:
+            return found
+    raise _unknown(frame, message_id, session)
+
+
+def _unknown(frame: Frame, handle: str, session: Session) -> NotAllowed:
+    """The error of an ACK or NACK that names no delivery; it says what would help."""
+    hint = ""
+    if not session.broker.quotas.lenient and handle.startswith(Message.run.decode() + "-"):
         if session.version is V12:
-            _unknown(
-                frame,
-                handle,
-                "it is a message-id, and in STOMP 1.2 `id` is the value of the `ack` header of the MESSAGE",
-                _LENIENT.format("accepts the message-id"),
-            )
-        _unknown(
-            frame,
-            handle,
-            f"the message belongs to subscription {str(delivery.subscription.id)[:80]!r}",
-            _LENIENT.format("finds it by its message-id"),
-        )
-    return delivery
-
-
-def _unknown(frame: Frame, handle: str, *hints: str) -> NoReturn:
-    sentence = f"no unacknowledged message of this connection is called {handle[:80]!r}"
-    raise NotAllowed(f"{frame.command} of an unknown message", "; ".join([sentence, *hints]))
-
-
-def _with_message_id(message_id: str, session: Session) -> Delivery | None:
-    """The delivery of that message; of several (one topic subscribed twice), one that no transaction holds."""
-    found = [
-        delivery
-        for each in session.subscriptions.acknowledging.values()
-        if (delivery := each.with_message_id(message_id)) is not None
-    ]
-    free = [each for each in found if each.transaction is None]
-    return next(iter(free or found), None)
+            hint = "it is a message-id, and in STOMP 1.2 `id` is the value of the `ack` header of the MESSAGE; "
+            hint = f"; {hint}{_LENIENT.format('accepts the message-id')}"
+        elif session.version is V11:
+            hint = f"; `subscription` must name the one that it came by; {_LENIENT.format('does not look at it')}"
+    return NotAllowed(
+        f"{frame.command} of an unknown message",
+        f"no unacknowledged message of this connection is called {handle[:80]!r}{hint}",
+    )

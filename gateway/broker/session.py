@@ -155,7 +155,7 @@ class Session:
             raise NotAllowed(
                 "unknown command", f"{head.command[:40]!r} is no command of STOMP {self.version.name}: {known}"
             )
-        storage, changed = self.broker.storage, False
+        storage = self.broker.storage
         if storage is None:
             handler(self, frame)
         else:
@@ -163,7 +163,6 @@ class Session:
             handler(self, frame)
             if storage.changes != changes:
                 self.batch = storage.number
-                changed = True
         receipt = frame.receipt
         if receipt is None:
             receipt = head.headers.get("receipt")
@@ -176,7 +175,7 @@ class Session:
         octets = encoder.receipt(receipt, self.version, self.frame_end)
         if self._paused is not None:
             subscription, self._paused = self._paused, None
-            self._welcome(octets, subscription, stored=changed)
+            self._welcome(octets, subscription)
         elif self.ended and self.subscriptions:
             self._last_words = octets
         else:
@@ -190,22 +189,21 @@ class Session:
         else:
             storage.when_written(self.batch, partial(self.confirm, octets))
 
-    def _welcome(self, octets: bytes, subscription: Subscription, *, stored: bool) -> None:
+    def _welcome(self, octets: bytes, subscription: Subscription) -> None:
         """The RECEIPT of a SUBSCRIBE, and behind it the messages that the subscription brings.
 
-        The RECEIPT waits for the store only if the subscription itself is stored.  Earlier RECEIPTs of the session may
-        still wait then: the messages of a topic in mode auto would not wait with this one.
+        A subscription with a queue gets nothing as long as its RECEIPT waits for the store, unless that fails.  A topic
+        does not wait, so the RECEIPT of a subscription in mode auto goes out at once.
         """
-
-        def begin() -> None:
-            self.confirm(octets)
-            subscription.start()
-
         storage = self.broker.storage
-        if storage is not None and stored:
-            storage.when_written(self.batch, begin)
-        else:
-            begin()
+        if storage is not None and subscription.queue is not None:
+            batch = storage.last_changed if subscription.is_stored else self.batch
+            if batch > storage.committed:
+                storage.when_written(batch, partial(self.confirm, octets))
+                storage.when_settled(subscription.start, batch)
+                return
+        self.confirm(octets)
+        subscription.start()
 
     def confirm(self, octets: bytes) -> None:
         """A RECEIPT, now that what it is for has been done."""
@@ -224,7 +222,7 @@ class Session:
             self.broker.records.failed(self, error)
         # Nothing goes out behind the ERROR (ERR-05).  Who is sent away by an operator did not fail.
         yield from self.departing(lost=not isinstance(error, SessionEnded))
-        self.outbound.append(error_frame(error, frame, self.version, self.frame_end))
+        self.outbound.append(error_frame(error, frame, self.version, end=self.frame_end))
 
     def end(self, error: ProtocolError) -> None:
         """End the session from outside: the connection does the rest, soon."""

@@ -316,18 +316,24 @@ class Storage:
         """Do something once that batch, which is not yet, is in the store."""
         self._parked.setdefault(number, []).append(action)
 
+    @property
+    def last_changed(self) -> int:
+        """The batch with which all that was changed so far is in the store; not above `committed` if it is there."""
+        if self._batch or self._new or self._noted:
+            return self.number
+        return self.committed if self._under_way is None else self._under_way.number
+
     def when_all_written(self, action: Callable[[], None]) -> None:
         """Do something once all that was changed so far is in the store; at once, if it is."""
-        if self._batch or self._new or self._noted:
-            self.when_written(self.number, action)
-        elif self._under_way is not None:
-            self.when_written(self._under_way.number, action)
+        batch = self.last_changed
+        if batch > self.committed:
+            self.when_written(batch, action)
         else:
             action()
 
-    def when_settled(self, action: Callable[[], None]) -> None:
-        """Do something once all that is gathered now is in the store, or it turns out that it cannot be."""
-        self._careful.setdefault(self.number, []).append(action)
+    def when_settled(self, action: Callable[[], None], batch: int | None = None) -> None:
+        """Do something once a batch, the one that is gathered now, is in the store, or cannot be written for now."""
+        self._careful.setdefault(self.number if batch is None else batch, []).append(action)
 
     # reading
 

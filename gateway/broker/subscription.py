@@ -81,7 +81,6 @@ class Subscription:
     """
 
     __slots__ = (
-        "_by_message_id",
         "_most_messages",
         "_most_octets",
         "_open_window",
@@ -141,7 +140,6 @@ class Subscription:
         self.outbound = session.outbound
         self.prefix = encoder.message_prefix(subscription_id, session.version)
         self.ledger: dict[str, Delivery] | None = None if mode is AckMode.AUTO else {}
-        self._by_message_id: dict[str, Delivery] | None = {} if quotas.lenient and self.version.ack_id else None
         self.held_octets = 0
         self.window = self._open_window = session.outbound.window
         self.queue: Queue | None = None
@@ -190,6 +188,11 @@ class Subscription:
         """Let at most so many bytes gather in the outbox."""
         self._open_window = min(self._open_window, most)
         self.window = min(self.window, most)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the store knows of the subscription itself, or of the name under which it reads a log."""
+        return self.cursor is not None or (self.queue is not None and self.queue.feed is not None)
 
     def stop(self) -> None:
         """Get nothing more from its queue, and keep what it has not settled until it leaves."""
@@ -258,8 +261,8 @@ class Subscription:
             handle = message.id.decode()
             line = b""
         ledger[handle] = delivery = Delivery(message, self, handle)
-        if self._by_message_id is not None:
-            self._by_message_id[message.id.decode()] = delivery
+        if self.session.subscriptions.by_message_id is not None:
+            self.session.subscriptions.by_message_id.add(delivery)
         self.held_octets += delivery.size
         return line
 
@@ -267,21 +270,10 @@ class Subscription:
         """A delivery leaves the ledger."""
         assert self.ledger is not None  # there are deliveries only where there is a ledger
         del self.ledger[delivery.handle]
-        if self._by_message_id is not None:
-            self._by_message_id.pop(delivery.message.id.decode(), None)
+        if self.session.subscriptions.by_message_id is not None:
+            self.session.subscriptions.by_message_id.remove(delivery)
         self.held_octets -= delivery.size
         self.session.outstanding -= 1
-
-    def with_message_id(self, message_id: str) -> Delivery | None:
-        """The unsettled delivery of that message; None: there is none."""
-        if self.ledger is None:
-            return None
-        if not self.version.ack_id:
-            return self.ledger.get(message_id)
-        if self._by_message_id is not None:
-            return self._by_message_id.get(message_id)
-        # For the ERROR that refuses an ACK by message-id: a look through all of them, once in a session.
-        return next((each for each in self.ledger.values() if each.message.id.decode() == message_id), None)
 
     def covered(self, delivery: Delivery) -> list[Delivery]:
         """What an ACK or NACK of that delivery settles: it, and in mode client all before it (ACK-04, NAK-02).

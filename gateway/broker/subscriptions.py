@@ -22,7 +22,7 @@ from .destinations import is_temporary
 from .dictionary import ack_mode
 from .durables import Name, name_of
 from .errors import HeaderMissing, NotAllowed
-from .naming import is_named, subscription_id_of, subscription_named
+from .naming import DeliveriesByMessageId, is_named, subscription_id_of, subscription_named
 from .options import Options
 from .reading import ended_by, misspelt, options_of
 from .returns import Returned, take_back, take_back_all
@@ -43,9 +43,10 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
 
     Attributes:
         acknowledging: those whose messages must be acknowledged, by what their `ack` handles start with.
+        by_message_id: what is not settled; None: the session cannot name messages by that alone.
     """
 
-    __slots__ = ("_allowance", "_keys", "_session", "acknowledging")
+    __slots__ = ("_allowance", "_keys", "_session", "acknowledging", "by_message_id")
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -53,6 +54,8 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         self._allowance = Allowance()
         self._keys = 0
         self.acknowledging: dict[str, Subscription] = {}
+        by_message_id = not session.version.subscription_id or session.broker.quotas.lenient
+        self.by_message_id = DeliveriesByMessageId() if by_message_id else None
 
     def subscribe(self, frame: Frame, *, paused: bool) -> Subscription:
         """Add what a SUBSCRIBE asks for.

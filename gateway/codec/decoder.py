@@ -50,7 +50,7 @@ _S = ord("S")  # only blocks of SEND frames are kept
 _LF_LF = b"\n\n"
 _LF_CR_LF = b"\n\r\n"
 _BETWEEN = re.compile(rb"[\r\n\0]*")
-_LENIENT_BETWEEN = re.compile(rb"(?:[\r\n\0]+| +(?=[ \r\n]))*")
+_LENIENT_BETWEEN = re.compile(rb"(?:[\r\n\0]+| +(?=[ \r\n\0]))*")
 _LENIENT_BLANK = re.compile(rb"\n[ \r]*\n")
 # Octets that are skipped in front of the first frame, in all: twice what the longest greeting of this kind has that we
 # know of (2,000 NULs), so that nothing that says CONNECT in the end is refused, and no stranger keeps us reading.

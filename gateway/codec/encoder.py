@@ -36,7 +36,11 @@ BROKER_HEADERS = frozenset(
     "seq".split()
 )
 """Headers that only the broker writes; it takes them out of a SEND, by exactly these names."""
-_MEANT_IN_10 = _NOT_PASSED_ON | {"destination"} | BROKER_HEADERS
+# What no sender may seem to have written: of the last two the broker checks, or cuts, those of exactly these names.
+_TRUSTED = _NOT_PASSED_ON | {"destination", "user-id", "JMSXUserID"} | BROKER_HEADERS
+_TRUSTED_IN_10 = frozenset(name.lower() for name in _TRUSTED)
+# All that Python or JavaScript takes for space.
+_SPACES = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff"
 
 END = b"\0\n"
 END_IN_A_MESSAGE = b"\0"
@@ -100,14 +104,23 @@ def message(head: Head, message_id: bytes, body: bytes, version: Version, end: b
     return octets
 
 
+def _is_cut(name: str, version: Version) -> bool:
+    """Whether a header of a SEND ends with it.
+
+    Clients trim names, stompjs in every version, and those of 1.0 may read them in any case: to them `seq ` would be
+    the broker's `seq`, and a `Content-Length` would cut the frame where its sender likes.
+    """
+    if name in _TRUSTED:
+        return name in _NOT_PASSED_ON
+    read = name.strip(_SPACES)
+    return read.lower() in _TRUSTED_IN_10 if version.lenient else read != name and read in _TRUSTED
+
+
 def _passed_on(head: Head, version: Version) -> bytes:
     """The header lines of a SEND that its MESSAGE repeats; kept in the head, because equal SENDs share it."""
-    headers = {name: value for name, value in head.headers.items() if name not in _NOT_PASSED_ON}
-    if version.lenient:
-        # Its peers read names in any case and without spaces: a sender's Content-Length would cut the frame where the
-        # sender likes, and its Dlq-Reason would be taken for the broker's.
-        own = {name: head.headers[name] for name in ("destination", *sorted(BROKER_HEADERS)) if name in head.headers}
-        headers = own | {name: value for name, value in headers.items() if name.strip().lower() not in _MEANT_IN_10}
+    headers = {name: value for name, value in head.headers.items() if not _is_cut(name, version)}
+    if version.lenient and "destination" in headers:
+        headers = {"destination": headers["destination"], **headers}
     lines = format_lines(headers, version).encode()
     if head.encoded is None:
         head.encoded = [None] * len(VERSIONS)

@@ -435,7 +435,7 @@ class Connection:
     def held(self) -> Iterator[None]:
         """We do not read this client, so its silence is our doing: its heart-beat clock stands still."""
         pulse = self._pulse
-        assert pulse is not None  # only a session publishes
+        assert pulse is not None  # only a connection with a session is held
         pulse.held += 1
         try:
             yield

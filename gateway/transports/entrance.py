@@ -24,6 +24,7 @@ import structlog
 import trio
 
 from gateway.broker.errors import NotAllowed, error_frame
+from gateway.codec import encoder
 
 from .connection import Connection
 from .farewell import linger, warn_of_tls
@@ -108,7 +109,7 @@ class Entrance:
                 if self.transport == "websocket":
                     return await self._upgraded(pipe, peer, remote, guest)
                 if self.hub.draining:
-                    await self._tell(pipe, error_frame(self.hub.shutting_down(), None))
+                    await self._tell(pipe, error_frame(self.hub.shutting_down(), None, end=encoder.END))
                     return None
                 guest.comes_from(remote.address)
                 return TcpLink(pipe, peer, remote)
@@ -163,7 +164,7 @@ class Entrance:
             head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(_TLS_ONLY) + 1}\r\n"
             answer = f"{head}Connection: close\r\n\r\n{_TLS_ONLY}\n".encode()
         elif octets.startswith(_STOMP):
-            answer = error_frame(NotAllowed("TLS only", _TLS_ONLY), None)
+            answer = error_frame(NotAllowed("TLS only", _TLS_ONLY), None, end=encoder.END)
         await self._tell(pipe, answer)
 
     async def _tell(self, pipe: Pipe, answer: bytes) -> None:

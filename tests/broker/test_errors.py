@@ -15,14 +15,14 @@ from gateway.broker.errors import (
     VersionRefused,
     error_frame,
 )
-from gateway.codec import V10, Frame, Head, MalformedFrame, ProtocolError, Version
+from gateway.codec import V10, Frame, Head, MalformedFrame, ProtocolError, Version, encoder
 
 from .client import Scene
 from .wire import Received, parse
 
 
 def written(error: ProtocolError, version: Version, **headers: str) -> Received:
-    (frame,) = parse(error_frame(error, Frame(Head("SEND", headers), b""), version), version)
+    (frame,) = parse(error_frame(error, Frame(Head("SEND", headers), b""), version, end=encoder.END), version)
     return frame
 
 
@@ -87,7 +87,9 @@ def test_the_end_of_a_session_may_say_when_to_come_back(
 
 
 def test_without_a_session_it_is_written_as_every_version_reads_it() -> None:
-    assert error_frame(NotAllowed("no", "x"), None) == error_frame(NotAllowed("no", "x"), None, V10)
+    assert error_frame(NotAllowed("no", "x"), None, end=b"\0") == error_frame(
+        NotAllowed("no", "x"), None, V10, end=b"\0"
+    )
 
 
 @pytest.mark.requirement("ERR-02", "ERR-04", "ERR-05", "RCP-03")

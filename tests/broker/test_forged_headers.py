@@ -13,7 +13,10 @@ from .client import Scene
 from .conftest import Stage
 
 FORGED = dict.fromkeys(sorted(BROKER_HEADERS), "forged")
-DESTINATIONS = ["/queue/a", "/topic/a", "/exchange/amq.topic/a", "/exchange/amq.direct/a", "/temp-queue/a"]
+DESTINATIONS = [
+    *("/queue/a", "/topic/a", "/temp-queue/a", "/user/queue/a"),
+    *("/exchange/amq.topic/a", "/exchange/amq.direct/a", "/exchange/amq.fanout"),
+]
 
 
 def test_the_encoder_and_the_dictionary_name_the_same() -> None:
@@ -28,7 +31,8 @@ def test_the_encoder_and_the_dictionary_name_the_same() -> None:
 def test_on_every_destination(scene: Scene, version: Version, destination: str, ack: str) -> None:
     client = scene.connect(version)
     client.subscribe(destination, ack=ack)
-    client.publish(destination, b"m", colour="red", **FORGED)
+    target = destination.replace("/user/", f"/user/{client.session.user}/")
+    client.publish(target, b"m", colour="red", **FORGED)
     headers = client.message().headers
     assert not BROKER_HEADERS & headers.keys()
     assert headers["colour"] == "red"
@@ -64,8 +68,35 @@ def test_on_a_dead_letter(scene: Scene) -> None:
     client.subscribe("/queue/a", ack="client")
     client.nack(client.message(), requeue="false")
     client.subscribe("/queue/dlq.a", "1")
-    found = client.messages()
-    assert "forged" not in [value for message in found for value in message.headers.values()]
+    found = client.message().headers
+    assert found.keys() >= {"dlq-reason", "dlq-source", "original-destination"}
+    assert "forged" not in found.values()
+
+
+def test_by_a_pattern_and_to_several_destinations(scene: Scene) -> None:
+    client = scene.connect()
+    client.subscribe("/topic/*", "0")
+    client.subscribe("/queue/b", "1")
+    client.publish("/topic/a,/queue/b", b"m", **FORGED)
+    for message in client.messages():
+        assert not BROKER_HEADERS & message.headers.keys()
+
+
+SPACES = [" ", "\t", "\ufeff", "\u00a0"]
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_by_a_name_that_clients_trim(stage: Stage, version: Version, space: str) -> None:
+    """stompjs does so in every version: what stands first counts, and the sender's stand before the broker's."""
+    scene = stage({"/topic/a": {"log_messages": 10}})
+    sender, client = scene.connect(), scene.connect(version)
+    client.subscribe("/topic/a", ack="client")
+    names = [*BROKER_HEADERS, "message-id", "subscription", "ack", "redelivered", "content-length", "user-id"]
+    forged = {f"{name}{space}": "forged" for name in names} | {f"{space}{name}": "forged" for name in names}
+    sender.publish("/topic/a", b"m", **forged, **{f"colour{space}": "red"})
+    headers = client.message().headers
+    assert "forged" not in headers.values()
+    assert headers.get(f"colour{space}") == (None if version is V10 and space == "\t" else "red")
 
 
 class TestTo10:

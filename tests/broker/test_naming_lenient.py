@@ -100,8 +100,9 @@ class TestAcknowledgement:
 
     def test_1_2_by_ack_as_ever(self, lenient: Scene, command: str) -> None:
         client, message_id = waiting(lenient, V12)
-        (subscription,) = client.session.subscriptions.values()
-        delivery = subscription.with_message_id(message_id)
+        by_message_id = client.session.subscriptions.by_message_id
+        assert by_message_id is not None
+        delivery = by_message_id.find(message_id)
         assert delivery is not None
         client.send(command, {"id": delivery.handle})
         assert is_settled(client, command)
@@ -135,6 +136,30 @@ class TestAcknowledgement:
         client.send("ACK", {"id": message_id, "message-id": message_id})
         assert client.error().headers["message"] == "ACK of an unknown message"
 
+    @pytest.mark.parametrize("mode", ["client", "client-individual"])
+    def test_each_of_two_subscriptions_has_its_copy(self, lenient: Scene, version: Version, mode: str) -> None:
+        client = lenient.connect(version)
+        for id in "ab":
+            client.subscribe("/topic/t", id, ack=mode)
+        client.publish("/topic/t", b"m")
+        message_id = client.messages()[0].message_id
+        client.send("ACK", {"message-id": message_id, "subscription": "b"})
+        assert [len(each.ledger or ()) for each in client.session.subscriptions.values()] == [1, 0]
+        client.send("ACK", {"message-id": message_id, "subscription": "b"})
+        assert client.error().headers["message"] == "ACK of an unknown message"
+
+    def test_one_that_a_transaction_holds_is_passed_over(self, lenient: Scene, version: Version) -> None:
+        client = lenient.connect(version)
+        for id in "ab":
+            client.subscribe("/topic/t", id, ack="client")
+        client.publish("/topic/t", b"m")
+        message_id = client.messages()[0].message_id
+        client.begin()
+        client.send("ACK", {"message-id": message_id, "transaction": "t"})
+        client.send("ACK", {"message-id": message_id})
+        client.commit()
+        assert client.session.outstanding == 0
+
     def test_none_at_all(self, lenient: Scene, command: str) -> None:
         client = lenient.connect(V12)
         client.send(command, {})
@@ -162,7 +187,7 @@ class TestTheErrorNamesTheSetting:
         client.send(command, {"message-id": message_id, "subscription": "nope"})
         error = client.error()
         assert error.headers["message"] == f"{command} of an unknown message"
-        assert b"the message belongs to subscription '0'" in error.body
+        assert b"`subscription` must name the one that it came by" in error.body
         assert b"lenient = true" in error.body
 
     def test_only_where_it_would_help(self, scene: Scene, version: Version, command: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.broker.errors import LoginRefused, NotAllowed, VersionRefused, error_frame
 from gateway.broker.negotiate import Opening, read_opening
-from gateway.codec import V10, V11, V12, Frame, Head, MalformedFrame, Version
+from gateway.codec import V10, V11, V12, Frame, Head, MalformedFrame, Version, encoder
 
 from .client import ALL, WITH_NACK, Scene
 from .wire import parse
@@ -64,7 +64,7 @@ def test_the_highest_common_version_is_used(offered: str, chosen: Version) -> No
 def test_no_common_version_is_refused_with_a_list(offered: str) -> None:
     with pytest.raises(VersionRefused) as caught:
         opening(accept_version=offered)
-    (frame,) = parse(error_frame(caught.value, None), V10)
+    (frame,) = parse(error_frame(caught.value, None, end=encoder.END), V10)
     assert frame.headers["version"] == "1.0,1.1,1.2"
     assert frame.headers["message"] == "no common version"
     assert b"1.0 1.1 1.2" in frame.body
@@ -120,7 +120,7 @@ def test_any_host_is_accepted_and_none_too(version: Version, headers: dict[str, 
 @pytest.mark.requirement("CON-03", "CON-05")
 def test_a_refused_login_says_so_and_not_which_half_was_wrong() -> None:
     frame = Frame(Head("CONNECT", {"login": "ada", "passcode": "secret"}), b"")
-    (refusal,) = parse(error_frame(LoginRefused(), frame), V10)
+    (refusal,) = parse(error_frame(LoginRefused(), frame, end=encoder.END), V10)
     assert refusal.headers["message"] == "login refused"
     assert b"ada" not in refusal.body
     assert b"secret" not in refusal.body

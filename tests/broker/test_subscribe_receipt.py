@@ -132,8 +132,51 @@ class TestWithAStore:
         scene.commit()
         assert kinds(client) == ["1"]
 
-    def test_nor_does_a_send_before_it(self, stage: Stage) -> None:
-        """Else the messages of a topic would come before the RECEIPT."""
+    def test_a_durable_one_that_came_and_went_before(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        client = scene.connect()
+        client.subscribe("/topic/a", durable="true", receipt="1")
+        client.send("UNSUBSCRIBE", {"id": "0", "durable": "true", "receipt": "2"})
+        client.subscribe("/topic/a", durable="true", receipt="3")
+        assert kinds(client) == []
+        scene.commit()
+        assert kinds(client) == ["1", "2", "3"]
+        end_durable(client)
+
+    def test_a_durable_one_of_another_session_that_is_not_written_yet(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        first, second = scene.connect(), scene.connect()
+        first.subscribe("/topic/a", durable="true")
+        second.subscribe("/topic/a", durable="true", receipt="r")
+        assert kinds(second) == []
+        scene.commit()
+        assert kinds(second) == ["r"]
+        first.unsubscribe()
+        end_durable(second)
+
+    def test_a_queue_waits_for_a_send_before_it(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        client = scene.connect()
+        client.publish("/queue/b", b"0", persistent="true", receipt="s")
+        client.publish("/queue/a", b"1")
+        client.subscribe("/queue/a", receipt="r")
+        assert kinds(client) == []
+        scene.commit()
+        assert kinds(client) == ["s", "r", "1"]
+
+    def test_while_the_store_fails_messages_come_without_it(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        client, sender = scene.connect(), scene.connect()
+        client.subscribe("/topic/a", durable="true", receipt="r")
+        scene.vault.storage.failed("no")
+        sender.publish("/topic/a", b"1")
+        assert kinds(client) == ["1"]
+        scene.commit()
+        assert kinds(client) == ["r"]
+        end_durable(client)
+
+    def test_a_topic_in_mode_auto_waits_for_nothing(self, stage: Stage) -> None:
+        """Else its messages would come before the RECEIPT."""
         scene = stage(stored=True)
         client = scene.connect()
         client.publish("/queue/a", b"1", persistent="true", receipt="s")

@@ -59,7 +59,7 @@ CONNECT = (
 
 OTHERS = (
     _standard(_UNSUBSCRIBE, "id", "a subscription", "Which one ends."),
-    _standard(_UNSUBSCRIBE, "destination", "a destination", "The same, for a subscription of 1.0 that has no id."),
+    _standard(_UNSUBSCRIBE, "destination", "a destination", "The same, for a subscription that has no id."),
     honoured(
         _UNSUBSCRIBE,
         "Not only does the session consume the durable subscription no more: it ends, and what waits for it is gone.",
@@ -79,8 +79,18 @@ OTHERS = (
         Spelling("resume", Text(255), "resume"),
     ),
     _standard(_SETTLING, "id", "the `ack` of a MESSAGE", "Which delivery is meant, in 1.2."),
-    _standard(_SETTLING, "message-id", "the `message-id` of a MESSAGE", "Which message is meant, in 1.0 and 1.1."),
-    _standard(_SETTLING, "subscription", "a subscription", "By which subscription it came, in 1.1."),
+    _standard(
+        _SETTLING,
+        "message-id",
+        "the `message-id` of a MESSAGE",
+        "Which message is meant, in 1.0 and 1.1; with the setting `lenient` in 1.2, too.",
+    ),
+    _standard(
+        _SETTLING,
+        "subscription",
+        "a subscription",
+        "By which subscription it came, in 1.1; with the setting `lenient` it may be missing or another one.",
+    ),
     _standard(_SETTLING, "transaction", "a transaction", "The frame counts when that is committed."),
     honoured(
         ("NACK",),

@@ -44,7 +44,8 @@ SUBSCRIBE = (
     ),
     honoured(
         _FRAMES,
-        "The name of the subscription, unique in the session; 1.0 may leave it out.",
+        "The name of the subscription, unique in the session; 1.0 may leave it out, and with the setting `lenient` "
+        "all versions.",
         Spelling("id"),
     ),
     honoured(
