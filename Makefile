@@ -65,7 +65,7 @@ conformance: .venv/dev
 
 # make docs         pages that are made out of the code, and the site in site/; a dead link fails
 docs: .venv/docs
-	$(BIN)/python -m gateway.settings_reference > docs/settings.md
+	$(BIN)/python -m gateway.config.reference > docs/settings.md
 	$(BIN)/python -m gateway.dictionary_reference > docs/headers.md
 	$(BIN)/python -m gateway.journal.reference > docs/journal.md
 	$(BIN)/python -m gateway.admin.reference > docs/api.md

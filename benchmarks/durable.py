@@ -31,8 +31,8 @@ from benchmarks.stage import (
 )
 from benchmarks.syncs import syncs
 from benchmarks.wire import DeliveryError, Transport, bodies, send_frame
-from gateway.broker.batch import Batch, Content, Place, Row
-from gateway.broker.message import Message
+from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
+from gateway.broker.model.message import Message
 from gateway.codec import Head
 from gateway.stores import SQLiteStore
 
@@ -200,10 +200,10 @@ def fill_store(folder: Path, *, messages: int) -> None:
     store.load()
     for number, first in enumerate(range(1, messages + 1, _AT_ONCE), 1):
         batch = Batch(number)
-        batch.places[1] = Place(1, "queue", _RECOVERED)
+        batch.places[1] = Container(1, "queue", _RECOVERED)
         for row in range(first, min(first + _AT_ONCE, messages + 1)):
-            batch.rows[row] = Row(row, 1, row, 5, size)
-            batch.contents[row] = Content(head.headers, texts[(row - 1) % _TEXTS])
+            batch.rows[row] = StoredRow(row, 1, row, 5, size)
+            batch.contents[row] = Payload(head.headers, texts[(row - 1) % _TEXTS])
         store.write(batch)
     store.close(clean=False)
 

@@ -1,6 +1,6 @@
 """`app`: what `hypercorn gateway.app:app` serves, and `gateway serve` too.
 
-A small ASGI object that opens the gateway (`gateway/runtime.py`) for as long as the server's lifespan lasts
+A small ASGI object that opens the gateway (`gateway/runtime/gateway.py`) for as long as the server's lifespan lasts
 and answers HTTP (`gateway/admin`) over it.  The STOMP listeners are the gateway's own: no STOMP octet passes
 through the server.
 
@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from gateway import service, worker
-from gateway.bridge import Bridge
+from gateway.process import hypercorn_worker, systemd
+from gateway.process.asyncio_bridge import Bridge
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from gateway.runtime import Gateway
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
+    from gateway.runtime.gateway import Gateway
 
 NO_LIFESPAN = "the gateway is opened by the ASGI lifespan, so the server must support it and have it switched on"
 
@@ -48,7 +48,7 @@ class App:
     """The ASGI application.
 
     Args:
-        settings: as `gateway.settings.load` gave them; read when the lifespan starts unless given.
+        settings: as `gateway.config.settings.load` gave them; read when the lifespan starts unless given.
 
     Attributes:
         gateway: the open gateway, between start and stop.
@@ -60,7 +60,7 @@ class App:
         self._settings = settings
         self._bridge: Bridge | None = None
         self._site: ASGIApp | None = None
-        self._hangups = worker.Hangups()
+        self._hangups = hypercorn_worker.Hangups()
         self.gateway: Gateway | None = None
         self.refusal: str | None = None
         self.crashed = False
@@ -68,7 +68,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI call, on whichever loop the server runs."""
         if scope["type"] == "lifespan":
-            worker.ignore_sigterm()
+            hypercorn_worker.ignore_sigterm()
             with self._hangups.caught():
                 await self._live(scope, receive, send)
         elif trio.lowlevel.in_trio_run():
@@ -94,8 +94,8 @@ class App:
             await self._site(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
-        from gateway.mistakes import StartError
-        from gateway.settings import SettingsError
+        from gateway.config.errors import StartError
+        from gateway.config.settings import SettingsError
 
         await receive()  # lifespan.startup
         started = False
@@ -103,13 +103,13 @@ class App:
             async with self._open():
                 started = True
                 await send({"type": "lifespan.startup.complete"})
-                service.ready(SERVING)
+                systemd.ready(SERVING)
                 await receive()  # lifespan.shutdown
-                service.stopping()
-        except (SettingsError, StartError, worker.SecondWorker) as reason:
+                systemd.stopping()
+        except (SettingsError, StartError, hypercorn_worker.SecondWorker) as reason:
             self.refusal = str(reason)
-            if worker.is_spawned():
-                worker.refuse(self.refusal)
+            if hypercorn_worker.is_spawned():
+                hypercorn_worker.refuse(self.refusal)
             await send({"type": "lifespan.startup.failed", "message": self.refusal})
         except Exception:
             self.crashed = True
@@ -121,16 +121,17 @@ class App:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
-        from gateway import auth, settings
+        from gateway import auth
         from gateway.admin import site
+        from gateway.config import settings
         from gateway.observe.sampler import Sampler
-        from gateway.runtime import open_gateway
+        from gateway.runtime.gateway import open_gateway
 
         chosen = self._settings or settings.load()
         _configure_logs(chosen)
         if self._bridge is not None:
             log.info(HINT)
-        with worker.only_one():
+        with hypercorn_worker.only_one():
             entrance = auth.for_settings(chosen)
             async with open_gateway(chosen, authenticator=entrance, read=settings.load) as gateway:
                 gateway.in_force.on_change.append(_configure_logs)
@@ -140,7 +141,7 @@ class App:
                 try:
                     with calm_collector():
                         async with trio.open_nursery() as nursery:
-                            nursery.start_soon(worker.watch_parent)
+                            nursery.start_soon(hypercorn_worker.watch_parent)
                             nursery.start_soon(_say_alive)
                             nursery.start_soon(sampler.run)
                             nursery.start_soon(self._reload, gateway)
@@ -152,9 +153,9 @@ class App:
     async def _reload(self, gateway: Gateway) -> None:
         while True:
             await self._hangups.wait()
-            service.reloading()
+            systemd.reloading()
             gateway.reload()
-            service.ready(SERVING)
+            systemd.ready(SERVING)
 
 
 def _configure_logs(settings: Settings) -> None:
@@ -165,8 +166,8 @@ def _configure_logs(settings: Settings) -> None:
 
 async def _say_alive() -> None:
     """Let the service manager know that the loop turns, where it asks."""
-    while seconds := service.watchdog():
-        service.alive()
+    while seconds := systemd.watchdog():
+        systemd.alive()
         await trio.sleep(seconds)
 
 

@@ -37,6 +37,6 @@ def _of(context: click.Context) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    from gateway.cli import main
+    from gateway.cli.main import main
 
     sys.stdout.write(page(main))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from gateway.broker.dictionary import TABLE, Fate, Row, Spelling
-from gateway.broker.dictionary.slips import OTHER_WORDS
+from gateway.broker.headers import TABLE, HeaderRow, Spelling, Treatment
+from gateway.broker.headers.near_misses import OTHER_WORDS
 
 HEAD = """\
 # Headers
@@ -79,11 +79,11 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _rows(command: str) -> list[Row]:
+def _rows(command: str) -> list[HeaderRow]:
     return [row for row in TABLE if command in row.frames and not row.argument]
 
 
-def _section(title: str, remark: str, rows: Iterable[Row], of_send: bool = False) -> str:
+def _section(title: str, remark: str, rows: Iterable[HeaderRow], of_send: bool = False) -> str:
     columns = _OF_SEND if of_send else _COLUMNS
     lines = [f"## {title}", "", *([remark, ""] if remark else []), _line(columns), _line(["---"] * len(columns))]
     for row in rows:
@@ -102,14 +102,14 @@ def _name(spelling: Spelling) -> str:
     return f"`{spelling.name}`" + (f" ({spelling.broker})" if spelling.broker else "")
 
 
-def _values(row: Row, spelling: Spelling) -> str:
-    if row.fate is not Fate.REFUSED:
+def _values(row: HeaderRow, spelling: Spelling) -> str:
+    if row.fate is not Treatment.REFUSED:
         return spelling.values.allowed
     passing = " or ".join(f"`{word}`" if word else "an empty value" for word in spelling.passes)
     return f"{passing} passes" if passing else "none"
 
 
-def _aliases(row: Row) -> str:
+def _aliases(row: HeaderRow) -> str:
     """The other names, each with its values where those are not the canonical name's."""
     first, *others = row.spellings
     texts = []
@@ -119,8 +119,8 @@ def _aliases(row: Row) -> str:
     return "<br>".join(texts)
 
 
-def _seen(row: Row) -> str:
-    if row.fate is Fate.REFUSED:
+def _seen(row: HeaderRow) -> str:
+    if row.fate is Treatment.REFUSED:
         return "no"
     if row.also_canonical:
         return f"yes; by an alias, as `{row.name}`, too"

@@ -59,7 +59,7 @@ def free_ports(count: int) -> list[int]:
 class GatewayProcess:
     """One gateway process and the addresses it listens on.
 
-    `settings` are those of `gateway/settings.py`, by name; what is not given has its default, except the
+    `settings` are those of `gateway/config/settings.py`, by name; what is not given has its default, except the
     three addresses, which are free loopback ports.
     """
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from gateway.auth.anonymous import Anonymous
-from gateway.runtime import open_gateway
-from gateway.settings import Settings
+from gateway.config.settings import Settings
+from gateway.runtime.gateway import open_gateway
 from gateway.stores import SQLiteStore
 
 if TYPE_CHECKING:
-    from gateway.broker.batch import Batch
+    from gateway.broker.model.changes import Batch
 
 SOURCE, TARGET = "/queue/dlq.a", "/queue/b"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway import dictionary_reference
-from gateway.broker.dictionary import TABLE, Fate, Row
-from gateway.broker.dictionary.slips import OTHER_WORDS
+from gateway.broker.headers import TABLE, HeaderRow, Treatment
+from gateway.broker.headers.near_misses import OTHER_WORDS
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,7 +30,7 @@ def test_run_as_a_module_it_prints_the_page(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.frames[0]} {row.name}")
-def test_every_row_is_there_with_all_it_says(row: Row) -> None:
+def test_every_row_is_there_with_all_it_says(row: HeaderRow) -> None:
     titles = {
         "CONNECT": "CONNECT and STOMP",
         "STOMP": "CONNECT and STOMP",
@@ -43,7 +43,7 @@ def test_every_row_is_there_with_all_it_says(row: Row) -> None:
         assert f"| {row.fate.value} |" in line
         for spelling in row.spellings:
             assert f"`{spelling.name}`" + (f" ({spelling.broker})" if spelling.broker else "") in line
-            if row.fate is not Fate.REFUSED:
+            if row.fate is not Treatment.REFUSED:
                 assert spelling.values.allowed in line
             assert all(f"`{word}`" in line for word in spelling.passes if word)
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import click
 import pytest
 
-from gateway.cli import main
-from gateway.settings import Settings
+from gateway.cli.main import main
+from gateway.config.settings import Settings
 from tests.clients.driver import tool
 
 ROOT = Path(__file__).parent.parent

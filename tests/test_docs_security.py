@@ -37,13 +37,16 @@ from stomp.utils import Frame
 
 from gateway.admin import asked, paging, visits
 from gateway.auth import passwords, tokens, turns
-from gateway.broker import allowance, groups, selectors, words
-from gateway.broker.consumers import MOST_INTERESTS
-from gateway.broker.destinations import MAX_DESTINATIONS
+from gateway.broker import selectors
+from gateway.broker.model import patterns
+from gateway.broker.model.destinations import MAX_DESTINATIONS
+from gateway.broker.queue import groups
+from gateway.broker.queue.consumers import MOST_INTERESTS
 from gateway.broker.selectors.parser import MAX_DEPTH
-from gateway.policies import RULES
-from gateway.settings import Settings, load
-from gateway.transports.tap import MOST_VIEWS
+from gateway.broker.session import quota
+from gateway.config.policies import RULES
+from gateway.config.settings import Settings, load
+from gateway.transports.flow.frame_trace import MOST_VIEWS
 from tests.attacks.attacks import ATTACKS
 from tests.auth import issuer
 from tests.auth.test_cookies import flask
@@ -360,14 +363,14 @@ def test_all_attacks_are_listed() -> None:
 
 
 FIXED = [
-    ("wildcards", words.MAX_WILDCARDS),
-    ("words", words.MAX_WORDS),
+    ("wildcards", patterns.MAX_WILDCARDS),
+    ("words", patterns.MAX_WORDS),
     ("destinations", MAX_DESTINATIONS),
-    ("browsers", allowance.MOST_BROWSERS),
+    ("browsers", quota.MOST_BROWSERS),
     ("a selector", selectors.MAX_LENGTH),
     ("a selector", MAX_DEPTH),
-    ("selectors", allowance.MOST_SELECTORS),
-    ("ids", allowance.MOST_NAMES // 1024**2),
+    ("selectors", quota.MOST_SELECTORS),
+    ("ids", quota.MOST_NAMES // 1024**2),
     ("different", MOST_INTERESTS),
     ("message groups", groups.MOST_GROUPS),
     ("message groups", groups.MOST_OCTETS // 1024**2),

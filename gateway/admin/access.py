@@ -37,12 +37,12 @@ from gateway.admin.errors import Refused
 from gateway.admin.strangers import Strangers
 from gateway.admin.visits import COOKIE, Visit, Visits
 from gateway.auth.failures import Failures, TooManyFailures
-from gateway.origins import is_of
-from gateway.transports.forwarded import Client, ForwardedError
+from gateway.net.origins import is_of
+from gateway.transports.wire.forwarded import ForwardedClient, ForwardedError
 
 if TYPE_CHECKING:
-    from gateway.runtime import Gateway
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
+    from gateway.runtime.gateway import Gateway
 
 FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 """Headers by which a proxy makes itself known."""
@@ -158,7 +158,7 @@ class Guard:
         await trio.sleep(self._settings.login_delay)
         raise Refused(401, "the token is wrong", CHALLENGE)
 
-    def client_of(self, request: Request) -> Client:
+    def client_of(self, request: Request) -> ForwardedClient:
         """Who the client is, behind trusted proxies.
 
         Raises:

@@ -23,17 +23,17 @@ import trio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gateway import settings_reference
 from gateway.admin import access, models, snapshots
 from gateway.admin.audit import entry_of
 from gateway.admin.endpoint import Endpoint
 from gateway.admin.errors import Refused
 from gateway.admin.scrape import metrics_of
-from gateway.settings import Address
+from gateway.config import reference
+from gateway.config.settings import Address
 
 if TYPE_CHECKING:
-    from gateway.runtime import Gateway
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
+    from gateway.runtime.gateway import Gateway
 
 _AFTER_A_DRAIN = "restart the process when the log says drained: there is no other way back"
 
@@ -175,7 +175,7 @@ class Api:
         now = self._gateway.in_force.now
         return JSONResponse(
             {
-                "settings": list(settings_reference.rows(now)),
+                "settings": list(reference.rows(now)),
                 "policies": [{"match": list(each.match), "values": _plain(each.values)} for each in now.policy],
                 "rules": [_plain(each.values) for each in now.rule],
             }

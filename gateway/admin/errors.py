@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import JSONResponse
 
 if TYPE_CHECKING:
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
 
 
 class Refused(Exception):

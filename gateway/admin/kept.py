@@ -1,7 +1,7 @@
 """What is kept and stands in no queue: messages that come later, values that topics retain, and the places where
 clients who resume by a name go on.  An operator looks at them, and takes them away.
 
-The rows are the broker's (`gateway.broker.kept_rows`).  One that goes leaves the store, too, and the answer comes when
+The rows are the broker's (`broker.admin.stored_rows`).  One that goes leaves the store, too, and the answer comes when
 it has.  Of those for one destination some hundred are called off in a turn, and none while the store is behind.
 """
 
@@ -20,22 +20,22 @@ from gateway.admin.endpoint import Endpoint, Parameter
 from gateway.admin.errors import Refused
 from gateway.admin.paging import ROWS, Listing, Test, page_of
 from gateway.admin.queues import MOST_BODY, PATIENCE
-from gateway.broker import kept_rows
-from gateway.broker.cursors import Cursor
-from gateway.broker.delayed import PutOff
-from gateway.broker.retained import Kept as Value
+from gateway.broker.admin import stored_rows
+from gateway.broker.routing.scheduled import ScheduledSend
+from gateway.broker.topic.offsets import Offset
+from gateway.broker.topic.retained import RetainedMessage as Value
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
-    from gateway.runtime import Gateway
+    from gateway.runtime.gateway import Gateway
 
 _NOT_SCHEDULED = "no message waits for its time under that id: it has come, was cancelled, or never was"
 _NOT_RETAINED = "that topic retains nothing"
 _NO_CURSOR = "there is no such cursor"
 
-_SCHEDULED = Listing("scheduled", kept_rows.SCHEDULED_KEYS, ("id", "destination"))
-_RETAINED = Listing("retained", kept_rows.RETAINED_KEYS, ("topic",))
-_CURSORS = Listing("cursors", kept_rows.CURSOR_KEYS, ("name", "topic"))
+_SCHEDULED = Listing("scheduled", stored_rows.SCHEDULED_KEYS, ("id", "destination"))
+_RETAINED = Listing("retained", stored_rows.RETAINED_KEYS, ("topic",))
+_CURSORS = Listing("cursors", stored_rows.CURSOR_KEYS, ("name", "topic"))
 
 _TOPIC = Parameter("topic", "as GET /api/v1/retained has it", required=True)
 
@@ -173,19 +173,19 @@ class Kept:
 
     async def scheduled(self, request: Request) -> Response:
         """A page of them."""
-        tests: list[Test[PutOff]] = []
+        tests: list[Test[ScheduledSend]] = []
         name = asked.text(request, "destination")
         if name:
             tests.append(_goes_to(name))
         broker = self._broker
 
-        def rows(page: list[PutOff]) -> list[dict[str, object]]:
-            return [kept_rows.of_scheduled(broker, each) for each in page]
+        def rows(page: list[ScheduledSend]) -> list[dict[str, object]]:
+            return [stored_rows.of_scheduled(broker, each) for each in page]
 
         async with self._one_at_a_time:
             return JSONResponse(await page_of(request, _SCHEDULED, broker.router.delayed.every(), rows, tests))
 
-    def _find(self, request: Request) -> PutOff:
+    def _find(self, request: Request) -> ScheduledSend:
         found = self._broker.administration.scheduled(request.path_params["id"])
         if found is None:
             raise Refused(404, _NOT_SCHEDULED)
@@ -193,12 +193,12 @@ class Kept:
 
     async def scheduled_one(self, request: Request) -> Response:
         """One of them."""
-        return JSONResponse(kept_rows.whole_scheduled(self._broker, self._find(request), MOST_BODY))
+        return JSONResponse(stored_rows.whole_scheduled(self._broker, self._find(request), MOST_BODY))
 
     async def cancel(self, request: Request) -> Response:
         """It never comes."""
         found = self._find(request)
-        entry_of(request).facts(destination=",".join(kept_rows.targets_of(found)))
+        entry_of(request).facts(destination=",".join(stored_rows.targets_of(found)))
         self._broker.router.delayed.call_off(found)
         return await self._gone("it is cancelled")
 
@@ -230,7 +230,7 @@ class Kept:
         broker = self._broker
 
         def rows(page: list[Value]) -> list[dict[str, object]]:
-            return [kept_rows.of_retained(broker, each) for each in page]
+            return [stored_rows.of_retained(broker, each) for each in page]
 
         async with self._one_at_a_time:
             return JSONResponse(await page_of(request, _RETAINED, broker.router.retained.every(), rows))
@@ -243,7 +243,7 @@ class Kept:
 
     async def retained_one(self, request: Request) -> Response:
         """What one topic retains."""
-        return JSONResponse(kept_rows.whole_retained(self._broker, self._value(request), MOST_BODY))
+        return JSONResponse(stored_rows.whole_retained(self._broker, self._value(request), MOST_BODY))
 
     async def forget(self, request: Request) -> Response:
         """A topic retains nothing any more."""
@@ -257,8 +257,8 @@ class Kept:
         """A page of them."""
         broker = self._broker
 
-        def rows(page: list[Cursor]) -> list[dict[str, object]]:
-            return [kept_rows.of_cursor(broker, each) for each in page]
+        def rows(page: list[Offset]) -> list[dict[str, object]]:
+            return [stored_rows.of_cursor(broker, each) for each in page]
 
         async with self._one_at_a_time:
             return JSONResponse(await page_of(request, _CURSORS, broker.router.replay.cursors.every(), rows))
@@ -302,7 +302,7 @@ class Kept:
         await trio.lowlevel.checkpoint()
 
 
-def _goes_to(name: str) -> Callable[[PutOff], bool]:
+def _goes_to(name: str) -> Callable[[ScheduledSend], bool]:
     """Whether a message goes there, among others perhaps."""
-    wanted = kept_rows.names_of(name)
-    return lambda waiting: not wanted.isdisjoint(kept_rows.targets_of(waiting))
+    wanted = stored_rows.names_of(name)
+    return lambda waiting: not wanted.isdisjoint(stored_rows.targets_of(waiting))

@@ -1,6 +1,6 @@
 """Who is connected, who subscribes to what, and which destinations there are; and the end of a session.
 
-The rows and what they can be sorted by are the broker's (`gateway.broker.rows`); this module knows which filters there
+The rows and what they can be sorted by are the broker's (`broker.admin.rows`); this module knows which filters there
 are, and adds for what a publisher is held, which only the transports know.
 
 One list is made at a time, the others wait for it: each of those at work would have a slice in every round of the loop,
@@ -23,15 +23,15 @@ from gateway.admin.endpoint import Endpoint, Parameter
 from gateway.admin.errors import BadQuery, Refused
 from gateway.admin.paging import MAX_LIMIT, SLICE, Listing, page_of
 from gateway.admin.queues import PATIENCE, refusal_of
-from gateway.broker import rows
+from gateway.broker.admin import rows
 from gateway.broker.errors import NotAllowed
-from gateway.broker.session import Session
-from gateway.broker.subscribing import INTERNAL
-from gateway.broker.subscription import Subscription
+from gateway.broker.queue.subscription import Subscription
+from gateway.broker.session.session import Session
+from gateway.broker.session.subscribe import INTERNAL
 
 if TYPE_CHECKING:
-    from gateway.broker.rows import Target
-    from gateway.runtime import Gateway
+    from gateway.broker.admin.rows import Target
+    from gateway.runtime.gateway import Gateway
 
 T = TypeVar("T")
 

@@ -24,11 +24,11 @@ from gateway.admin.errors import Refused
 from gateway.admin.visits import COOKIE, LIFETIME, Visit
 from gateway.auth.failures import TooManyFailures
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Credentials, Identity
+from gateway.broker.model.identity import Credentials, Identity
 
 if TYPE_CHECKING:
-    from gateway.runtime import Gateway
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
+    from gateway.runtime.gateway import Gateway
 
 NO_STORE = {"cache-control": "no-store"}
 

@@ -21,8 +21,8 @@ from gateway.observe.latency import Percentiles
 from gateway.observe.sampler import STEP, Sampler
 
 if TYPE_CHECKING:
-    from gateway.runtime import Gateway
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
+    from gateway.runtime.gateway import Gateway
 
 
 class SessionsNow(Answer):

@@ -23,15 +23,15 @@ from gateway.admin.audit import entry_of
 from gateway.admin.endpoint import Endpoint
 from gateway.admin.errors import Refused, come_back
 from gateway.admin.queues import PATIENCE
-from gateway.broker import destinations
 from gateway.broker.errors import NotAllowed
-from gateway.broker.reading import LEFT_TO_THE_CODEC, properties_of
+from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, properties_of
+from gateway.broker.model import destinations
 from gateway.codec import Head
 
 if TYPE_CHECKING:
     from gateway.broker import Broker
-    from gateway.runtime import Gateway
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
+    from gateway.runtime.gateway import Gateway
 
 _NOT_HERE = frozenset(["destination", "user-id", *LEFT_TO_THE_CODEC])
 """Headers that nobody can give here: they are told apart, or the server's, or a session's."""

@@ -1,6 +1,6 @@
 """What waits in queues, and what an operator does to it: look, delete, purge, move, redrive.
 
-The work is the broker's (`gateway.broker.administration`): in slices, so that a purge of a million messages holds
+The work is the broker's (`gateway.broker.admin.messages`): in slices, so that a purge of a million messages holds
 nobody up, and what changes something is answered when the store has it.  This module waits for that, but not for ever:
 after `PATIENCE` seconds the work is called off, and the error says how far it came.
 """
@@ -19,11 +19,11 @@ from gateway.admin.audit import entry_of
 from gateway.admin.endpoint import Endpoint, Parameter
 from gateway.admin.errors import Refused
 from gateway.admin.paging import WINDOW
-from gateway.broker.administration import Busy, Outcome, Page, Search, Unknown, Work
+from gateway.broker.admin.messages import Busy, Outcome, Page, RunningOperation, Search, Unknown
 from gateway.broker.errors import NotAllowed
 
 if TYPE_CHECKING:
-    from gateway.runtime import Gateway
+    from gateway.runtime.gateway import Gateway
 
 PATIENCE = 30.0
 """Seconds."""
@@ -188,7 +188,7 @@ def _refusals(outcome: Outcome) -> dict[str, object]:
     return {"refused": refused, "stopped": outcome.stopped or None}
 
 
-async def _changed(request: Request, start: Callable[[Callable[[Outcome], None]], Work]) -> Outcome:
+async def _changed(request: Request, start: Callable[[Callable[[Outcome], None]], RunningOperation]) -> Outcome:
     """Wait for a change, and tell the audit log what came of it."""
     entry = entry_of(request)
     outcome = await _Waiting[Outcome]().result_of(start)
@@ -209,7 +209,7 @@ class _Waiting(Generic[T]):
         self._found.append(result)
         self._done.set()
 
-    async def result_of(self, start: Callable[[Callable[[T], None]], Work | Search]) -> T:
+    async def result_of(self, start: Callable[[Callable[[T], None]], RunningOperation | Search]) -> T:
         """Start the work, and wait for what comes of it.
 
         Raises:
@@ -225,7 +225,7 @@ class _Waiting(Generic[T]):
         finally:
             work.cancel()  # also where the client has gone, and nobody wants it any more
         if not self._found:
-            done = f", when {work.done} messages were done" if isinstance(work, Work) else ""
+            done = f", when {work.done} messages were done" if isinstance(work, RunningOperation) else ""
             raise Refused(503, f"called off after {PATIENCE:g} s{done}")
         return self._found[0]
 

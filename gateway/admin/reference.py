@@ -22,9 +22,9 @@ from gateway.admin.access import Guard
 from gateway.admin.endpoint import Endpoint, Parameter
 from gateway.admin.openapi import TAGS, document, errors_of, path_parameters
 from gateway.auth.anonymous import Anonymous
-from gateway.runtime import Gateway
-from gateway.settings import Settings
-from gateway.transports import Hub
+from gateway.config.settings import Settings
+from gateway.runtime.gateway import Gateway
+from gateway.transports import Server
 
 HEAD = """\
 # Admin API
@@ -82,7 +82,7 @@ def table() -> list[Endpoint]:
 
     async def build() -> list[Endpoint]:
         settings = Settings.model_construct()  # the defaults, whatever the environment says
-        gateway = Gateway(settings, Hub(Anonymous()), {})
+        gateway = Gateway(settings, Server(Anonymous()), {})
         return site.endpoints(gateway, settings, Guard(gateway, settings))
 
     return trio.run(build)

@@ -14,8 +14,8 @@ from gateway.observe.survey import Survey
 from gateway.observe.timings import ACK, QUEUE, TURN, Timings
 
 if TYPE_CHECKING:
-    from gateway.runtime import Gateway
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
+    from gateway.runtime.gateway import Gateway
 
 
 def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:

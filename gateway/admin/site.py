@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from gateway.auth.tickets import Tickets
+    from gateway.config.settings import Settings
     from gateway.observe.sampler import Sampler
-    from gateway.runtime import Gateway
-    from gateway.settings import Settings
+    from gateway.runtime.gateway import Gateway
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

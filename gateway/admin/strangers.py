@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gateway.networks import network_of
+from gateway.net.client_address import network_of
 
 if TYPE_CHECKING:
-    from gateway.broker.agenda import Agenda
+    from gateway.broker.core.scheduler import Scheduler
 
 log = structlog.get_logger("gateway.audit")
 
@@ -45,7 +45,7 @@ class Strangers:
         agenda: has the clock, and carries out what is due when a minute ends.
     """
 
-    def __init__(self, agenda: Agenda) -> None:
+    def __init__(self, agenda: Scheduler) -> None:
         self._agenda = agenda
         self._refused: dict[str, int] = {}
 

@@ -1,6 +1,6 @@
 """`GET /api/v1/sessions/{id}/tap`: the frames of one session while they come and go, as server-sent events.
 
-    event: frame      one frame, as `gateway/transports/tap.py` shows it
+    event: frame      one frame, as `gateway/transports/flow/frame_trace.py` shows it
     event: dropped    {"frames": n}: so many came faster than they could be shown, between the frame before and the next
     event: end        {"reason": "..."}: nothing more comes
     :                 a comment, when nothing came for a while: who is gone is found by it, and proxies stay awake
@@ -28,12 +28,12 @@ from gateway.admin.access import Visitor
 from gateway.admin.endpoint import Endpoint
 from gateway.admin.errors import Refused
 from gateway.admin.visits import Visit
-from gateway.transports.tap import NoSession, Seen, TooManyViews, View
+from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedFrame, TraceView
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from gateway.runtime import Gateway
+    from gateway.runtime.gateway import Gateway
 
 PAUSE = 0.1
 """Seconds between two looks at the ring."""
@@ -106,7 +106,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, look: Callable[[], AbstractContextManager[View]], visit: Visit | None = None) -> None:
+    def __init__(self, look: Callable[[], AbstractContextManager[TraceView]], visit: Visit | None = None) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
         self._look = look
@@ -125,7 +125,7 @@ class EventStream(Response):
             if scope["method"] == "HEAD" or await self._show_to_the_end(view, receive, send):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _show_to_the_end(self, view: View, receive: Receive, send: Send) -> bool:
+    async def _show_to_the_end(self, view: TraceView, receive: Receive, send: Send) -> bool:
         """Show what comes; False: the reader takes nothing, so its connection must be closed amid the answer."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_wait_until_gone, receive, nursery.cancel_scope)
@@ -147,11 +147,11 @@ async def _wait_until_gone(receive: Receive, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _end_with(visit: Visit, view: View) -> None:
+async def _end_with(visit: Visit, view: TraceView) -> None:
     view.end(await visit.over())
 
 
-async def _show(view: View, send: Send) -> None:
+async def _show(view: TraceView, send: Send) -> None:
     """Write what comes, until nothing more does.
 
     Raises:
@@ -185,7 +185,7 @@ def _event(name: str, data: Mapping[str, object]) -> str:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
 
-def row_of(seen: Seen) -> dict[str, object]:
+def row_of(seen: TracedFrame) -> dict[str, object]:
     """A frame as JSON has it."""
     truncated = len(seen.body) < seen.size
     try:

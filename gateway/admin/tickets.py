@@ -28,14 +28,14 @@ from gateway.admin.strangers import Strangers
 from gateway.auth.failures import TooManyFailures
 from gateway.auth.tickets import Tickets, TooManyTickets
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Credentials, Identity, Upgrade
-from gateway.origins import ANY
-from gateway.transports.forwarded import Client, ForwardedError
-from gateway.transports.websocket import check_origin
+from gateway.broker.model.identity import Credentials, Identity, Upgrade
+from gateway.net.origins import ANY
+from gateway.transports.accept.websocket import check_origin
+from gateway.transports.wire.forwarded import ForwardedClient, ForwardedError
 
 if TYPE_CHECKING:
-    from gateway.runtime import Gateway
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
+    from gateway.runtime.gateway import Gateway
 
 PATH = "/api/v1/tickets"
 
@@ -120,7 +120,7 @@ class TicketOffice:
             return JSONResponse({"error": str(error)}, error.status, headers | error.headers)
         return JSONResponse({"ticket": ticket, "expires_in": round(self._tickets.lifetime, 3)}, headers=headers)
 
-    def _client(self, request: Request, fields: dict[str, str]) -> Client:
+    def _client(self, request: Request, fields: dict[str, str]) -> ForwardedClient:
         """Who asks, behind trusted proxies; the host name that it asked for is put into the fields."""
         peer = "" if request.client is None else request.client.host
         try:
@@ -131,7 +131,7 @@ class TicketOffice:
             fields["host"] = client.host
         return client
 
-    def _check_origin(self, fields: dict[str, str], client: Client) -> dict[str, str]:
+    def _check_origin(self, fields: dict[str, str], client: ForwardedClient) -> dict[str, str]:
         """Refuse pages that could not open the WebSocket; what lets the others read the answer."""
         origin, allowed = fields.get("origin"), self._gateway.in_force.now.allowed_origins
         refusal = check_origin(fields, allowed, open_to_all=self._settings.anonymous, secure=bool(client.secure))
@@ -143,7 +143,7 @@ class TicketOffice:
             return {"access-control-allow-origin": "*"}
         return {"access-control-allow-origin": origin, "access-control-allow-credentials": "true"}
 
-    async def _identity(self, fields: dict[str, str], client: Client) -> Identity:
+    async def _identity(self, fields: dict[str, str], client: ForwardedClient) -> Identity:
         try:
             with trio.fail_after(self._settings.connect_timeout):
                 identity = await self._gateway.identify(_credentials(fields, client))
@@ -161,7 +161,7 @@ class TicketOffice:
             raise _Refused(403, "a ticket is good for a session, and not for another ticket")
         return identity
 
-    def _tell(self, error: LoginRefused, client: Client) -> None:
+    def _tell(self, error: LoginRefused, client: ForwardedClient) -> None:
         """A line of the log, as for a CONNECT that is refused: without the detail, and with names of users only."""
         peer = client.address or "unix"
         if self._strangers.may_tell(peer):
@@ -170,7 +170,7 @@ class TicketOffice:
             log.info("ticket refused", peer=peer, reason=str(error), **shown)
 
 
-def _credentials(fields: dict[str, str], client: Client) -> Credentials:
+def _credentials(fields: dict[str, str], client: ForwardedClient) -> Credentials:
     """What a request shows, as if it were the upgrade of a WebSocket."""
     shown = Upgrade(
         authorization=fields.get("authorization", ""),

@@ -19,7 +19,7 @@ import trio
 from itsdangerous import BadSignature, Signer
 
 from gateway.broker.errors import SessionEnded
-from gateway.broker.identity import Identity
+from gateway.broker.model.identity import Identity
 
 log = structlog.get_logger("gateway.admin")
 
@@ -60,7 +60,7 @@ class Visit:
 
 
 class Visits:
-    """All of them; see `gateway.reload.Reloadable`.
+    """All of them; see `gateway.runtime.reload.Reloadable`.
 
     Attributes:
         name: for the log.

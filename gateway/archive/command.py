@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway import durations, octets
+from gateway.config import durations, sizes
 
 from .errors import ArchiveError
 
@@ -47,7 +47,7 @@ def _interval(text: str) -> float:
 
 def _octets(text: str) -> int:
     try:
-        return octets.parse(text)
+        return sizes.parse(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -186,7 +186,7 @@ def _place(name: str, option: str | None) -> str:
     """A folder: what the option says, or else the setting."""
     if option:
         return option
-    from gateway.settings import SettingsError, load
+    from gateway.config.settings import SettingsError, load
 
     try:
         told: Path | None = getattr(load(), name)

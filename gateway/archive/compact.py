@@ -28,8 +28,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.files import HIDDEN, make_folder
 from gateway.journal.segments import reason_of
-from gateway.storing import HIDDEN, make_folder
 
 from . import history, layout
 from .errors import ArchiveError

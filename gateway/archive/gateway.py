@@ -30,8 +30,8 @@ import os
 import time
 from pathlib import Path
 
+from gateway.files import HIDDEN
 from gateway.journal.segments import found, order, reason_of
-from gateway.storing import HIDDEN
 
 from . import history, layout
 from .errors import ArchiveError, BusyError, UnusableError

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from gateway.storing import store
+from gateway.files import store
 
 from . import layout
 from .errors import ArchiveError

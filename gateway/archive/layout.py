@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.storing import HIDDEN
+from gateway.files import HIDDEN
 
 RAW = "raw"
 HISTORY = "history"

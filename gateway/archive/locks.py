@@ -7,8 +7,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from gateway.files import make_folder, make_private
 from gateway.journal.segments import reason_of
-from gateway.storing import make_folder, make_private
 
 from . import layout
 from .errors import ArchiveError, BusyError

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gateway.storing import hidden, make_folder, opened, reveal
+from gateway.files import hidden, make_folder, opened, reveal
 
 from . import layout
 from .schema import REPEATED, SCHEMA

@@ -1,6 +1,6 @@
 """Who may connect: authenticators, asked at the handshake, and when a session is to be renewed.
 
-They implement `gateway.broker.ports.Authenticator` and may take their time: nothing else waits for them.
+They implement `gateway.broker.core.ports.Authenticator` and may take their time: nothing else waits for them.
 
     guard        failed logins: slow, and only so many of each address
       chain      which authenticator decides
@@ -15,13 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Certificate, Credentials, Identity, Upgrade
+from gateway.broker.model.identity import Certificate, Credentials, Identity, Upgrade
 
 if TYPE_CHECKING:
     from gateway.auth.cookies import Cookies
     from gateway.auth.guard import Entrance
     from gateway.auth.tokens import Tokens
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
 
 __all__ = ["Certificate", "Credentials", "Identity", "LoginRefused", "Upgrade", "for_settings"]
 
@@ -30,8 +30,8 @@ def for_settings(settings: Settings) -> Entrance:
     """The authenticator that the settings ask for.
 
     Raises:
-        gateway.settings.SettingsError: a file, or the operator's function, cannot be used; the sentence names the
-            setting and what is wrong.
+        SettingsError: a file, or the operator's function, cannot be used; the sentence names the setting and what is
+            wrong.
     """
     # Imported only where needed: a gateway that lets everybody in loads neither argon2 nor cryptography.
     if settings.anonymous:

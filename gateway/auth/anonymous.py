@@ -1,13 +1,13 @@
 """Anonymous sessions: whoever connects is let in, under the name they give.
 
-`gateway.settings` sees to it that this happens only while every listener is bound to loopback.
+`gateway.config.settings` sees to it that this happens only while every listener is bound to loopback.
 """
 
 from __future__ import annotations
 
 from gateway.auth.tickets import Tickets
-from gateway.broker.identity import Credentials, Identity
-from gateway.broker.ports import ANONYMOUS
+from gateway.broker.core.ports import ANONYMOUS
+from gateway.broker.model.identity import Credentials, Identity
 
 
 class Anonymous:

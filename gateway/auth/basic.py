@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from gateway.broker.identity import Credentials
+from gateway.broker.model.identity import Credentials
 
 
 def login_of(credentials: Credentials) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.auth.claims import user_of
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Certificate, Identity
+from gateway.broker.model.identity import Certificate, Identity
 
 
 def name_in(certificate: Certificate, kind: str) -> str:

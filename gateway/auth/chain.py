@@ -29,7 +29,7 @@ from gateway.auth.tokens import Tokens, looks_like_token
 from gateway.auth.users import UsersFile
 from gateway.auth.watched import Watched
 from gateway.broker.errors import NOT_A_USER, LoginRefused, SessionEnded
-from gateway.broker.identity import Credentials, Identity
+from gateway.broker.model.identity import Credentials, Identity
 
 Answer = Awaitable[Identity]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gateway.broker.ports import ANONYMOUS
+from gateway.broker.core.ports import ANONYMOUS
 
 _MOST_OCTETS = 1024
 """Of a user's name."""

@@ -27,7 +27,7 @@ from gateway.auth.claims import find, groups_of, user_of
 from gateway.auth.files import FileFault, read_text
 from gateway.auth.watched import Watched
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Identity
+from gateway.broker.model.identity import Identity
 
 MAX_FILE = 64 * 1024
 LEAST_SECRET = 16

@@ -31,10 +31,10 @@ from gateway.auth.basic import login_of
 from gateway.auth.claims import user_of
 from gateway.auth.failures import Failures
 from gateway.auth.turns import Turns
+from gateway.broker.core.ports import ANONYMOUS
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Credentials, Identity
-from gateway.broker.ports import ANONYMOUS
-from gateway.settings import SettingsError, wrong
+from gateway.broker.model.identity import Credentials, Identity
+from gateway.config.settings import SettingsError, wrong
 
 THREADS = 8
 """Calls of a plain function at a time: most of them wait for somebody's answer."""

@@ -20,7 +20,7 @@ import structlog
 import trio
 
 from gateway.broker.errors import LoginRefused
-from gateway.networks import network_of
+from gateway.net.client_address import network_of
 
 MAX_KNOWN = 100_000
 """Addresses that are remembered, and logins at an address, at some 250 octets each: 50 MB when a botnet guesses.  Then

@@ -18,9 +18,9 @@ import trio
 from gateway.auth.basic import login_of
 from gateway.auth.failures import Failures, TooManyFailures
 from gateway.auth.tickets import Tickets
+from gateway.broker.core.ports import Authenticator
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Credentials, Identity
-from gateway.broker.ports import Authenticator
+from gateway.broker.model.identity import Credentials, Identity
 
 
 class Entrance(Authenticator, Protocol):

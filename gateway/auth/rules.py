@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from gateway import settings
-from gateway.broker.access import Action, Reach
-from gateway.broker.identity import Identity
-from gateway.broker.words import has_wildcard
-from gateway.rules import TRANSPORTS, Table
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.identity import Identity
+from gateway.broker.model.patterns import has_wildcard
+from gateway.config import settings
+from gateway.config.rules import TRANSPORTS, Table
 
 from .rules_addresses import NOWHERE
 from .rules_standing import Index, Standing, reach_by, reason_of
@@ -88,7 +88,7 @@ class Granted:
         found = known.get(name)  # a stale standing knows nothing
         return self.standing.find(action, name) if found is None else found
 
-    def reach(self, pattern: str) -> Reach:
+    def reach(self, pattern: str) -> Coverage:
         """How much of what a canonical pattern matches may be subscribed to; SOME where that cannot be told."""
         return self.standing.reach(pattern)
 
@@ -122,7 +122,7 @@ class Explanation:
 
     action: Action
     name: str
-    reach: Reach
+    reach: Coverage
     rules: tuple[tuple[int, int], ...]
     default: bool
     text: str
@@ -243,9 +243,9 @@ class Rules:
 
 
 _VERBS = {Action.SEND: "send to", Action.SUBSCRIBE: "subscribe to", Action.ADMIN: "administer"}
-_WHETHER = {Reach.ALL: "may", Reach.NONE: "may not"}
+_WHETHER = {Coverage.ALL: "may", Coverage.NONE: "may not"}
 _HOW_MUCH = {
-    Reach.ALL: "may subscribe to all that ",
-    Reach.SOME: "may subscribe to a part of what ",
-    Reach.NONE: "may not subscribe to anything that ",
+    Coverage.ALL: "may subscribe to all that ",
+    Coverage.SOME: "may subscribe to a part of what ",
+    Coverage.NONE: "may not subscribe to anything that ",
 }

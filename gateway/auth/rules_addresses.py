@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 
-from gateway.rules import UNIX
+from gateway.config.rules import UNIX
 
 NOWHERE: frozenset[str] = frozenset()
 
@@ -21,7 +21,7 @@ class Networks:
     """The networks of all rules.
 
     Args:
-        texts: as `gateway.rules.Table` has them.
+        texts: as `gateway.config.rules.Table` has them.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ looks at each message then.
 
 from __future__ import annotations
 
-from gateway.broker.words import ONE, REST, WILDCARDS, Pattern, has_wildcard, pattern_words, split
+from gateway.broker.model.patterns import ONE, REST, WILDCARDS, Pattern, has_wildcard, pattern_words, split
 
 # Places that `covers` looks at; what clients and operators write has a few dozen.
 _MOST_PLACES = 2_000

@@ -5,8 +5,9 @@ stand in one tree, which finds those that match a name; there `{user}` is a wild
 in what was found.
 
 What a subscription with wildcards may see is compared with the rules pattern by pattern: a rule may take all of it, and
-then nothing behind that rule counts; or a part, of which nobody knows how large it is.  So `Reach.SOME` may stand where
-a cleverer comparison would find that it is everything: each message is looked at then, and nothing is let through.
+then nothing behind that rule counts; or a part, of which nobody knows how large it is.  So `Coverage.SOME` may stand
+where a cleverer comparison would find that it is everything: each message is looked at then, and nothing is let
+through.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from gateway.broker.access import Action, Reach
-from gateway.broker.destinations import word_of
-from gateway.broker.ports import ANONYMOUS
-from gateway.broker.trie import PatternTrie
-from gateway.broker.words import ONE, Pattern, has_wildcard
-from gateway.rules import OWN, Table
+from gateway.broker.core.ports import ANONYMOUS
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.destinations import word_of
+from gateway.broker.model.patterns import ONE, Pattern, has_wildcard
+from gateway.broker.model.trie import PatternTrie
+from gateway.config.rules import OWN, Table
 
 from .rules_addresses import Networks
 from .rules_patterns import covers, heads_differ, overlap
@@ -115,7 +116,7 @@ class Standing:
         self._groups = groups
         self._transport = transport
         self._networks = networks
-        self._reach: dict[str, Reach] = {}
+        self._reach: dict[str, Coverage] = {}
         self._reasons: dict[str, str] = {}
 
     def find(self, action: Action, name: str) -> bool:
@@ -126,7 +127,7 @@ class Standing:
         _remember(known[action], name, found)
         return found
 
-    def reach(self, pattern: str) -> Reach:
+    def reach(self, pattern: str) -> Coverage:
         """See `Access`."""
         found = self._reach.get(pattern)
         if found is None:
@@ -193,12 +194,12 @@ class Standing:
         return pattern.replace(OWN, word_of(self._user))
 
 
-def reach_by(deciding: Iterable[Entry | None]) -> Reach:
+def reach_by(deciding: Iterable[Entry | None]) -> Coverage:
     """How much is allowed by rules of which each may be the first one for a part; None: for a part there is none."""
     answers = {entry is not None and entry.table.allows for entry in deciding}
     if len(answers) > 1:
-        return Reach.SOME
-    return Reach.ALL if True in answers else Reach.NONE
+        return Coverage.SOME
+    return Coverage.ALL if True in answers else Coverage.NONE
 
 
 def _remember(known: dict[str, T], name: str, answer: T) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 import trio
 
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Identity
+from gateway.broker.model.identity import Identity
 
 PREFIX = "ticket-"
 """What each starts with, so that one is known in a passcode, too."""

@@ -28,7 +28,7 @@ from gateway.auth.claims import find, groups_of, user_of
 from gateway.auth.keys import Key, read_keys
 from gateway.auth.watched import Watched
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Identity
+from gateway.broker.model.identity import Identity
 
 MAX_OCTETS = 16 * 1024
 """Octets of a token.  Large ones list hundreds of groups; this one's verification takes no longer than others'."""

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from gateway.auth.failures import Failures
-from gateway.networks import network_of
+from gateway.net.client_address import network_of
 
 PLACES = 4
 """Of one address at a time."""

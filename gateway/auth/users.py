@@ -33,7 +33,7 @@ from gateway.auth.threads import SlowThreads
 from gateway.auth.turns import Turns
 from gateway.auth.watched import Watched
 from gateway.broker.errors import SessionEnded
-from gateway.broker.identity import Credentials, Identity
+from gateway.broker.model.identity import Credentials, Identity
 
 THREADS = 2
 """Verifications at a time: each takes a core for some 22 ms, and 19 MiB."""

@@ -18,7 +18,7 @@ import structlog
 import trio
 
 from gateway.auth.files import FileFault
-from gateway.settings import SettingsError, wrong
+from gateway.config.settings import SettingsError, wrong
 
 log = structlog.get_logger("gateway.auth")
 

@@ -20,24 +20,24 @@ from collections.abc import Callable
 
 from gateway.codec import Version, encoder
 
-from .access import Access
-from .administration import Administration
-from .agenda import Agenda
-from .arguments import Wish
-from .counters import Counters
-from .dates import Dates
-from .directory import Directory
+from .admin.messages import MessageAdmin
+from .core.ages import MessageAges
+from .core.counters import Counters
+from .core.ports import ANONYMOUS, Application, Carrier
+from .core.queue_arguments import ArgumentsNotice
+from .core.scheduler import Scheduler
+from .core.storage import Storage
 from .errors import OUTBOX, SLOW_LIMITS, NotAllowed, SessionEnded, SlowConsumer, TakenOver
-from .outbound import Outbound
-from .policy import Policies
-from .ports import ANONYMOUS, Application, Carrier
-from .queue import Queue
-from .quotas import Quotas
-from .reading import Misspelt
-from .records import Records
-from .router import Router
-from .session import Session
-from .storage import Storage
+from .events import EventLog
+from .headers.parse import Misspelt
+from .model.access import Access
+from .model.policy import Policies
+from .model.quotas import Quotas
+from .queue.outbox import Outbox
+from .queue.queue import Queue
+from .routing.registry import Registry
+from .routing.router import Router
+from .session.session import Session
 
 # Times `max_outbound` that an outbox may hold though nobody was held back for it: what was delayed, or is a dead
 # letter, has no publisher to hold.
@@ -110,25 +110,25 @@ class Broker:
         on_pressure: Callable[[], None] = lambda: None,
         on_relief: Callable[[], None] = lambda: None,
         on_room: Callable[[], None] = lambda: None,
-        on_wish: Callable[[Wish], None] = lambda wish: None,
+        on_wish: Callable[[ArgumentsNotice], None] = lambda wish: None,
         on_misspelt: Callable[[Misspelt, str, str], None] = lambda header, session, login: None,
     ) -> None:
         self.quotas = quotas or Quotas()
         self.counters = Counters()
         self.slow = dict.fromkeys(SLOW_LIMITS, 0)
-        self.dates = Dates(clock)
-        self.agenda = Agenda(clock, epoch, wake, busy)
+        self.dates = MessageAges(clock)
+        self.agenda = Scheduler(clock, epoch, wake, busy)
         self.storage: Storage | None = None
-        self.records: Records | None = None
+        self.records: EventLog | None = None
         policies = policies or Policies()
-        self.directory = Directory(self, policies)
+        self.directory = Registry(self, policies)
         self.router = Router(self, self.directory, policies)
-        self.administration = Administration(self)
+        self.administration = MessageAdmin(self)
         self.sessions: dict[str, Session] = {}
         self.known: dict[tuple[str, str], Session] = {}
         self.destinations = self.directory.destinations
-        self.dirty: deque[Outbound] = deque()
-        self.strained: set[Outbound] = set()
+        self.dirty: deque[Outbox] = deque()
+        self.strained: set[Outbox] = set()
         self.stored_octets = 0
         self.kept = 0
         self.waiting = 0
@@ -299,7 +299,7 @@ class Broker:
         if reason:
             raise NotAllowed("memory limit reached", reason)
 
-    def take_strained(self) -> set[Outbound]:
+    def take_strained(self) -> set[Outbox]:
         """The outboxes over their high mark that were filled in this turn."""
         strained = self.strained
         if strained:
@@ -313,7 +313,7 @@ class Broker:
             self.full = set()
         return full
 
-    def strain(self, outbound: Outbound) -> None:
+    def strain(self, outbound: Outbox) -> None:
         """An outbox is over its high mark: who fills it waits, or it is closed if it was waited for long enough."""
         if not outbound.excused and outbound.size <= _HARD_LIMIT * self.quotas.max_outbound:
             self.strained.add(outbound)

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from .queue import Queue
+from .queue.queue import Queue
 
 if TYPE_CHECKING:
     from .broker import Broker
-    from .records import Records
-    from .session import Session
-    from .subscription import Subscription
+    from .events import EventLog
+    from .queue.subscription import Subscription
+    from .session.session import Session
 
 # Sessions and destinations that are looked at in one turn.
 _PER_TURN = 500
@@ -28,7 +28,7 @@ class Gauges:
         pause: seconds between two looks.
     """
 
-    def __init__(self, broker: Broker, records: Records, pause: float) -> None:
+    def __init__(self, broker: Broker, records: EventLog, pause: float) -> None:
         self._broker = broker
         self._records = records
         self._pause = pause

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from . import cursors, delayed, log, retained
-from .batch import Place, Row, Stored
-from .queue import Queue
-from .shelf import ENDED
+from .model.changes import Container, Stored, StoredRow
+from .queue.durable import ENDED
+from .queue.queue import Queue
+from .routing import scheduled
+from .topic import offsets, retained, stream
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -27,7 +28,7 @@ _PAGE = 1_000
 Read = Callable[[Sequence[int]], list[Stored]]
 
 
-def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: Read, *, clean: bool) -> None:
+def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRow], read: Read, *, clean: bool) -> None:
     """Fill a broker that is empty so far.
 
     Args:
@@ -39,21 +40,21 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
     assert storage is not None  # it is what is recovered
     logs = broker.directory.logs
     logs.started = router.number
-    restorers = {delayed.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
+    restorers = {scheduled.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
     queues: dict[int, Queue] = {}
-    logged: list[log.Log] = []
+    logged: list[stream.Stream] = []
     pools: list[tuple[Callable[[Stored], None], list[int]]] = []
-    takers: dict[int, Callable[[Row], None]] = {}
+    takers: dict[int, Callable[[StoredRow], None]] = {}
     for place in places:
         restore = restorers.get(place.kind)
         if place.kind == ENDED:
             storage.drop(place.number)
             takers[place.number] = _pass_over
-        elif place.kind == cursors.KIND:
+        elif place.kind == offsets.KIND:
             router.replay.cursors.restore(place)
-        elif place.kind == log.KIND and not place.name:
+        elif place.kind == stream.KIND and not place.name:
             logs.restore(place)
-        elif place.kind == log.KIND:
+        elif place.kind == stream.KIND:
             restored = broker.directory.restore_log(place)
             takers[place.number] = _pass_over if restored is None else restored.recover_row
             if restored is not None:
@@ -87,11 +88,11 @@ def recover(broker: Broker, places: Iterable[Place], rows: Iterable[Row], read: 
         broker.forget_if_idle(queue)
 
 
-def _pass_over(row: Row) -> None:
+def _pass_over(row: StoredRow) -> None:
     """It goes with its place, or stays as it is."""
 
 
-def _note(rows: list[int], row: Row) -> None:
+def _note(rows: list[int], row: StoredRow) -> None:
     rows.append(row.row)
 
 

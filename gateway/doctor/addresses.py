@@ -18,7 +18,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 from urllib.parse import quote
 
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 
 from . import sessions
 from .dial import Dialler

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import trio
 
-from gateway.settings import Settings, SettingsError, config_file, load
+from gateway.config.settings import Settings, SettingsError, config_file, load
 
 from .examine import examine, own_orders
 from .finding import Finding, Level, Tell, fail, ok

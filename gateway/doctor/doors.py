@@ -12,7 +12,7 @@ from dataclasses import replace
 import trio
 from cryptography import x509
 
-from gateway.transports.forwarded import Trusted
+from gateway.transports.wire.forwarded import Trusted
 
 from . import http
 from .dial import PREFACE, CertificateTrouble, Dialler, TlsTrouble

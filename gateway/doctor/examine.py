@@ -10,12 +10,12 @@ from functools import partial
 
 import trio
 
-from gateway import listeners
-from gateway.mistakes import StartError
+from gateway.config.errors import StartError
+from gateway.config.settings import Settings
 from gateway.pipeline import doctor as pipeline_doctor
 from gateway.pipeline import java
 from gateway.pipeline.errors import PipelineFailure
-from gateway.settings import Settings
+from gateway.runtime import listeners
 
 from . import addresses, doors, files, nginx, pages, ports, sessions, silence, upgrades
 from .dial import Dialler, trusting

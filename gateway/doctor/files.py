@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 from gateway.stores import StoreError, preflight
 from gateway.stores.room import RESERVE
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.address import Address
-from gateway.settings import Settings
+from gateway.config.address import Address
+from gateway.config.settings import Settings
 
 from .places import HTTP, TCP, WEBSOCKET, Place
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 
-from gateway.address import Address
-from gateway.settings import LISTENERS, Settings
+from gateway.config.address import Address
+from gateway.config.settings import LISTENERS, Settings
 
 from .finding import Finding, fail, ok, warn
 from .processes import Process, listeners, most_files
 
-# As in gateway/transports/admission.py: listeners, store, journal, HTTP, and those that are turned away.
+# As in gateway/transports/flow/connection_limits.py: listeners, store, journal, HTTP, and those that are turned away.
 _OTHER_FILES = 512
 
 

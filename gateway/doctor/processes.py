@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from gateway.address import Address
+from gateway.config.address import Address
 
 from .rights import user_name
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 import trio
 from websockets.utils import apply_mask
 
-from gateway.transports.websocket_frames import Opcode
+from gateway.transports.wire.websocket_framing import Opcode
 
 from . import http
 from .dial import Dialler, HungUp

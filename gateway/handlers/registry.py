@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gateway.broker.destinations import APP, HANDLERS
-from gateway.broker.trie import PatternTrie
+from gateway.broker.model.destinations import APP, HANDLERS
+from gateway.broker.model.trie import PatternTrie
 
 from .templates import Template
 
@@ -92,7 +92,7 @@ class _Functions:
 
 
 class Handlers:
-    """The operator's functions: `gateway.broker.ports.Application`.
+    """The operator's functions: `gateway.broker.core.ports.Application`.
 
     Both decorators leave the function as it is.  It is called with the `Request`, and with the words of its
     destination that stand in braces, by name.

@@ -17,10 +17,11 @@ from typing import Any
 
 import trio
 
-from gateway.broker import Broker, destinations
+from gateway.broker import Broker
 from gateway.broker.errors import NotAllowed
-from gateway.broker.reading import properties_of
-from gateway.broker.sending import Sending
+from gateway.broker.headers.parse import properties_of
+from gateway.broker.model import destinations
+from gateway.broker.model.sending import PreparedSend
 from gateway.codec import Frame, Head
 
 Body = bytes | bytearray | memoryview | str
@@ -86,7 +87,7 @@ class Request:
         self.attempt = int(headers.get("delivery-count", "1"))
         self.is_subscribe = is_subscribe
         self._broker = broker
-        self._sendings: list[Sending] = []
+        self._sendings: list[PreparedSend] = []
         self._done = False
 
     # what the client said
@@ -175,7 +176,7 @@ class Request:
         if not trio.lowlevel.in_trio_task():
             raise RuntimeError("the broker is not for threads; send what the thread returns, when it has returned it")
 
-    def _prepared(self, target: str, headers: dict[str, str], body: bytes) -> Sending:
+    def _prepared(self, target: str, headers: dict[str, str], body: bytes) -> PreparedSend:
         properties = properties_of(headers)
         if properties.temporary_reply is not None:
             raise NotAllowed("functions have no temporary destinations", "reply-to must name one of another kind")
@@ -189,7 +190,7 @@ class Request:
             raise NotAllowed("message too large", f"half of max_outbound is {largest} octets")
         return self._broker.router.prepare(head, body, target, properties, None)
 
-    def _keep(self, sendings: list[Sending]) -> None:
+    def _keep(self, sendings: list[PreparedSend]) -> None:
         self._sendings += sendings
         for sending in sendings:
             self._broker.keep(sending.octets)
@@ -218,7 +219,7 @@ class Request:
         self._done = True
         self._let_go()
 
-    def _let_go(self) -> list[Sending]:
+    def _let_go(self) -> list[PreparedSend]:
         sendings, self._sendings = self._sendings, []
         self._broker.release(sum([sending.octets for sending in sendings]))
         return sendings

@@ -26,8 +26,8 @@ import structlog
 import trio
 
 from gateway.broker import Broker, Session
-from gateway.broker.renewal import Renewal
-from gateway.broker.subscribing import INTERNAL
+from gateway.broker.session.renewal import Renewal
+from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import V12, Decoder, Frame, Head, Limits, ProtocolError
 
 from .registry import SUBSCRIBE, Function, Handlers
@@ -63,7 +63,7 @@ class _Failure(NamedTuple):
 
 
 class Runner:
-    """Runs functions for one broker: `gateway.broker.ports.Carrier`.
+    """Runs functions for one broker: `gateway.broker.core.ports.Carrier`.
 
     Attributes:
         session: in the broker; there is a new one after it has ended.

@@ -5,14 +5,14 @@
     field    = "{" identifier "}"
 
 A field is exactly one word of the name, and not an empty one.  Words and separators are those of patterns
-(`gateway.broker.words`): so `/app/greet/{name}` is for `/app/greet.bob`, too, and never for `/app/greet/a.b`.  A
+(`broker.model.patterns`): so `/app/greet/{name}` is for `/app/greet.bob`, too, and never for `/app/greet/a.b`.  A
 template without fields is one name, to the letter.
 """
 
 from __future__ import annotations
 
-from gateway.broker.destinations import APP
-from gateway.broker.words import MAX_WORDS, ONE, WILDCARDS, split
+from gateway.broker.model.destinations import APP
+from gateway.broker.model.patterns import MAX_WORDS, ONE, WILDCARDS, split
 
 
 class Template:

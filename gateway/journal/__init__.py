@@ -1,6 +1,6 @@
 """The journal: what happens in the broker, row by row, in files that other programs read.
 
-It uses the standard library alone.  `schema` says what the rows are, `gateway.broker.ports.Recorder` how the broker
+It uses the standard library alone.  `schema` says what the rows are, `broker.core.ports.Recorder` how the broker
 tells of them; `Journal` writes them, `Segment` reads them.
 """
 

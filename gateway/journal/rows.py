@@ -33,7 +33,7 @@ _CODE_ACCEPTED, _CODE_DELIVERED, _CODE_ACKED = _ACCEPTED.code, _DELIVERED.code, 
 
 
 class Rows(Intake):
-    """Takes what happens; `gateway.broker.ports.Recorder` says what each method is told.
+    """Takes what happens; `gateway.broker.core.ports.Recorder` says what each method is told.
 
     Args:
         bodies: octets of a body that are kept, by destination.

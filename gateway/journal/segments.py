@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.storing import make_private, synchronize_folder
+from gateway.files import make_private, synchronize_folder
 
 from . import record
 from .salvage import Bodies

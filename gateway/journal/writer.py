@@ -23,7 +23,7 @@ _MOST_LIMIT = 1024 * _MIB  # a record must stay below 4 GiB
 
 
 class Journal(Rows):
-    """A recorder (see `gateway.broker.ports`) that writes segments.
+    """A recorder (see `gateway.broker.core.ports`) that writes segments.
 
     It takes rows from the start, and writes them from `start` on.
 

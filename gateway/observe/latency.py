@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.broker.histogram import BOUNDS, Histogram
+from gateway.broker.core.histogram import BOUNDS, Histogram
 
 
 class Percentiles(NamedTuple):

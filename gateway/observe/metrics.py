@@ -1,6 +1,6 @@
 """Metrics: the broker's plain integers, read when Prometheus asks.
 
-The hot path never meets this module: it adds to integers (`gateway/broker/counters.py`), and a scrape reads them.
+The hot path never meets this module: it adds to integers (`gateway/broker/core/counters.py`), and a scrape reads them.
 The cost of a scrape does not grow with the number of destinations; sessions are counted, one addition each.
 
 The only labels are a few words of ours: the transport, the limit or reason by which somebody is refused or held, what
@@ -33,9 +33,9 @@ from .condition import Disks
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
-    from gateway.broker.storage import Storage
+    from gateway.broker.core.storage import Storage
     from gateway.journal import Journal
-    from gateway.transports.committer import Committer
+    from gateway.stores.writer import Committer
 
 COUNTERS = (
     ("connections", "gateway_connections", "Transport connections accepted."),

@@ -6,7 +6,7 @@ import time
 
 
 class Nobody:
-    """Takes what `gateway.broker.ports.Recorder` says, and forgets it."""
+    """Takes what `gateway.broker.core.ports.Recorder` says, and forgets it."""
 
     clock = staticmethod(time.monotonic_ns)
     is_behind = False

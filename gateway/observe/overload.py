@@ -14,17 +14,17 @@ from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
-    from gateway.transports.admission import Admission
-    from gateway.transports.holds import Holds
-    from gateway.transports.memory import Memory
-    from gateway.transports.turnstile import Turnstiles
+    from gateway.transports.flow.blocked_publishers import Blocks
+    from gateway.transports.flow.connection_limits import ConnectionLimits
+    from gateway.transports.flow.memory_guard import MemoryGuard
+    from gateway.transports.wire.fairness import FairGates
 
 
 class OverloadCollector(Collector):
     """Reads what the transports count of it."""
 
     def __init__(
-        self, broker: Broker, holds: Holds, admission: Admission, memory: Memory, turnstiles: Turnstiles
+        self, broker: Broker, holds: Blocks, admission: ConnectionLimits, memory: MemoryGuard, turnstiles: FairGates
     ) -> None:
         self._broker = broker
         self._holds = holds

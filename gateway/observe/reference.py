@@ -19,24 +19,24 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gateway.broker.broker import Broker
-from gateway.broker.facts import Facts
-from gateway.broker.histogram import Histogram
-from gateway.broker.storage import Storage
+from gateway.broker.core.histogram import Histogram
+from gateway.broker.core.metadata import Metadata
+from gateway.broker.core.storage import Storage
 from gateway.journal import Journal
 from gateway.observe.condition import Condition, Disks, SpanCollector
 from gateway.observe.metrics import BrokerCollector, JournalCollector, StoreCollector
 from gateway.observe.overload import OverloadCollector
 from gateway.observe.survey import MOST_SHOWN, Survey
 from gateway.observe.timings import ACK, QUEUE, TURN, Timings
-from gateway.transports.admission import LIMITS
-from gateway.transports.holds import REASONS
-from gateway.transports.turnstile import Turnstiles
+from gateway.transports.flow.blocked_publishers import REASONS
+from gateway.transports.flow.connection_limits import LIMITS
+from gateway.transports.wire.fairness import FairGates
 
 if TYPE_CHECKING:
-    from gateway.transports.admission import Admission
-    from gateway.transports.committer import Committer
-    from gateway.transports.holds import Holds
-    from gateway.transports.memory import Memory
+    from gateway.stores.writer import Committer
+    from gateway.transports.flow.blocked_publishers import Blocks
+    from gateway.transports.flow.connection_limits import ConnectionLimits
+    from gateway.transports.flow.memory_guard import MemoryGuard
 
 HEAD = f"""\
 # Metrics
@@ -92,11 +92,13 @@ def collectors(folder: Path) -> Iterator[Collector]:
     """Every collector, over parts that do nothing, in the order of the page."""
     broker = Broker()
     yield BrokerCollector(broker, ())
-    admission = cast("Admission", SimpleNamespace(connections=0, handshakes=0, refusals=dict.fromkeys(LIMITS, 0)))
+    admission = cast(
+        "ConnectionLimits", SimpleNamespace(connections=0, handshakes=0, refusals=dict.fromkeys(LIMITS, 0))
+    )
     none = dict.fromkeys(REASONS, 0)
-    holds = cast("Holds", SimpleNamespace(by_reason=lambda: none, totals=none))
-    memory = cast("Memory", SimpleNamespace(reason="", closed=0, mark=0, resident=0))
-    yield OverloadCollector(broker, holds, admission, memory, Turnstiles())
+    holds = cast("Blocks", SimpleNamespace(by_reason=lambda: none, totals=none))
+    memory = cast("MemoryGuard", SimpleNamespace(reason="", closed=0, mark=0, resident=0))
+    yield OverloadCollector(broker, holds, admission, memory, FairGates())
     yield Condition(lambda: None, dict, lambda: 0.0, lambda: 0)
     disks = Disks({"store": folder, "journal": folder})
     disks.look_now()
@@ -105,7 +107,7 @@ def collectors(folder: Path) -> Iterator[Collector]:
     yield Survey(broker, (), ["/queue/orders"])
     yield Timings((TURN, Histogram), (QUEUE, Histogram), (ACK, Histogram))
     committer = cast("Committer", SimpleNamespace(commits=0, seconds=0.0, rows=0, failures=0, damaged=0))
-    yield StoreCollector(Storage(Facts(lambda: 0.0, lambda: 0.0), busy=lambda: None), committer)
+    yield StoreCollector(Storage(Metadata(lambda: 0.0, lambda: 0.0), busy=lambda: None), committer)
     journal = Journal(folder, "gateway", run="r")
     yield JournalCollector(journal)
     journal.start()

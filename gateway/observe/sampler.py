@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 import trio
 
-from gateway.broker.histogram import Histogram
+from gateway.broker.core.histogram import Histogram
 from gateway.observe.latency import Percentiles, Window
-from gateway.transports.memory import resident
+from gateway.transports.flow.memory_guard import resident
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
-    from gateway.transports.admission import Admission
+    from gateway.transports.flow.connection_limits import ConnectionLimits
 
 log = structlog.get_logger("gateway.sampler")
 
@@ -88,7 +88,7 @@ class Sampler:
     def __init__(
         self,
         broker: Broker,
-        admission: Admission,
+        admission: ConnectionLimits,
         turns: Histogram,
         *,
         cpu: Callable[[], float] = time.process_time,

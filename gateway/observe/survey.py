@@ -23,15 +23,15 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gateway.broker.destinations import QUEUE
-from gateway.broker.oldest import oldest
-from gateway.broker.policy import DEAD_LETTERS
-from gateway.broker.queue import Queue
-from gateway.broker.words import Pattern, has_wildcard
+from gateway.broker.model.destinations import QUEUE
+from gateway.broker.model.patterns import Pattern, has_wildcard
+from gateway.broker.model.policy import DEAD_LETTERS
+from gateway.broker.queue.oldest import oldest
+from gateway.broker.queue.queue import Queue
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
-    from gateway.broker.topic import Topic
+    from gateway.broker.topic.topic import Topic
 
 PER_SCRAPE = 10_000
 """Destinations that one scrape adds up: 1 us each, where messages wait."""

@@ -12,10 +12,10 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gateway.broker.histogram import BOUNDS
+from gateway.broker.core.histogram import BOUNDS
 
 if TYPE_CHECKING:
-    from gateway.broker.histogram import Histogram
+    from gateway.broker.core.histogram import Histogram
 
 _STEP = 2
 

@@ -5,7 +5,7 @@
     ACK, NACK  `ack`, ...  from then until it was settled: how long the consumer took
     otherwise  `expire`, `drop`, `dead-letter`
 
-`Traced` stands around what the broker tells its recorder (`gateway.broker.records`): the journal learns the same as
+`Traced` stands around what the broker tells its recorder (`gateway.broker.events`): the journal learns the same as
 ever, and the broker knows nothing of traces.  Where nothing is traced, nothing of this is there.
 
 What a message carries.  The MESSAGE's `traceparent` is that of the `send` span, so that a consumer's span is its child;
@@ -29,15 +29,15 @@ from collections.abc import Callable, Collection, Iterable
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.broker.destinations import REPLY_QUEUE, REPLY_TOPIC
-from gateway.broker.message import Delivery, Message
-from gateway.broker.records import Records
+from gateway.broker.events import EventLog
+from gateway.broker.model.destinations import REPLY_QUEUE, REPLY_TOPIC
+from gateway.broker.model.message import Delivery, Message
 from gateway.codec import Head
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
-    from gateway.broker.ports import Recorder
-    from gateway.broker.subscription import Subscription
+    from gateway.broker.core.ports import Recorder
+    from gateway.broker.queue.subscription import Subscription
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 
@@ -85,7 +85,7 @@ class Mark(NamedTuple):
     facts: dict[str, str | int]
 
 
-class Traced(Records):
+class Traced(EventLog):
     """The broker's side of the recorder, and of the traces.
 
     Args:

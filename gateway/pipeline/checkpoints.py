@@ -29,7 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.storing import make_folder, store
+from gateway.files import make_folder, store
 
 from .damage import check_checkpoint
 from .errors import EnvironmentFailure, UsageFailure

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.storing import SHOWN, store
+from gateway.files import SHOWN, store
 
 from . import options, places
 from .errors import EnvironmentFailure, PipelineFailure, UsageFailure

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.storing import store
+from gateway.files import store
 
 from .errors import EnvironmentFailure
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gateway import durations
+from gateway.config import durations
 
 from .jobs import JOBS
 

@@ -11,7 +11,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from gateway.storing import make_private
+from gateway.files import make_private
 
 from .errors import EnvironmentFailure, UsageFailure
 
@@ -110,7 +110,7 @@ def settings(name: str) -> str | None:
     Raises:
         UsageFailure: the settings are wrong.
     """
-    from gateway.settings import SettingsError, load
+    from gateway.config.settings import SettingsError, load
 
     try:
         told: Path | None = getattr(load(), name)

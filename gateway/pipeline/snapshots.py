@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gateway.storing import make_folder, store
+from gateway.files import make_folder, store
 
 from . import checkpoints, tables
 from .jobs.bounded import iso

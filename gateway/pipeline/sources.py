@@ -28,7 +28,7 @@ from urllib.parse import unquote
 
 from gateway.archive import history, layout
 from gateway.archive.errors import ArchiveError
-from gateway.storing import synchronize_folder
+from gateway.files import synchronize_folder
 
 from . import damage
 

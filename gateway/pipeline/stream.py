@@ -42,8 +42,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.observation import Observation
 
 from gateway.archive.layout import RAW
+from gateway.files import make_folder, make_private
 from gateway.journal import schema
-from gateway.storing import make_folder, make_private
 
 from . import checkpoints, places, sources, tables
 from .errors import JobFailure, UsageFailure

@@ -23,7 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import gateway
-from gateway.storing import SHOWN, store, writing
+from gateway.files import SHOWN, store, writing
 
 from . import java, session
 from .errors import EnvironmentFailure

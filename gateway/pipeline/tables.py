@@ -41,7 +41,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gateway.storing import make_folder, writing
+from gateway.files import make_folder, writing
 
 from . import damage
 from .errors import JobFailure

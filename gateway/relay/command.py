@@ -1,6 +1,6 @@
 """`gateway relay`: the process.  Each direction has a thread of its own; this one waits for signals and for failures.
 
-A service manager hears when it runs, and that it lives, as long as the threads turn (`gateway.service`).
+A service manager hears when it runs, and that it lives, as long as the threads turn (`gateway.process.systemd`).
 
 Exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 and one sentence when a server refuses at the start, 2 usage.
 """
@@ -19,9 +19,9 @@ from types import FrameType
 import click
 import structlog
 
-from gateway import service
 from gateway.client import Server, StompError
 from gateway.observe import logs
+from gateway.process import systemd
 
 from . import settings
 from .http import HttpError, serving
@@ -152,9 +152,9 @@ def _run(orders: Orders) -> int:
             threads = [threading.Thread(target=_pump, args=(pump, news), daemon=True) for pump in pumps]
             for thread in threads:
                 thread.start()
-            service.ready("relaying")
+            systemd.ready("relaying")
             first = _first(news, every)
-        service.stopping()
+        systemd.stopping()
         stop.set()
         deadline = time.monotonic() + _LAST_WORDS
         for thread in threads:
@@ -171,10 +171,10 @@ def _run(orders: Orders) -> int:
 
 def _first(news: SimpleQueue[int | str], every: list[Status]) -> int | str:
     """Wait for a signal or a failure, and show signs of life."""
-    between = service.watchdog()
+    between = systemd.watchdog()
     while True:
         if not not_alive(every):
-            service.alive()
+            systemd.alive()
         try:
             return news.get(timeout=between or None)
         except Empty:

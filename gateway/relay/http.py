@@ -26,7 +26,7 @@ from typing import Any
 
 import structlog
 
-from gateway.address import Address
+from gateway.config.address import Address
 
 from .metrics import Metrics
 from .status import Status, not_alive, not_ready

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.address import Address
 from gateway.client import Server
 from gateway.client.server import read_url
 from gateway.client.tls import FileError, context_of
+from gateway.config.address import Address
 
 PREFETCH = 1000
 MOST_PREFETCH = 100_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.broker.ports import StoreError
+from gateway.broker.core.ports import StoreError
 from gateway.stores.errors import StoreDamaged, StoreFull, StoreLocked, StoreReadOnly
 from gateway.stores.sqlite import Recovered, SQLiteStore
 

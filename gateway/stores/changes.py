@@ -19,7 +19,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from gateway.broker.batch import Batch
+from gateway.broker.model.changes import Batch
 
 # Rows in a statement: powers of two up to this, so that there are few statements to keep.  A kept statement holds on
 # to the values that it was last run with, so large bodies go alone.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.broker.ports import StoreError
+from gateway.broker.core.ports import StoreError
 
 _DAMAGE = {
     sqlite3.SQLITE_CORRUPT,

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from gateway.broker.ports import StoreError
+from gateway.broker.core.ports import StoreError
 from gateway.stores import schema
 from gateway.stores.errors import StoreDamaged, told
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gateway.broker.ports import StoreError
+from gateway.broker.core.ports import StoreError
 from gateway.stores import file, schema
 from gateway.stores.errors import StoreDamaged, told
 from gateway.stores.room import refuse_small

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.broker.ports import StoreError
+from gateway.broker.core.ports import StoreError
 from gateway.stores import file
 from gateway.stores.errors import told
 

@@ -25,7 +25,7 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gateway.broker.ports import StoreError
+from gateway.broker.core.ports import StoreError
 from gateway.stores.errors import StoreDamaged
 
 APPLICATION = 0x53474154

@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.broker.batch import Batch, Content, Place, Row, Stored
+from gateway.broker.model.changes import Batch, Container, Payload, Stored, StoredRow
 from gateway.stores import file
 from gateway.stores.changes import Changes
 from gateway.stores.errors import StoreDamaged, StoreFull, told
@@ -71,8 +71,8 @@ class Recovered(NamedTuple):
         clean: the last gateway stopped in order.
     """
 
-    places: list[Place]
-    rows: Iterator[Row]
+    places: list[Container]
+    rows: Iterator[StoredRow]
     highest: int
     seen: dict[bytes, float]
     clean: bool
@@ -164,14 +164,14 @@ class SQLiteStore:
             seen = dict(self._sql("SELECT digest, until FROM seen ORDER BY until"))
         return Recovered(places, self._rows(), self._reserved, seen, self._was_clean)
 
-    def _place(self, values: tuple[object, ...]) -> Place:
+    def _place(self, values: tuple[object, ...]) -> Container:
         if [type(value) for value in values] != [int, str, str, str]:
             raise StoreDamaged(self.path, f"what it says of a place is {str(values)[:80]}")
-        return Place._make(values)
+        return Container._make(values)
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[StoredRow]:
         # As Row._make, without asking each whether it has seven values: 0.3 us of 1.4.
-        new: Callable[[Sequence[object]], Row] = partial(tuple.__new__, Row)
+        new: Callable[[Sequence[object]], StoredRow] = partial(tuple.__new__, StoredRow)
         first: dict[int, int] = {}
         with told(self.path):
             found = self._sql(_ALL)
@@ -342,4 +342,6 @@ def _stored(
     headers: str,
     body: bytes,
 ) -> Stored:
-    return Stored(Row(row, place, content, rank, size, bool(transient), facts), Content(json.loads(headers), body))
+    return Stored(
+        StoredRow(row, place, content, rank, size, bool(transient), facts), Payload(json.loads(headers), body)
+    )

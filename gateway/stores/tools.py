@@ -23,8 +23,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from gateway.broker.batch import Batch, Content, Place, Row
-from gateway.broker.ports import StoreError
+from gateway.broker.core.ports import StoreError
+from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
 from gateway.stores import file
 from gateway.stores.errors import StoreDamaged, told
 from gateway.stores.salvage import Lost, readable
@@ -155,8 +155,8 @@ def _things(path: Path, connection: sqlite3.Connection, missing: list[str]) -> I
         yield {"place": place, "kind": kind, "name": name, "facts": facts}
     wanted: Counter[int] = Counter()  # content -> messages that have it
     passing: set[int] = set()  # contents of messages that nobody will get any more
-    for found in read("rows", ",".join(Row._fields)):
-        row = Row(*found)
+    for found in read("rows", ",".join(StoredRow._fields)):
+        row = StoredRow(*found)
         yield row._asdict()
         if row.transient:
             passing.add(row.content)
@@ -249,10 +249,10 @@ def _batches(lines: Iterable[str], heading: Line) -> Iterator[Batch]:
 
 def _add(batch: Batch, line: Line, heading: Line) -> None:
     if "row" in line:
-        batch.rows[line["row"]] = Row(**line)
+        batch.rows[line["row"]] = StoredRow(**line)
     elif "content" in line:
         body = line["body"].encode() if "body" in line else base64.b64decode(line["base64"], validate=True)
-        batch.contents[line["content"]] = Content(line["headers"], body)
+        batch.contents[line["content"]] = Payload(line["headers"], body)
         batch.octets += len(body)
     elif "seen" in line:
         batch.seen[bytes.fromhex(line["seen"])] = line["until"]
@@ -260,7 +260,7 @@ def _add(batch: Batch, line: Line, heading: Line) -> None:
         heading.update(line)
     else:
         number = line.pop("place")
-        batch.places[number] = Place(number, **line)
+        batch.places[number] = Container(number, **line)
 
 
 def _finish(connection: sqlite3.Connection, heading: Line) -> Iterator[str]:

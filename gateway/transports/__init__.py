@@ -1,18 +1,18 @@
 """Octets in and out: TCP and WebSocket below one connection loop."""
 
-from .entrance import Entrance
-from .forwarded import Client, Trusted
-from .hub import Hub, Options
-from .listen import AddressError, Listening, close, inherit_listeners, open_listeners, unlinking
-from .login import identify
+from .accept.accept import ConnectionHandler
+from .accept.listener import AddressError, Listening, close, inherit_listeners, open_listeners, unlinking
+from .connection.authenticate import identify
+from .server import Server, TransportOptions
+from .wire.forwarded import ForwardedClient, Trusted
 
 __all__ = [
     "AddressError",
-    "Client",
-    "Entrance",
-    "Hub",
+    "ConnectionHandler",
+    "ForwardedClient",
     "Listening",
-    "Options",
+    "Server",
+    "TransportOptions",
     "Trusted",
     "close",
     "identify",

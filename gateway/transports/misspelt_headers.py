@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import structlog
 
-from gateway.broker.reading import Misspelt
+from gateway.broker.headers.parse import Misspelt
 
-from .log_limiter import LogLimiter
+from .flow.log_limiter import LogLimiter
 
 log = structlog.get_logger("gateway.headers")
 

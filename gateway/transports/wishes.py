@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import structlog
 
-from gateway.broker.arguments import Wish
+from gateway.broker.core.queue_arguments import ArgumentsNotice
 
-from .log_limiter import LogLimiter
+from .flow.log_limiter import LogLimiter
 
 log = structlog.get_logger("gateway.arguments")
 
@@ -22,7 +22,7 @@ class Wishes:
     def __init__(self) -> None:
         self._limiter = LogLimiter()
 
-    def tell(self, wish: Wish) -> None:
+    def tell(self, wish: ArgumentsNotice) -> None:
         """A client's arguments came into force, or did not."""
         untold = self._limiter.admit((wish.queue, wish.login, wish.heard, tuple(wish.values)))
         if untold is None:

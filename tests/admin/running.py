@@ -19,8 +19,8 @@ from starlette.types import ASGIApp
 from gateway import auth
 from gateway.admin import openapi, site
 from gateway.admin.access import Guard
-from gateway.runtime import Gateway, open_gateway
-from gateway.settings import Settings, load
+from gateway.config.settings import Settings, load
+from gateway.runtime.gateway import Gateway, open_gateway
 from tests.app.asgi import LOCAL, Answer, request
 from tests.transports.peers import Peer, dial
 

@@ -14,10 +14,10 @@ from gateway.admin.access import ADMIN, Guard, Visitor
 from gateway.admin.errors import Refused
 from gateway.admin.visits import COOKIE
 from gateway.broker import Broker
-from gateway.broker.identity import Identity
-from gateway.runtime import Gateway
-from gateway.settings import load
-from gateway.transports.forwarded import Trusted
+from gateway.broker.model.identity import Identity
+from gateway.config.settings import load
+from gateway.runtime.gateway import Gateway
+from gateway.transports.wire.forwarded import Trusted
 from tests.app.asgi import LOCAL, scope_of
 
 TOKEN = "sesame"

@@ -13,10 +13,10 @@ from trio.testing import MockClock
 
 from gateway.admin import kept
 from gateway.admin.paging import SLICE
-from gateway.broker import kept_rows
-from gateway.broker.administration import Administration
-from gateway.broker.options import Properties, Retain
-from gateway.broker.storage import Storage
+from gateway.broker.admin import stored_rows
+from gateway.broker.admin.messages import MessageAdmin
+from gateway.broker.core.storage import Storage
+from gateway.broker.model.options import Retain, SendOptions
 from gateway.codec import Head
 from tests.transports.peers import Peer
 
@@ -130,9 +130,9 @@ class TestScheduled:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(kept, "ROWS", 1)
         waits: list[Callable[[], None]] = []
-        real = Administration.when_stored
+        real = MessageAdmin.when_stored
 
-        def note(self: Administration, then: Callable[[], None]) -> None:
+        def note(self: MessageAdmin, then: Callable[[], None]) -> None:
             waits.append(then)
             real(self, then)
 
@@ -140,7 +140,7 @@ class TestScheduled:
             for _ in range(3):
                 await later(site, "/queue/a")
             monkeypatch.setattr(Storage, "is_behind", property(lambda self: len(waits) < 2))
-            monkeypatch.setattr(Administration, "when_stored", note)
+            monkeypatch.setattr(MessageAdmin, "when_stored", note)
             assert (await site.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": 3}
         assert len(waits) == 3  # twice it was behind, and at the end all must be written
 
@@ -220,7 +220,7 @@ class TestCursors:
 class TestPatience:
     @pytest.fixture(autouse=True)
     def silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Administration, "when_stored", lambda self, then: None)
+        monkeypatch.setattr(MessageAdmin, "when_stored", lambda self, then: None)
 
     async def test_one(self, empty: Running, autojump_clock: MockClock) -> None:
         await later(empty, "/queue/a")
@@ -254,9 +254,9 @@ class TestMany:
         def counted(key: Any) -> Any:
             return lambda entry: (watch.look(), key(entry))[1]
 
-        for keys, name in ((kept_rows.SCHEDULED_KEYS, "due"), (kept_rows.RETAINED_KEYS, "topic")):
+        for keys, name in ((stored_rows.SCHEDULED_KEYS, "due"), (stored_rows.RETAINED_KEYS, "topic")):
             monkeypatch.setitem(keys, name, counted(keys[name]))
-        monkeypatch.setattr(kept_rows, "targets_of", counted(kept_rows.targets_of))
+        monkeypatch.setattr(stored_rows, "targets_of", counted(stored_rows.targets_of))
         monkeypatch.setattr(trio.lowlevel, "checkpoint", watch.checkpoint)
         return watch
 
@@ -265,7 +265,7 @@ class TestMany:
         router = empty.gateway.broker.router
         for number in range(MANY):
             head = Head.of("SEND", {"destination": "/queue/a"})
-            router.send(router.prepare(head, b"", "/queue/a", Properties(delay=3_600.0 + number), None))
+            router.send(router.prepare(head, b"", "/queue/a", SendOptions(delay=3_600.0 + number), None))
         return empty
 
     async def test_listed_and_cancelled(self, many: Running, watch: Watch) -> None:
@@ -286,7 +286,7 @@ class TestMany:
         for number in range(MANY):
             name = f"/topic/{number:06}"
             head = Head.of("SEND", {"destination": name})
-            router.send(router.prepare(head, b"", name, Properties(retain=Retain.SET), None))
+            router.send(router.prepare(head, b"", name, SendOptions(retain=Retain.SET), None))
         answer = await empty.get("retained", sort="-topic", limit=2, q="/topic/09")
         assert [row["topic"] for row in answer["retained"]] == ["/topic/099999", "/topic/099998"]
         assert answer["total"] == MANY // 10

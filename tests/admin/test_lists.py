@@ -13,11 +13,11 @@ from trio.testing import MockClock
 
 from gateway.admin import paging
 from gateway.admin.paging import SLICE
-from gateway.broker import rows
-from gateway.broker.administration import Administration
-from gateway.broker.renewal import Renewal
-from gateway.broker.session import Session
-from gateway.broker.subscribing import INTERNAL
+from gateway.broker.admin import rows
+from gateway.broker.admin.messages import MessageAdmin
+from gateway.broker.session.renewal import Renewal
+from gateway.broker.session.session import Session
+from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import V12, Frame, Head, ProtocolError
 from tests.transports.peers import Peer
 
@@ -311,7 +311,7 @@ class TestDurable:
     async def test_the_store_does_not_answer(
         self, site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(Administration, "delete_durable", lambda self, name, then: None)
+        monkeypatch.setattr(MessageAdmin, "delete_durable", lambda self, name, then: None)
         started = trio.current_time()
         answer = await site.ask("DELETE", "destination", name="/dsub/x")
         assert (answer.status, trio.current_time() - started) == (503, pytest.approx(30))

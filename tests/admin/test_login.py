@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from gateway.auth.passwords import hash_passcode
-from gateway.broker.identity import Credentials, Identity
-from gateway.runtime import Gateway
+from gateway.broker.model.identity import Credentials, Identity
+from gateway.runtime.gateway import Gateway
 from tests.app.asgi import Answer
 
 from .running import STRANGER, Running, running

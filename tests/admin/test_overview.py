@@ -13,11 +13,11 @@ from trio.testing import MockClock
 
 import gateway
 from gateway.admin.overview import Overview, OverviewNow
-from gateway.broker.counters import Counters
+from gateway.broker.core.counters import Counters
+from gateway.config.settings import load
 from gateway.observe import sampler
 from gateway.observe.sampler import Sampler
-from gateway.runtime import Gateway
-from gateway.settings import load
+from gateway.runtime.gateway import Gateway
 
 from .running import Running, running
 from .test_site import OpenGateway

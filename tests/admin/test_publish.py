@@ -10,7 +10,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from gateway.broker.batch import Batch
+from gateway.broker.model.changes import Batch
 from gateway.stores import SQLiteStore
 from gateway.stores.errors import StoreError
 from tests.transports.peers import until

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from gateway.admin import queues
-from gateway.broker import administration
+from gateway.broker.admin import messages
 
 from .running import Running, running
 
@@ -44,7 +44,7 @@ class TestMessages:
         assert (answer["next"], (await site.get("messages", destination="/queue/a"))["next"]) == (2, None)
 
     async def test_a_page_that_is_too_large_ends_early(self, site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(administration, "MOST_OF_A_PAGE", 5_000)
+        monkeypatch.setattr(messages, "MOST_OF_A_PAGE", 5_000)
         ids = await fill(site, "/queue/a", *["x" * 3_000] * 5)
         assert len(ids) == 2
         found, place = [], 0

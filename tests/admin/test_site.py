@@ -14,25 +14,26 @@ import pytest
 import gateway
 from gateway.admin import site
 from gateway.auth.anonymous import Anonymous
-from gateway.broker import Broker, Session, rows
-from gateway.broker.batch import Batch, Stored
-from gateway.broker.facts import Facts
-from gateway.broker.histogram import Histogram
-from gateway.broker.storage import Storage
+from gateway.broker import Broker, Session
+from gateway.broker.admin import rows
+from gateway.broker.core.histogram import Histogram
+from gateway.broker.core.metadata import Metadata
+from gateway.broker.core.storage import Storage
+from gateway.broker.model.changes import Batch, Stored
 from gateway.codec import V12
-from gateway.reload import InForce
-from gateway.settings import Settings, load
-from gateway.transports import Hub
-from gateway.transports.committer import Committer
-from gateway.transports.forwarded import Trusted
-from gateway.transports.holds import Holds
-from gateway.transports.wheel import Wheel
+from gateway.config.settings import Settings, load
+from gateway.runtime.reload import InForce
+from gateway.stores.writer import Committer
+from gateway.transports import Server
+from gateway.transports.flow.blocked_publishers import Blocks
+from gateway.transports.flow.timers import TimerWheel
+from gateway.transports.wire.forwarded import Trusted
 from tests.app.asgi import Answer, request
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from gateway.runtime import Gateway
+    from gateway.runtime.gateway import Gateway
 
 
 @dataclass
@@ -54,9 +55,9 @@ class OpenGateway:
     drained: bool = False
 
     def __post_init__(self) -> None:
-        hub = Hub(Anonymous())
+        hub = Server(Anonymous())
         self.admission, self.memory = hub.admission, hub.memory
-        self.holds = Holds(Wheel(), self.broker.counters)
+        self.holds = Blocks(TimerWheel(), self.broker.counters)
         self.turns = Histogram()
         self.taps, self.turnstiles = hub.taps, hub.turnstiles
         self.trusted = Trusted()
@@ -208,7 +209,7 @@ class TestMetrics:
 
     async def test_of_a_store(self, opened: OpenGateway, static: Path) -> None:
         assert b"gateway_store_" not in (await request(site_of(opened, static), "/metrics")).body
-        storage = opened.broker.storage = Storage(Facts(lambda: 0.0, lambda: 0.0))
+        storage = opened.broker.storage = Storage(Metadata(lambda: 0.0, lambda: 0.0))
         opened.committer = Committer(storage, NoStore(), opened.flush)
         answer = await request(site_of(opened, static), "/metrics")
         assert b"\ngateway_store_commit_seconds_count 0.0\n" in answer.body

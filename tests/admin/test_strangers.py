@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from gateway.admin import strangers as module
 from gateway.admin.strangers import MINUTE, MOST_KNOWN, MOST_TOLD, Strangers
-from gateway.broker.agenda import Agenda
+from gateway.broker.core.scheduler import Scheduler
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.agenda = Agenda(lambda: self.now, lambda: 0.0, lambda due: None, lambda: None)
+        self.agenda = Scheduler(lambda: self.now, lambda: 0.0, lambda due: None, lambda: None)
 
     def pass_by(self, seconds: float) -> list[Any]:
         """So much time; returns the lines that were written then."""

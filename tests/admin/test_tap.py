@@ -18,7 +18,7 @@ from gateway.admin import tap
 from gateway.admin.errors import Refused
 from gateway.admin.tap import EventStream, row_of
 from gateway.admin.visits import Visit, Visits
-from gateway.transports.tap import MOST_OF_A_BODY, MOST_VIEWS, Seen
+from gateway.transports.flow.frame_trace import MOST_OF_A_BODY, MOST_VIEWS, TracedFrame
 from tests.app.asgi import scope_of
 from tests.transports.house import House
 from tests.transports.peers import Peer, until
@@ -135,7 +135,7 @@ class TestEvents:
     async def test_what_was_lost_stands_where_it_was(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gateway.transports.tap.MOST_FRAMES", 3)
+        monkeypatch.setattr("gateway.transports.flow.frame_trace.MOST_FRAMES", 3)
         peer, reader = await looked_at(house, nursery)
         for _ in range(3):
             await peer.settled()
@@ -285,7 +285,7 @@ class TestVisits:
 
 class TestRows:
     def row(self, body: bytes, size: int | None = None) -> dict[str, object]:
-        return row_of(Seen(1.5, "in", "SEND", [("a", "b")], body, len(body) if size is None else size))
+        return row_of(TracedFrame(1.5, "in", "SEND", [("a", "b")], body, len(body) if size is None else size))
 
     def test_text(self) -> None:
         assert self.row("grün".encode()) == {

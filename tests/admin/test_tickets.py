@@ -22,12 +22,12 @@ from gateway.admin.strangers import MOST_TOLD
 from gateway.admin.tickets import TicketOffice
 from gateway.auth import passwords
 from gateway.auth.guard import Entrance
-from gateway.broker.identity import Credentials, Identity, Upgrade
-from gateway.reload import InForce
-from gateway.runtime import Gateway
-from gateway.settings import Settings, load
-from gateway.transports import Hub, identify
-from gateway.transports.forwarded import Trusted
+from gateway.broker.model.identity import Credentials, Identity, Upgrade
+from gateway.config.settings import Settings, load
+from gateway.runtime.gateway import Gateway
+from gateway.runtime.reload import InForce
+from gateway.transports import Server, identify
+from gateway.transports.wire.forwarded import Trusted
 from tests.app.asgi import LOCAL, Answer, request
 from tests.auth.issuer import SECRET, token
 from tests.auth.test_cookies import KEY, flask
@@ -42,7 +42,7 @@ class Office:
 
     def __init__(self, settings: Settings) -> None:
         self.entrance: Entrance = auth.for_settings(settings)
-        self.hub = Hub(self.entrance)
+        self.hub = Server(self.entrance)
         self.broker = self.hub.broker
         self.trusted = Trusted(settings.trusted_proxies)
         self.draining = False

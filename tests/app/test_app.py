@@ -17,10 +17,11 @@ import structlog
 import trio
 from structlog.typing import EventDict
 
-from gateway import runtime, worker
 from gateway.app import CRASHED, HINT, NO_LIFESPAN, App, calm_collector
+from gateway.config.settings import Settings, load
 from gateway.observe import logs
-from gateway.settings import Settings, load
+from gateway.process import hypercorn_worker
+from gateway.runtime import gateway
 from tests.app.asgi import Lifespan, request, scope_of
 from tests.app.process import connect, read_to_end
 
@@ -155,7 +156,7 @@ class TestRefusals:
     async def test_second_worker(self, monkeypatch: pytest.MonkeyPatch) -> None:
         @asynccontextmanager
         async def place_taken() -> AsyncIterator[None]:
-            raise worker.SecondWorker
+            raise hypercorn_worker.SecondWorker
             yield
 
         monkeypatch.setattr(App, "_open", lambda _: place_taken())
@@ -168,9 +169,9 @@ class TestRefusals:
         def refuse(sentence: str) -> None:
             raise Refused(sentence)
 
-        monkeypatch.setattr(worker, "is_spawned", lambda: True)
-        monkeypatch.setattr(worker, "ignore_sigterm", lambda: None)
-        monkeypatch.setattr(worker, "refuse", refuse)
+        monkeypatch.setattr(hypercorn_worker, "is_spawned", lambda: True)
+        monkeypatch.setattr(hypercorn_worker, "ignore_sigterm", lambda: None)
+        monkeypatch.setattr(hypercorn_worker, "refuse", refuse)
         monkeypatch.setenv("GATEWAY_TCP", "foo")
         with pytest.raises(Refused, match="GATEWAY_TCP"):
             await Lifespan(App(), trio.sleep_forever).run()
@@ -179,9 +180,9 @@ class TestRefusals:
 class TestCrashes:
     async def test_while_running(self, monkeypatch: pytest.MonkeyPatch, logged: list[EventDict]) -> None:
         async def parent_ends() -> None:
-            raise worker.ParentGone("gone")
+            raise hypercorn_worker.ParentGone("gone")
 
-        monkeypatch.setattr(worker, "watch_parent", parent_ends)
+        monkeypatch.setattr(hypercorn_worker, "watch_parent", parent_ends)
         app = App(load(**FREE))
         lifespan = Lifespan(app, trio.sleep_forever)
         with trio.fail_after(20):
@@ -195,7 +196,7 @@ class TestCrashes:
         def fail(*_: object, **__: object) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(runtime, "open_gateway", fail)
+        monkeypatch.setattr(gateway, "open_gateway", fail)
         app = App(load(**FREE))
         lifespan = Lifespan(app, trio.sleep_forever)
         await lifespan.run()
@@ -234,7 +235,8 @@ def test_collector_is_put_back() -> None:
 def test_importing_the_application_starts_and_loads_little(tmp_path: Path) -> None:
     code = (
         "import sys, threading, gateway.app; assert threading.active_count() == 1;"
-        "heavy = {'pydantic', 'starlette.applications', 'prometheus_client', 'argon2', 'gateway.runtime', 'hypercorn'};"
+        "heavy = {'pydantic', 'starlette.applications', 'prometheus_client', 'argon2', 'hypercorn',"
+        " 'gateway.runtime.gateway'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gateway.transports.tap import MOST_VIEWS
+from gateway.transports.flow.frame_trace import MOST_VIEWS
 from tests.app.process import BIN, DEADLINE, HYPERCORN, SERVE, Server, connect, server
 
 WAYS = {"hypercorn": HYPERCORN, "hypercorn -k trio": [*HYPERCORN, "-k", "trio"], "gateway serve": SERVE}

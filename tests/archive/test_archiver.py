@@ -15,8 +15,8 @@ import pytest
 from gateway.archive import layout
 from gateway.archive.archiver import Archiver
 from gateway.archive.errors import ArchiveError
+from gateway.files import synchronize_folder
 from gateway.journal import found
-from gateway.storing import synchronize_folder
 from tests.archive.archiving import Desk
 from tests.archive.desk import (
     BEGIN,
@@ -225,7 +225,7 @@ class TestFailure:
         for name in ("a", "b"):
             Writer(desk.journal, name).segments(2)
         full = failing(synchronize_folder, after=0, on="hour=22")
-        monkeypatch.setattr("gateway.storing.synchronize_folder", full)
+        monkeypatch.setattr("gateway.files.synchronize_folder", full)
         assert not desk.all()
         assert len(desk.said) == 2
 

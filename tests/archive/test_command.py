@@ -19,7 +19,7 @@ from gateway.archive import command, history, layout, retention
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import compact
 from gateway.archive.errors import ArchiveError
-from gateway.cli import main
+from gateway.cli.main import main
 from gateway.journal import found
 from tests.archive.desk import BEGIN, Writer, archive_rows, by_seq, journal_rows, raw_files
 
@@ -140,7 +140,7 @@ class TestUsage:
         assert "gateway.toml line 1" in result.stderr
 
     def test_no_pyarrow(self, journal: Path, archive: Path) -> None:
-        code = "import sys; sys.modules['pyarrow'] = None; from gateway.cli import main; main()"
+        code = "import sys; sys.modules['pyarrow'] = None; from gateway.cli.main import main; main()"
         arguments = ["archive", "--journal", str(journal), "--archive", str(archive), "--once"]
         result = subprocess.run(
             [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
@@ -149,7 +149,7 @@ class TestUsage:
         assert result.stderr == "Error: pyarrow cannot be imported: pip install 'stomp-gateway[pipeline]'\n"
 
     def test_help_needs_no_pyarrow(self) -> None:
-        code = "import sys; sys.modules['pyarrow'] = None; from gateway.cli import main; main()"
+        code = "import sys; sys.modules['pyarrow'] = None; from gateway.cli.main import main; main()"
         result = subprocess.run(
             [sys.executable, "-c", code, "archive", "--help"], cwd=ROOT, capture_output=True, timeout=60, check=False
         )

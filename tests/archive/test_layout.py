@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.archive import layout
 from gateway.archive.layout import Range
-from gateway.storing import HIDDEN
+from gateway.files import HIDDEN
 
 GATEWAYS = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", fullmatch=True)
 NUMBERS = st.integers(0, 10**12)

@@ -12,7 +12,7 @@ from gateway.archive import layout, parts
 from gateway.archive.parts import Part, Parts
 from gateway.archive.schema import SCHEMA
 from gateway.archive.segments import Tables
-from gateway.storing import hidden
+from gateway.files import hidden
 from tests.archive.desk import BEGIN, Writer, by_seq, journal_rows, raw_files, rows_of
 
 HOUR = int(BEGIN // 3600)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway import storing
+from gateway import files
 from gateway.archive import history, layout
 from gateway.archive.history import Manifest
 from gateway.journal import found
@@ -55,7 +55,7 @@ def test_a_range_in_the_history(desk: Desk) -> None:
     (name,) = raw_files(desk.archive)
     raw = desk.archive / "raw" / name
     history_folder = desk.archive / "history" / layout.folder_of(HOUR)
-    storing.make_folder(history_folder)
+    files.make_folder(history_folder)
     raw.rename(history_folder / "0001-0001.parquet")
     history.write(history_folder, Manifest(frozenset({raw.name}), ("0001-0001.parquet",), 4))
     assert desk.all()
@@ -99,7 +99,7 @@ def test_a_segment_that_cannot_be_read_now(desk: Desk) -> None:
 def test_hidden_files_of_others(desk: Desk) -> None:
     Writer(desk.journal).segments(1)
     folder = desk.archive / "raw" / layout.folder_of(HOUR)
-    storing.make_folder(folder)
+    files.make_folder(folder)
     for gateway in ("g1", "g2"):
         (folder / f"_{layout.Range(gateway, 1, 1, 1).name}").touch()
     assert desk.all()
@@ -109,7 +109,7 @@ def test_hidden_files_of_others(desk: Desk) -> None:
 def test_a_manifest_that_makes_no_sense(desk: Desk) -> None:
     Writer(desk.journal).segments(1)
     folder = desk.archive / "history" / layout.folder_of(HOUR)
-    storing.make_folder(folder)
+    files.make_folder(folder)
     (folder / history.MANIFEST).write_text("{")
     assert not desk.all()
     assert "_manifest.json makes no sense" in desk.said[0]

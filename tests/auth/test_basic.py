@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from gateway.auth.basic import basic_of, login_of
-from gateway.broker.identity import Credentials, Upgrade
+from gateway.broker.model.identity import Credentials, Upgrade
 
 
 def basic(text: str) -> str:

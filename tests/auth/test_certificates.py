@@ -6,7 +6,7 @@ import pytest
 
 from gateway.auth.certificates import Certificates
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Certificate, Identity
+from gateway.broker.model.identity import Certificate, Identity
 
 NAMES = ("uri:spiffe://x/y", "dns:a.example", "dns:b.example", "email:a@b.example")
 FULL = Certificate("CN=alice,O=x", "alice", NAMES, 2e9)

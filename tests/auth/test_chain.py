@@ -20,7 +20,7 @@ from gateway.auth.tickets import PREFIX, Tickets
 from gateway.auth.tokens import Tokens
 from gateway.auth.users import UsersFile
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Certificate, Credentials, Identity, Upgrade
+from gateway.broker.model.identity import Certificate, Credentials, Identity, Upgrade
 
 from .issuer import LONG_SECRET, SECRET, token, write
 from .test_cookies import KEY, flask

@@ -21,7 +21,7 @@ from gateway.auth import cookies
 from gateway.auth.cookies import Cookies
 from gateway.auth.files import FileFault
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Identity
+from gateway.broker.model.identity import Identity
 from tests.app.asgi import request
 
 from .issuer import write

@@ -19,8 +19,8 @@ from gateway.auth.failures import Failures
 from gateway.auth.guard import Guard
 from gateway.auth.tickets import Tickets
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Credentials, Identity, Upgrade
-from gateway.settings import SettingsError
+from gateway.broker.model.identity import Credentials, Identity, Upgrade
+from gateway.config.settings import SettingsError
 
 from . import operators
 

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from gateway.auth import failures
 from gateway.auth.failures import Failures, TooManyFailures
-from gateway.networks import network_of
+from gateway.net.client_address import network_of
 
 
 @pytest.mark.parametrize(

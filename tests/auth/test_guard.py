@@ -12,7 +12,7 @@ from gateway.auth.failures import Failures, TooManyFailures
 from gateway.auth.guard import Guard
 from gateway.auth.tickets import Tickets
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Credentials, Identity
+from gateway.broker.model.identity import Credentials, Identity
 
 
 class Inner:

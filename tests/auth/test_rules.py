@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from gateway.auth import rules as module
 from gateway.auth import rules_standing
 from gateway.auth.rules import Granted, Rules
-from gateway.broker.access import Action, Reach
-from gateway.broker.destinations import canonical_for
-from gateway.broker.identity import Identity
-from gateway.broker.words import Pattern
-from gateway.rules import Table, read_tables
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.destinations import canonical_for
+from gateway.broker.model.identity import Identity
+from gateway.broker.model.patterns import Pattern
+from gateway.config.rules import Table, read_tables
 
 SEND, SUBSCRIBE, ADMIN = Action.SEND, Action.SUBSCRIBE, Action.ADMIN
 
@@ -118,27 +118,27 @@ class TestOwn:
 
     def test_of_a_pattern(self) -> None:
         found = access(rules(rule("/topic/#.{user}.*", "subscribe")), "*")
-        assert found.reach("/topic/a.b.*") is Reach.NONE
-        assert found.reach("/topic/a.%2A.*") is Reach.ALL
-        assert found.reach("/topic/a.*.*") is Reach.SOME
+        assert found.reach("/topic/a.b.*") is Coverage.NONE
+        assert found.reach("/topic/a.%2A.*") is Coverage.ALL
+        assert found.reach("/topic/a.*.*") is Coverage.SOME
 
 
 class TestReach:
     @pytest.mark.parametrize(
         ("pattern", "reach"),
         [
-            ("/topic/prices.#", Reach.SOME),
-            ("/topic/prices.gold.#", Reach.ALL),
-            ("/topic/prices.secret.#", Reach.NONE),
-            ("/topic/prices.secret", Reach.NONE),
-            ("/topic/prices.gold", Reach.ALL),
-            ("/topic/#", Reach.SOME),
-            ("/topic/*.secret.x", Reach.SOME),
-            ("/topic/news.*", Reach.NONE),
-            ("/topic/sport.*", Reach.SOME),
+            ("/topic/prices.#", Coverage.SOME),
+            ("/topic/prices.gold.#", Coverage.ALL),
+            ("/topic/prices.secret.#", Coverage.NONE),
+            ("/topic/prices.secret", Coverage.NONE),
+            ("/topic/prices.gold", Coverage.ALL),
+            ("/topic/#", Coverage.SOME),
+            ("/topic/*.secret.x", Coverage.SOME),
+            ("/topic/news.*", Coverage.NONE),
+            ("/topic/sport.*", Coverage.SOME),
         ],
     )
-    def test_of_patterns(self, pattern: str, reach: Reach) -> None:
+    def test_of_patterns(self, pattern: str, reach: Coverage) -> None:
         found = access(
             rules(
                 rule("/topic/news.**", "subscribe", users=["bob"]),
@@ -153,7 +153,7 @@ class TestReach:
 
     def test_nothing_behind_a_rule_that_takes_all(self) -> None:
         found = access(rules(rule("/topic/**", "subscribe"), rule("/topic/a.**", deny=["subscribe"])))
-        assert found.reach("/topic/a.*") is found.reach("/topic/#") is Reach.ALL
+        assert found.reach("/topic/a.*") is found.reach("/topic/#") is Coverage.ALL
 
 
 WORD = st.sampled_from(["a", "b", "{user}", "*", "**"])
@@ -222,12 +222,12 @@ def test_any_rules(tables: list[Any], groups: frozenset[str], transport: str, ad
         expected = by_hand(read, "alice", groups, transport, address, name)
         assert granted.may(SUBSCRIBE, name) is expected
         said = found.explain(identity, transport, address, SUBSCRIBE, name)
-        assert said.reach is (Reach.ALL if expected else Reach.NONE)
+        assert said.reach is (Coverage.ALL if expected else Coverage.NONE)
         assert (" may subscribe to " in said.text) is expected
     matched = [granted.may(SUBSCRIBE, name) for name in NAMES if Pattern(pattern).matches(name)]
     reach = granted.reach(pattern)
-    assert reach is not Reach.ALL or all(matched)
-    assert reach is not Reach.NONE or not any(matched)
+    assert reach is not Coverage.ALL or all(matched)
+    assert reach is not Coverage.NONE or not any(matched)
     assert found.explain(identity, transport, address, SUBSCRIBE, pattern).reach is reach
 
 
@@ -304,7 +304,7 @@ class TestRemembering:
             for action in Action:
                 assert granted.may(action, f"/queue/{number}") is (action is not ADMIN)
             assert granted.may(SEND, f"/queue/{number}" + 200 * "x")
-            assert granted.reach(f"/topic/{number}.#") is Reach.ALL
+            assert granted.reach(f"/topic/{number}.#") is Coverage.ALL
         known = [getattr(granted.standing, name) for name in ("send", "subscribe", "admin", "_reach")]
         assert [len(each) for each in known] == [2, 2, 2, 2]
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.broker.identity import Credentials, Identity
-from gateway.runtime import Gateway, open_gateway
-from gateway.settings import load
+from gateway.broker.model.identity import Credentials, Identity
+from gateway.config.settings import load
+from gateway.runtime.gateway import Gateway, open_gateway
 from tests.transports.peers import UPGRADE, Peer, TcpWire, WebSocketWire, dial, dial_stream, response_of
 
 RULES = """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.auth import rules_patterns
 from gateway.auth.rules_patterns import covers, heads_differ, overlap
-from gateway.broker.words import Pattern, has_wildcard
+from gateway.broker.model.patterns import Pattern, has_wildcard
 
 PATTERNS = st.lists(st.sampled_from(["a", "b", "", "*", "#", "**"]), min_size=1, max_size=3).map(
     lambda words: "/topic/" + ".".join(words)

@@ -9,10 +9,10 @@ import pytest
 
 from gateway.auth import rules as module
 from gateway.auth.rules import Rules
-from gateway.broker.access import Action, Reach
-from gateway.broker.identity import Identity
-from gateway.rules import Table, read_tables
-from gateway.settings import SettingsError
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.identity import Identity
+from gateway.config.rules import Table, read_tables
+from gateway.config.settings import SettingsError
 
 from .test_rules import access, rule
 
@@ -31,14 +31,14 @@ class TestReload:
         granted = access(found)
         assert granted.may(SEND, "/queue/b")
         assert granted.may(SUBSCRIBE, "/queue/b")
-        assert granted.reach("/topic/#") is Reach.ALL
+        assert granted.reach("/topic/#") is Coverage.ALL
         granted.sendable.add("/queue/b")
         granted.answerable.add("/queue/b")
         assert found.reload() is None
         assert changes == ["changed"]
         assert not granted.sendable
         assert not granted.answerable
-        assert granted.reach("/topic/#") is Reach.NONE
+        assert granted.reach("/topic/#") is Coverage.NONE
         assert not granted.may(SUBSCRIBE, "/queue/b")
         assert [granted.may(SEND, name) for name in ("/queue/a", "/queue/b")] == [True, False]
         assert access(found).standing is granted.standing
@@ -74,7 +74,7 @@ class TestReload:
         granted = access(found, address="10.0.0.1")
         assert found.reload() is None
         said = {
-            "reach": lambda: granted.reach("/topic/a.*") is Reach.ALL,
+            "reach": lambda: granted.reach("/topic/a.*") is Coverage.ALL,
             "reason": lambda: granted.reason(SUBSCRIBE, "/topic/a.b") == "rule 1 allows it",
             "options": lambda: granted.options() == ["--address=10.0.0.1"],
         }

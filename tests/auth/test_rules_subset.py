@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.auth.rules import Rules
-from gateway.broker.access import Reach
-from gateway.broker.identity import Identity
-from gateway.broker.words import Pattern
-from gateway.rules import read_tables
+from gateway.broker.model.access import Coverage
+from gateway.broker.model.identity import Identity
+from gateway.broker.model.patterns import Pattern
+from gateway.config.rules import read_tables
 from tests.broker.client import Client, Scene
 
 from .test_rules import ADDRESS, TABLE
@@ -122,7 +122,7 @@ def test_live(way: str, tables: list[Any], address: str, pattern: str) -> None:
         assert client.error().headers["message"] == "access refused"
         access = client.session.access
         assert access is not None
-        whole = access.reach(known_as(pattern)) is Reach.ALL
+        whole = access.reach(known_as(pattern)) is Coverage.ALL
         assert not whole if way in LASTING else not allowed
     else:
         assert names_of(client) == allowed

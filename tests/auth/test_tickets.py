@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from gateway.auth.tickets import PREFIX, Tickets, TooManyTickets
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Identity
+from gateway.broker.model.identity import Identity
 
 ALICE = Identity("alice", frozenset({"ops"}), 5e9, "token")
 

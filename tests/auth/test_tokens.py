@@ -17,7 +17,7 @@ from gateway.auth import tokens
 from gateway.auth.keys import read_keys
 from gateway.auth.tokens import Tokens, looks_like_token
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Identity
+from gateway.broker.model.identity import Identity
 
 from .issuer import LONG_SECRET, SECRET, b64, claims, jwk, jwks, private, public_pem, signed, token, write
 

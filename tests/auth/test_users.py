@@ -19,8 +19,8 @@ from gateway.auth.guard import Guard
 from gateway.auth.turns import PLACES
 from gateway.auth.users import UsersFile
 from gateway.broker.errors import LoginRefused, SessionEnded
-from gateway.broker.identity import Certificate, Credentials, Identity
-from gateway.settings import SettingsError, load
+from gateway.broker.model.identity import Certificate, Credentials, Identity
+from gateway.config.settings import SettingsError, load
 
 SECRET = passwords.hash_passcode("secret")
 OTHER = passwords.hash_passcode("other")

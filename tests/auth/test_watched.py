@@ -10,7 +10,7 @@ from structlog.typing import EventDict
 
 from gateway.auth.files import FileFault, read_octets, read_text
 from gateway.auth.watched import Watched
-from gateway.settings import SettingsError
+from gateway.config.settings import SettingsError
 
 from .issuer import write
 

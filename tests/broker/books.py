@@ -14,14 +14,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from gateway.broker import Broker, Session
-from gateway.broker.backlog import Backlog
-from gateway.broker.delayed import PutOff
-from gateway.broker.log import Entry, Log
-from gateway.broker.log_reader import LogReader
-from gateway.broker.message import Delivery, Message
-from gateway.broker.queue import Queue
-from gateway.broker.shelf import Shelf
-from gateway.broker.topic import Topic
+from gateway.broker.model.message import Delivery, Message
+from gateway.broker.queue.durable import QueueStorage
+from gateway.broker.queue.paging import PagedMessages
+from gateway.broker.queue.queue import Queue
+from gateway.broker.routing.scheduled import ScheduledSend
+from gateway.broker.topic.stream import Stream, StreamEntry
+from gateway.broker.topic.stream_reader import StreamReader
+from gateway.broker.topic.topic import Topic
 
 if TYPE_CHECKING:
     from .client import Scene
@@ -56,7 +56,7 @@ def audit(scene: Scene) -> None:
         for subscription in session.subscriptions.values():
             if subscription.topic is not None and subscription.queue is not None:
                 cost += _audit_queue(subscription.queue)
-            if isinstance(subscription.reader, LogReader):
+            if isinstance(subscription.reader, StreamReader):
                 cost["octets"] += _audit_reader(subscription.reader)
             deliveries = (subscription.ledger or {}).values()
             cost["octets"] += sum(each.message.size for each in deliveries)
@@ -86,7 +86,7 @@ def _audit_queue(queue: Queue) -> Counter[str]:
     return Counter(octets=queue.octets - octets + queue.lane_octets, messages=queue.waiting)
 
 
-def entries_of(log: Log) -> Iterator[Entry]:
+def entries_of(log: Stream) -> Iterator[StreamEntry]:
     """All that a log has."""
     entry = log.behind(0)
     while entry is not None:
@@ -94,7 +94,7 @@ def entries_of(log: Log) -> Iterator[Entry]:
         entry = log.behind(entry.number)
 
 
-def _audit_reader(reader: LogReader) -> int:
+def _audit_reader(reader: StreamReader) -> int:
     """What a reader of logs costs: its page, and 200 octets for each log that it has looked at."""
     logs, rest = divmod(reader._kept - sum(entry.size for entry in reader._page), 200)
     assert rest == 0
@@ -131,7 +131,7 @@ def _held_in_transactions(session: Session) -> list[Delivery]:
 
 def _put_off(scene: Scene) -> list[int]:
     """What the messages cost that wait for their time: delayed, or coming back later."""
-    delayed = [each for each in _arguments(scene) if isinstance(each, PutOff)]
+    delayed = [each for each in _arguments(scene) if isinstance(each, ScheduledSend)]
     assert {each.number: each for each in delayed} == scene.broker.router.delayed._found
     resting = [each.size for each in _arguments(scene) if isinstance(each, Message)]
     return resting + [each.octets for each in delayed]
@@ -149,7 +149,7 @@ def _arguments(scene: Scene) -> Iterator[object]:
 
 def audit_rows(scene: Scene, vault: Vault) -> None:
     """Each row that the store will hold is a message of the broker's, and each queue has counted its own."""
-    shelves: list[Shelf] = [queue.shelf for queue in _queues(scene) if queue.shelf is not None]
+    shelves: list[QueueStorage] = [queue.shelf for queue in _queues(scene) if queue.shelf is not None]
     for backlog in _leaving(vault):
         shelf = backlog._queue.shelf
         if shelf is not None and shelf not in shelves:
@@ -170,16 +170,16 @@ def audit_rows(scene: Scene, vault: Vault) -> None:
     assert sum(transient for transient, _ in counts) == sum(coming.values())
 
 
-def _leaving(vault: Vault) -> list[Backlog]:
+def _leaving(vault: Vault) -> list[PagedMessages]:
     """The backlogs that were thrown away, and leave the store in slices; their queues may be gone."""
     actions = [getattr(each, "__self__", None) for each in chain(*vault.storage._parked.values())]
-    return [each for each in actions if isinstance(each, Backlog)]
+    return [each for each in actions if isinstance(each, PagedMessages)]
 
 
 def _outside_of_queues(scene: Scene) -> Iterator[Message]:
     """What stands for delayed and for retained messages in the store."""
     for each in _arguments(scene):
-        if isinstance(each, PutOff):
+        if isinstance(each, ScheduledSend):
             yield from each.stored
     for kept in scene.broker.router.retained._kept.values():
         if kept.stored is not None:
@@ -215,7 +215,7 @@ def _held(scene: Scene) -> Iterator[tuple[Message, Queue]]:
             yield message, queue
 
 
-def _rows_of_backlog(shelf: Shelf) -> list[int]:
+def _rows_of_backlog(shelf: QueueStorage) -> list[int]:
     backlog = shelf.backlog
     if backlog is None:
         return []

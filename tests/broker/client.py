@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.broker import Broker, Quotas
-from gateway.broker.arguments import Wish
-from gateway.broker.batch import Batch
+from gateway.broker.core.queue_arguments import ArgumentsNotice
 from gateway.broker.errors import SessionEnded, SlowConsumer
-from gateway.broker.negotiate import read_opening
-from gateway.broker.policy import Policies
-from gateway.broker.reading import Misspelt
-from gateway.broker.renewal import Renewal
-from gateway.broker.words import Pattern
+from gateway.broker.headers.connect import read_opening
+from gateway.broker.headers.parse import Misspelt
+from gateway.broker.model.changes import Batch
+from gateway.broker.model.patterns import Pattern
+from gateway.broker.model.policy import Policies
+from gateway.broker.session.renewal import Renewal
 from gateway.codec import V10, V11, V12, Decoder, Frame, Limits, ProtocolError, Version
 
 from .books import audit, audit_rows, waiting
@@ -70,7 +70,7 @@ class Scene:
         self._vault: Vault | None = None
         self.pressure: list[bool] = []
         self.rooms = 0
-        self.wishes: list[Wish] = []
+        self.wishes: list[ArgumentsNotice] = []
         self.misspelt: list[tuple[Misspelt, str, str]] = []
         rules = {"#": {"backoff": 0.0}} | dict(policies or {})
         self.broker = Broker(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.broker.queue import Queue
-from gateway.broker.shelf import Shelf
+from gateway.broker.queue.durable import QueueStorage
+from gateway.broker.queue.queue import Queue
 
 from .client import Client, Scene
 from .wire import Received
@@ -22,7 +22,7 @@ def fill(scene: Scene, count: int, name: str = "/queue/a", **headers: str) -> Cl
     return client
 
 
-def shelf(scene: Scene, name: str = "/queue/a") -> Shelf:
+def shelf(scene: Scene, name: str = "/queue/a") -> QueueStorage:
     queue = scene.broker.destinations[name]
     assert isinstance(queue, Queue)
     assert queue.shelf is not None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.broker.access import Action, Reach
-from gateway.broker.words import Pattern
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.patterns import Pattern
 
 from .client import Client, Scene
 
@@ -27,7 +27,7 @@ class Granted:
         send: str = "",
         subscribe: str = "",
         admin: str = "",
-        some: Mapping[str, Reach] | None = None,
+        some: Mapping[str, Coverage] | None = None,
     ) -> None:
         self.sendable: set[str] = set()
         self.answerable: set[str] = set()
@@ -43,8 +43,8 @@ class Granted:
         self.asked.append((action, name))
         return any(pattern.matches(name) for pattern in self.allowed[action])
 
-    def reach(self, pattern: str) -> Reach:
-        return self.some.get(pattern, Reach.NONE)
+    def reach(self, pattern: str) -> Coverage:
+        return self.some.get(pattern, Coverage.NONE)
 
     def options(self) -> list[str]:
         return self.asking

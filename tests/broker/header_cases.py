@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.broker.options import Options, Origin, Properties, Retain, Start
-from gateway.broker.reading import options_of, properties_of
+from gateway.broker.headers.parse import options_of, properties_of
+from gateway.broker.model.options import Origin, Retain, SendOptions, Start, SubscribeOptions
 
 TEN_YEARS = 315_360_000
 YEAR_9999 = 253_402_300_799.999
@@ -199,10 +199,10 @@ ELSEWHERE = frozenset(
     "reason receipt subscription transaction username".split()
 )
 
-Reader = Callable[[Mapping[str, str]], Properties | Options]
+Reader = Callable[[Mapping[str, str]], SendOptions | SubscribeOptions]
 READERS: dict[str, Reader] = {"SEND": properties_of, "SUBSCRIBE": options_of}
 
 
-def without_passed_on(asked: Properties | Options) -> Properties | Options:
+def without_passed_on(asked: SendOptions | SubscribeOptions) -> SendOptions | SubscribeOptions:
     """What was asked, but for what subscribers see: that has tests of its own."""
-    return dataclasses.replace(asked, passed_on=None) if isinstance(asked, Properties) else asked
+    return dataclasses.replace(asked, passed_on=None) if isinstance(asked, SendOptions) else asked

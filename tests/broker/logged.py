@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.broker.log import Log
-from gateway.broker.topic import Topic
+from gateway.broker.topic.stream import Stream
+from gateway.broker.topic.topic import Topic
 
 from .client import Client, Rules, Scene
 from .wire import Received
@@ -17,7 +17,7 @@ FIRST = {"from-seq": "0"}
 ME = {"resume": "me", "ack": "client"}
 
 
-def log_of(scene: Scene, name: str = T) -> Log:
+def log_of(scene: Scene, name: str = T) -> Stream:
     topic = scene.broker.destinations[name]
     assert isinstance(topic, Topic)
     assert topic.log is not None

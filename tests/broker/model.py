@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gateway.broker.message import Message
+from gateway.broker.model.message import Message
 from gateway.codec import V10, Head
 
 from .client import Client, Scene

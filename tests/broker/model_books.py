@@ -10,8 +10,8 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gateway.broker.policy import OnNack, SlowConsumer, WhenFull
-from gateway.broker.subscription import Subscription
+from gateway.broker.model.policy import OnNack, SlowConsumerAction, WhenFull
+from gateway.broker.queue.subscription import Subscription
 
 from .client import Client
 from .wire import Received
@@ -52,7 +52,7 @@ class Rules:
         return asdict(self) | {
             "when_full": WhenFull(self.when_full),
             "on_nack": OnNack(self.on_nack),
-            "slow_consumer": SlowConsumer(self.slow_consumer),
+            "slow_consumer": SlowConsumerAction(self.slow_consumer),
         }
 
 

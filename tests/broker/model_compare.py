@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gateway.broker.queue import Queue
+from gateway.broker.queue.queue import Queue
 
 from .client import waiting
 from .model import Model

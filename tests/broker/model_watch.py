@@ -25,8 +25,8 @@ import pytest
 
 from gateway.broker import Broker, Session
 from gateway.broker.errors import SlowConsumer
-from gateway.broker.message import Message
-from gateway.broker.subscription import Subscription
+from gateway.broker.model.message import Message
+from gateway.broker.queue.subscription import Subscription
 from gateway.codec import ProtocolError
 
 from .client import Client, waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.broker.administration import Administration, Outcome, Page
+from gateway.broker.admin.messages import MessageAdmin, Outcome, Page
 
 from .client import Client, Scene
 
@@ -32,7 +32,7 @@ class Operator:
         self.found: list[dict[str, object] | None] = []
 
     @property
-    def administration(self) -> Administration:
+    def administration(self) -> MessageAdmin:
         """The broker's side."""
         return self.scene.broker.administration
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.broker.message import Message
-from gateway.broker.subscription import Subscription
+from gateway.broker.model.message import Message
+from gateway.broker.queue.subscription import Subscription
 
 from .client import Client
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gateway.broker import Session, fate
+from gateway.broker import Session
 from gateway.broker.errors import SlowConsumer
+from gateway.broker.queue import fate
 
 from .client import Scene
 from .recorder import Notes, Row

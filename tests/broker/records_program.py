@@ -19,17 +19,17 @@ from functools import partial
 
 import pytest
 
-from gateway.broker import backlog, shelf
-from gateway.broker.destinations import is_topic
 from gateway.broker.errors import SlowConsumer
-from gateway.broker.message import Message
-from gateway.broker.outbound import Outbound
-from gateway.broker.policy import OnNack, WhenFull
-from gateway.broker.policy import SlowConsumer as Slow
-from gateway.broker.queue import Queue
-from gateway.broker.retained import Retained
-from gateway.broker.router import Router
-from gateway.broker.subscription import Subscription
+from gateway.broker.model.destinations import is_topic
+from gateway.broker.model.message import Message
+from gateway.broker.model.policy import OnNack, WhenFull
+from gateway.broker.model.policy import SlowConsumerAction as Slow
+from gateway.broker.queue import durable, paging
+from gateway.broker.queue.outbox import Outbox
+from gateway.broker.queue.queue import Queue
+from gateway.broker.queue.subscription import Subscription
+from gateway.broker.routing.router import Router
+from gateway.broker.topic.retained import Retained
 from gateway.codec import V11, V12
 
 from .client import Client, Rules
@@ -168,7 +168,7 @@ class Watch:
     def here(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             accept, deliver, route = Queue.accept, Subscription.deliver, Router._route
-            not_written, expire = Outbound.not_written, Retained._expire
+            not_written, expire = Outbox.not_written, Retained._expire
 
             def on_accept(queue: Queue, message: Message) -> None:
                 self.entered += 1
@@ -178,7 +178,7 @@ class Watch:
                 self.consumed += subscription.ledger is None
                 deliver(subscription, message)
 
-            def on_not_written(outbound: Outbound) -> list[tuple[Queue, Message]]:
+            def on_not_written(outbound: Outbox) -> list[tuple[Queue, Message]]:
                 returned = not_written(outbound)
                 self.consumed -= len(returned)
                 return returned
@@ -193,12 +193,12 @@ class Watch:
 
             patch.setattr(Queue, "accept", on_accept)
             patch.setattr(Subscription, "deliver", on_deliver)
-            patch.setattr(Outbound, "not_written", on_not_written)
+            patch.setattr(Outbox, "not_written", on_not_written)
             patch.setattr(Router, "_route", on_route)
             patch.setattr(Retained, "_expire", on_expire)
-            patch.setattr(shelf, "MOST_IN_MEMORY", 2_000)
-            patch.setattr(backlog, "_LOW", 2)
-            patch.setattr(backlog, "_PAGE", 3)
+            patch.setattr(durable, "MOST_IN_MEMORY", 2_000)
+            patch.setattr(paging, "_LOW", 2)
+            patch.setattr(paging, "_PAGE", 3)
             yield
 
 

@@ -1,7 +1,7 @@
 """A store in memory, and the committer in the hands of a test.
 
 `MemoryStore` stands where SQLite stands: it keeps the batches that it was given, and what they come to, as
-`gateway/broker/batch.py` describes it.  It is stricter than a store has to be: a row that goes twice, or whose content
+`broker/model/changes.py` describes it.  It is stricter than a store has to be: a row that goes twice, or whose content
 is missing, is a fault of the broker.  What it holds after a kill is `crash()`.
 
 `Vault` is the store of a scene with the committer before it.  A test says when a batch is taken and when it is written,
@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gateway.broker import delayed, log, retained
-from gateway.broker.batch import Batch, Content, Place, Row, Stored
-from gateway.broker.facts import Facts
-from gateway.broker.ports import StoreError
+from gateway.broker.core.metadata import Metadata
+from gateway.broker.core.ports import StoreError
+from gateway.broker.core.storage import Storage
+from gateway.broker.model.changes import Batch, Container, Payload, Stored, StoredRow
 from gateway.broker.recovery import recover
-from gateway.broker.storage import Storage
+from gateway.broker.routing import scheduled
+from gateway.broker.topic import retained, stream
 
 if TYPE_CHECKING:
     from .client import Scene
@@ -37,9 +38,9 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
-        self.places: dict[int, Place] = {}
-        self.rows: dict[int, Row] = {}
-        self.contents: dict[int, Content] = {}
+        self.places: dict[int, Container] = {}
+        self.rows: dict[int, StoredRow] = {}
+        self.contents: dict[int, Payload] = {}
         self.seen: dict[bytes, float] = {}
         self.highest = 0
         self.clean = True
@@ -120,7 +121,7 @@ class Vault:
         self.reliefs = 0
         self._scene = scene
         self.storage = broker.storage = Storage(
-            Facts(broker.agenda.clock, broker.agenda.epoch),
+            Metadata(broker.agenda.clock, broker.agenda.epoch),
             busy=self._on_busy,
             on_relief=self._on_relief,
             on_state=broker.look_at_store,
@@ -178,7 +179,7 @@ class Vault:
         if store.places:
             again = self._scene.crash()
             again.commit()
-            assert {place.kind for place in again.store.places.values()} <= {delayed.KIND, log.KIND, retained.KIND}
+            assert {place.kind for place in again.store.places.values()} <= {scheduled.KIND, stream.KIND, retained.KIND}
 
     def coming(self, unused: Sequence[str] = ()) -> dict[int, bool]:
         """The rows that the store will hold once all is written; True: transient.

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.broker import administration as module
-from gateway.broker.administration import Busy, Unknown
+from gateway.broker.admin import messages as module
+from gateway.broker.admin.messages import Busy, Unknown
+from gateway.broker.admin.scan import SLICE
 from gateway.broker.errors import NotAllowed
-from gateway.broker.message import Message
-from gateway.broker.queue import Queue
-from gateway.broker.walk import SLICE
+from gateway.broker.model.message import Message
+from gateway.broker.queue.queue import Queue
 
 from .client import WITH_NACK, Scene
 from .conftest import Stage

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.broker import agenda as agenda_module
-from gateway.broker.agenda import Agenda
+from gateway.broker.core import scheduler as agenda_module
+from gateway.broker.core.scheduler import Scheduler
 
 
 class House:
@@ -21,7 +21,7 @@ class House:
         self.woken: list[float] = []
         self.busy = 0
         self.done: list[object] = []
-        self.agenda = Agenda(lambda: self.now, lambda: 1e9 + self.now, self.woken.append, self._on_busy)
+        self.agenda = Scheduler(lambda: self.now, lambda: 1e9 + self.now, self.woken.append, self._on_busy)
 
     def _on_busy(self) -> None:
         self.busy += 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import allowance
-from gateway.broker.allowance import MOST_BROWSERS, MOST_SELECTORS
+from gateway.broker.session import quota
+from gateway.broker.session.quota import MOST_BROWSERS, MOST_SELECTORS
 from gateway.codec import V10, Version
 
 from .client import Client, Scene
@@ -48,7 +48,7 @@ class TestNames:
     def name(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
         """Three subscriptions to this may have ids of one character."""
         name: str = request.param
-        monkeypatch.setattr(allowance, "MOST_NAMES", 3 * (len(name) + 1))
+        monkeypatch.setattr(quota, "MOST_NAMES", 3 * (len(name) + 1))
         return name
 
     def test_they_are_bounded_together(self, client: Client, name: str) -> None:

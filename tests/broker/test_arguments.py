@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from gateway.broker.policy import Hints
-from gateway.broker.reading import properties_of
+from gateway.broker.headers.parse import properties_of
+from gateway.broker.model.policy import ClientArguments
 from gateway.codec import Head, Version
 
 from .client import Client, Scene
@@ -42,10 +42,10 @@ def test_every_wish_is_tried_here() -> None:
     fields = {
         field.name
         for headers in EACH
-        for field in dataclasses.fields(Hints)
+        for field in dataclasses.fields(ClientArguments)
         if getattr(properties_of(headers).hints, field.name) is not None
     }
-    assert fields == {field.name for field in dataclasses.fields(Hints)}
+    assert fields == {field.name for field in dataclasses.fields(ClientArguments)}
 
 
 @each

@@ -7,10 +7,10 @@ from itertools import chain, pairwise
 
 import pytest
 
-from gateway.broker import backlog as module
-from gateway.broker import backlog_rows
-from gateway.broker import shelf as shelf_module
-from gateway.broker.queue import Queue
+from gateway.broker.queue import durable as shelf_module
+from gateway.broker.queue import page_index
+from gateway.broker.queue import paging as module
+from gateway.broker.queue.queue import Queue
 
 from .client import Client, Scene
 from .conftest import Stage
@@ -26,7 +26,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", SMALL)
     monkeypatch.setattr(module, "_LOW", 2)
     monkeypatch.setattr(module, "_PAGE", 3)
-    monkeypatch.setattr(backlog_rows, "_SLACK", 4)
+    monkeypatch.setattr(page_index, "_SLACK", 4)
 
 
 @pytest.fixture

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import backlog_rows as module
-from gateway.broker.backlog_rows import Rows
+from gateway.broker.queue import page_index as module
+from gateway.broker.queue.page_index import PageIndex
 
 
 @pytest.fixture
-def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
+def rows(monkeypatch: pytest.MonkeyPatch) -> PageIndex:
     monkeypatch.setattr(module, "_SLACK", 3)
-    rows = Rows()
+    rows = PageIndex()
     for number in range(1, 11):
         rows.add(number if number % 3 else -number, 100 + number, 0.0)
     return rows
 
 
-def test_found_wherever_they_stand(rows: Rows) -> None:
+def test_found_wherever_they_stand(rows: PageIndex) -> None:
     assert [rows.size_of(row) for row in (1, -3, 10)] == [101, 103, 110]
     assert [rows.size_of(row) for row in (3, -1, 0, 11)] == [None] * 4
 
 
-def test_removed(rows: Rows) -> None:
+def test_removed(rows: PageIndex) -> None:
     assert [rows.remove(row) for row in (2, -6, 2, 99)] == [102, 106, None, None]
     assert rows.rows() == [1, -3, 4, 5, 7, 8, -9, 10]
     assert rows.rows(3) == [1, -3]
@@ -35,7 +35,7 @@ def test_removed(rows: Rows) -> None:
     assert rows.take(2) == [(5, 105), (7, 107)]
 
 
-def test_most_of_them(rows: Rows) -> None:
+def test_most_of_them(rows: PageIndex) -> None:
     """Their places are forgotten."""
     rows.take(1)
     for row in (2, -3, 4, 5, -6, 7):

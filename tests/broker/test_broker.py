@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from gateway.broker import Broker, Quotas, Session
-from gateway.broker.policy import DEFAULT
-from gateway.broker.topic import Topic
+from gateway.broker.model.policy import DEFAULT
+from gateway.broker.topic.topic import Topic
 from gateway.codec import V12, Version
 
 from .client import WITH_NACK, Client, Scene, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.queue import Queue
+from gateway.broker.queue.queue import Queue
 from gateway.codec import Version
 
 from .client import WITH_NACK, Client, Scene, Step, waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import browser
+from gateway.broker.queue import browser
 
 from .client import Client, Scene, Step
 from .conftest import Stage

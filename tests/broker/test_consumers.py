@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import consumers
-from gateway.broker.queue import Queue
+from gateway.broker.queue import consumers
+from gateway.broker.queue.queue import Queue
 from gateway.codec import V10, Version
 
 from .client import WITH_NACK, Client, Scene, Step, waiting

@@ -8,11 +8,11 @@ import pytest
 
 from gateway.auth.failures import TooManyFailures
 from gateway.broker import errors
-from gateway.broker.counters import ERRORS, Counters
+from gateway.broker.core.counters import ERRORS, Counters
 from gateway.broker.errors import AccessRefused, HeaderMissing, LoginRefused, TooMany
-from gateway.broker.policy import OnNack, WhenFull
+from gateway.broker.model.policy import OnNack, WhenFull
 from gateway.codec import LimitExceeded, MalformedFrame, ProtocolError, Version
-from gateway.transports.pulse import HeartbeatMissing
+from gateway.transports.connection.heartbeats import HeartbeatMissing
 
 from .client import WITH_NACK, Scene
 from .conftest import Stage

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gateway.broker.dates import Age, Dates
+from gateway.broker.core.ages import Age, MessageAges
 
 # The last step of each length is not over.
 STEPS = ((599.0, 1.0), (1_439 * 60.0, 60.0), (1_439 * 3_600.0, 3_600.0))
@@ -26,15 +26,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def dates(clock: Clock) -> Dates:
-    return Dates(clock)
+def dates(clock: Clock) -> MessageAges:
+    return MessageAges(clock)
 
 
-def test_before_the_first_note_nothing_is_known(dates: Dates) -> None:
+def test_before_the_first_note_nothing_is_known(dates: MessageAges) -> None:
     assert dates.age(7) == Age(0.0, is_least=True)
 
 
-def test_what_was_there_before_is_as_old_as_the_first_note_at_least(dates: Dates, clock: Clock) -> None:
+def test_what_was_there_before_is_as_old_as_the_first_note_at_least(dates: MessageAges, clock: Clock) -> None:
     dates.note(100)
     clock.now += 5
     dates.note(110)
@@ -42,7 +42,7 @@ def test_what_was_there_before_is_as_old_as_the_first_note_at_least(dates: Dates
     assert not dates.age(101).is_least
 
 
-def test_to_a_second(dates: Dates, clock: Clock) -> None:
+def test_to_a_second(dates: MessageAges, clock: Clock) -> None:
     dates.note(0)
     for number in (10, 20, 20, 20, 30):
         clock.now += 1
@@ -52,14 +52,14 @@ def test_to_a_second(dates: Dates, clock: Clock) -> None:
     assert ages == [4.25, 4.25, 3.25, 3.25, 0.25, 0.25, 0.0]
 
 
-def test_it_may_have_come_just_now(dates: Dates, clock: Clock) -> None:
+def test_it_may_have_come_just_now(dates: MessageAges, clock: Clock) -> None:
     dates.note(0)
     clock.now += 0.9
     assert dates.age(1) == Age(0.0, is_least=False)
 
 
 @pytest.mark.parametrize("busy", [1.0, 0.3, 0.01])
-def test_never_too_old_and_too_young_by_a_step_at_most(dates: Dates, clock: Clock, busy: float) -> None:
+def test_never_too_old_and_too_young_by_a_step_at_most(dates: MessageAges, clock: Clock, busy: float) -> None:
     """Three days, with messages in so many of the seconds."""
     drawn = random.Random(busy)
     came: dict[int, float] = {}
@@ -78,7 +78,7 @@ def test_never_too_old_and_too_young_by_a_step_at_most(dates: Dates, clock: Cloc
         assert not found.is_least
 
 
-def test_what_is_too_long_ago(dates: Dates, clock: Clock) -> None:
+def test_what_is_too_long_ago(dates: MessageAges, clock: Clock) -> None:
     dates.note(0)
     for hour in range(1, 1_500):
         clock.now += 3_600
@@ -87,7 +87,7 @@ def test_what_is_too_long_ago(dates: Dates, clock: Clock) -> None:
     assert dates.age(60) == Age((1_499 - 60) * 3_600.0, is_least=False)
 
 
-def test_the_notes_are_bounded(dates: Dates, clock: Clock) -> None:
+def test_the_notes_are_bounded(dates: MessageAges, clock: Clock) -> None:
     for second in range(100_000):
         clock.now += 61
         dates.note(second)

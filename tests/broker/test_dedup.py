@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.dedup import _SHARES, DedupIds
+from gateway.broker.core.dedup import _SHARES, DedupIds
 from gateway.codec import Version
 
 from .client import Scene

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.broker import deeds
-from gateway.broker.message import Message
-from gateway.broker.policy import WhenFull
-from gateway.broker.walk import SLICE
+from gateway.broker.admin import operations
+from gateway.broker.admin.scan import SLICE
+from gateway.broker.model.message import Message
+from gateway.broker.model.policy import WhenFull
 
 from .client import WITH_NACK, Client, Scene
 from .conftest import Stage
@@ -360,7 +360,7 @@ class TestToATopic:
         scene, client = self.slow(stage, ack)
         operator = Operator(scene)
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
-        scene.wait(deeds._PATIENCE + 1)
+        scene.wait(operations._PATIENCE + 1)
         (outcome,) = operator.told
         told = f"session {client.session.id} (anonymous) does not read or acknowledge what it subscribed to"
         assert outcome.stopped == told
@@ -456,7 +456,7 @@ class TestRedrive:
         assert operator.redrive("dlq.a", ids[1:]).refused == [(ids[1], why)]
 
     def test_so_many_refusals_are_told(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(deeds, "MOST_REFUSED", 2)
+        monkeypatch.setattr(operations, "MOST_REFUSED", 2)
         fill(operator.scene, 5)
         outcome = operator.redrive("a")
         assert (outcome.done, outcome.refusals, len(outcome.refused)) == (0, 5, 2)
@@ -673,7 +673,7 @@ class TestStored:
     def test_while_the_store_is_behind_nothing_is_added(
         self, operator: Operator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gateway.broker.storage.MOST_WAITING", 10_000)
+        monkeypatch.setattr("gateway.broker.core.storage.MOST_WAITING", 10_000)
         scene = operator.scene
         fill(scene, 1_300, **P)
         scene.commit()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.delayed import Delayed, PutOff
-from gateway.broker.message import Message
+from gateway.broker.model.message import Message
+from gateway.broker.routing.scheduled import ScheduledSend, ScheduledSends
 
 from .client import Scene
 from .conftest import Stage
@@ -15,11 +15,11 @@ LATER = {"x-delay": "1000"}
 both = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
 
 
-def delayed(scene: Scene) -> Delayed:
+def delayed(scene: Scene) -> ScheduledSends:
     return scene.broker.router.delayed
 
 
-def id_of(waiting: PutOff) -> str:
+def id_of(waiting: ScheduledSend) -> str:
     return f"{Message.run.decode()}-{waiting.number}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.subscriptions import ENDS_PER_STEP
+from gateway.broker.session.subscriptions import ENDS_PER_STEP
 from gateway.codec import Frame, Head
 
 from .client import Client, Scene

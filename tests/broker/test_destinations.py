@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.destinations import (
+from gateway.broker.errors import NotAllowed
+from gateway.broker.headers import INDEX
+from gateway.broker.model.destinations import (
     _HEADERS,
     TEMPORARY,
     canonical,
@@ -14,9 +16,7 @@ from gateway.broker.destinations import (
     lacks_slash,
     split,
 )
-from gateway.broker.dictionary import INDEX
-from gateway.broker.errors import NotAllowed
-from gateway.broker.renewal import EVENTS
+from gateway.broker.session.renewal import EVENTS
 from gateway.codec import V12, Version
 
 from .client import Client, Scene

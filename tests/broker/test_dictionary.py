@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.broker.dictionary import COMMANDS, INDEX, TABLE, Fate, Row, ack_mode
-from gateway.broker.dictionary.replay import HeaderName, StreamOffset
-from gateway.broker.dictionary.values import Anything, Choice, Credit, Integer, ReplyTo, Text
 from gateway.broker.errors import NotAllowed
-from gateway.broker.options import Options, Origin, Properties, Start
-from gateway.broker.policy import Hints
+from gateway.broker.headers import COMMANDS, INDEX, TABLE, HeaderRow, Treatment, ack_mode
+from gateway.broker.headers.offsets import HeaderName, StreamOffset
+from gateway.broker.headers.values import Anything, Choice, Credit, Integer, ReplyTo, Text
+from gateway.broker.model.options import Origin, SendOptions, Start, SubscribeOptions
+from gateway.broker.model.policy import ClientArguments
 from gateway.codec.decoder import CLIENT_COMMANDS
 
 # Parts of a field that `reading` puts together: a pair of numbers, a selector's text, a pair of queue arguments.
@@ -47,28 +47,28 @@ def test_the_names_of_a_row_are_neighbours_canonical_first(command: str) -> None
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.frames[0]} {row.name}")
-def test_every_row_is_complete(row: Row) -> None:
+def test_every_row_is_complete(row: HeaderRow) -> None:
     assert row.meaning.endswith(".")
     assert row.name == row.spellings[0].name
     for spelling in row.spellings:
         assert spelling.values.allowed
-        known = fields_of(Hints) if row.argument else fields_of(Properties, Options)
+        known = fields_of(ClientArguments) if row.argument else fields_of(SendOptions, SubscribeOptions)
         assert spelling.field in known | PARTS | {""}
-        assert not spelling.passes or row.fate is Fate.REFUSED
+        assert not spelling.passes or row.fate is Treatment.REFUSED
         assert all(word == word.lower() for word in spelling.passes)
-        assert not spelling.field or row.fate is Fate.HONOURED
+        assert not spelling.field or row.fate is Treatment.HONOURED
     # An alias is another broker's word; only STOMP's own and ours need no name beside them.
     assert all(spelling.broker for spelling in row.spellings[1:])
-    assert row.visible or "SEND" in row.frames or row.fate is Fate.REFUSED
+    assert row.visible or "SEND" in row.frames or row.fate is Treatment.REFUSED
 
 
 def test_every_field_has_a_header() -> None:
     """What the broker can be asked for can be said."""
     said = {spelling.field for row in TABLE if not row.argument for spelling in row.spellings}
     made = {"hints", "passed_on", "selector", "selector_text", "prefetch", "prefetch_octets"}
-    assert fields_of(Properties, Options) - made == said - PARTS - {""}
+    assert fields_of(SendOptions, SubscribeOptions) - made == said - PARTS - {""}
     hinted = {spelling.field for row in TABLE if row.argument for spelling in row.spellings}
-    assert fields_of(Hints) - {"dead_letter"} == hinted - PARTS - {""}
+    assert fields_of(ClientArguments) - {"dead_letter"} == hinted - PARTS - {""}
 
 
 @pytest.mark.parametrize(

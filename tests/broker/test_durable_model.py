@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from gateway.broker import backlog, backlog_rows, shelf
-from gateway.broker.batch import Batch
-from gateway.broker.queue import Queue
+from gateway.broker.model.changes import Batch
+from gateway.broker.queue import durable, page_index, paging
+from gateway.broker.queue.queue import Queue
 
 from .client import Client
 from .durable_model import GROUPED, QUEUES, Model, Sent, Taker
@@ -29,10 +29,10 @@ class Processes(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(shelf, "MOST_IN_MEMORY", 2_000)
-        self.patch.setattr(backlog, "_LOW", 2)
-        self.patch.setattr(backlog, "_PAGE", 3)
-        self.patch.setattr(backlog_rows, "_SLACK", 2)
+        self.patch.setattr(durable, "MOST_IN_MEMORY", 2_000)
+        self.patch.setattr(paging, "_LOW", 2)
+        self.patch.setattr(paging, "_PAGE", 3)
+        self.patch.setattr(page_index, "_SLACK", 2)
         self.model = Model()
         self.under_way: Batch | None = None
         self.producers: list[Client] = []

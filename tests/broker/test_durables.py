@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.broker.destinations import DURABLE
+from gateway.broker.model.destinations import DURABLE
 from gateway.codec import V10, Version
 
 from .client import WITH_NACK, Client, Scene, Step

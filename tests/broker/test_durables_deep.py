@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.broker import durables
+from gateway.broker.topic import durable_subscriptions
 
 from .client import Client, Scene
 from .conftest import Stage
@@ -17,7 +17,7 @@ ONE = {**RABBITMQ, "prefetch-count": "1"}
 
 @pytest.fixture
 def stage(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    monkeypatch.setattr(durables, "_PER_TURN", 2)
+    monkeypatch.setattr(durable_subscriptions, "_PER_TURN", 2)
     yield from ending(stage)
 
 

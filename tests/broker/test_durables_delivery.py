@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.broker.consumers import MOST_INTERESTS
-from gateway.broker.policy import OnNack
+from gateway.broker.model.policy import OnNack
+from gateway.broker.queue.consumers import MOST_INTERESTS
 from gateway.codec import V12, Version
 
 from .client import EPOCH, WITH_NACK, Client, Scene

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.batch import Content, Row, Stored
-from gateway.broker.facts import Facts
-from gateway.broker.message import History, Message
-from gateway.broker.options import PERSISTENT, PLAIN, Properties
+from gateway.broker.core.metadata import Metadata
+from gateway.broker.model.changes import Payload, Stored, StoredRow
+from gateway.broker.model.message import History, Message
+from gateway.broker.model.options import PERSISTENT, PLAIN, SendOptions
 from gateway.codec import Head
 
 NUMBER = 7
@@ -21,7 +21,7 @@ class Clocks:
 
     def __init__(self, clock: float, epoch: float) -> None:
         self.now = clock
-        self.facts = Facts(lambda: self.now, lambda: epoch)
+        self.facts = Metadata(lambda: self.now, lambda: epoch)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def theirs() -> Clocks:
     return Clocks(5.0, 1_700_000_060.0)
 
 
-def message(properties: Properties = PLAIN) -> Message:
+def message(properties: SendOptions = PLAIN) -> Message:
     head = Head.of("SEND", {"destination": "/queue/a", "x": "ß"})
     made = Message(NUMBER, head, b"body", properties)
     made.row = NUMBER
@@ -44,8 +44,8 @@ def message(properties: Properties = PLAIN) -> Message:
 
 def there_and_back(ours: Clocks, theirs: Clocks, sent: Message) -> Message:
     text = ours.facts.of(sent, NUMBER)
-    row = Row(NUMBER, 1, sent.number, sent.rank, sent.size, facts=text)
-    return theirs.facts.message(Stored(row, Content(sent.head.headers, sent.body)))
+    row = StoredRow(NUMBER, 1, sent.number, sent.rank, sent.size, facts=text)
+    return theirs.facts.message(Stored(row, Payload(sent.head.headers, sent.body)))
 
 
 def told(ours: Clocks, sent: Message) -> dict[str, Any] | None:
@@ -54,8 +54,8 @@ def told(ours: Clocks, sent: Message) -> dict[str, Any] | None:
     return found
 
 
-@pytest.mark.parametrize("properties", [PLAIN, PERSISTENT, Properties(persistent=True), Properties(priority=9)])
-def test_of_most_there_is_nothing_to_tell(ours: Clocks, theirs: Clocks, properties: Properties) -> None:
+@pytest.mark.parametrize("properties", [PLAIN, PERSISTENT, SendOptions(persistent=True), SendOptions(priority=9)])
+def test_of_most_there_is_nothing_to_tell(ours: Clocks, theirs: Clocks, properties: SendOptions) -> None:
     sent = message(properties)
     assert told(ours, sent) is None
     found = there_and_back(ours, theirs, sent)
@@ -118,14 +118,14 @@ def test_it_has_expired_meanwhile(ours: Clocks, theirs: Clocks, seconds: float) 
 @pytest.mark.parametrize(
     "properties",
     [
-        Properties(group="g"),
-        Properties(group="g\n\"'\\ü", closes_group=True, priority=0),
-        Properties(conflation_key="k"),
-        Properties(group="", conflation_key=""),
-        Properties(group="g", conflation_key="k", priority=9, persistent=True),
+        SendOptions(group="g"),
+        SendOptions(group="g\n\"'\\ü", closes_group=True, priority=0),
+        SendOptions(conflation_key="k"),
+        SendOptions(group="", conflation_key=""),
+        SendOptions(group="g", conflation_key="k", priority=9, persistent=True),
     ],
 )
-def test_what_the_headers_do_not_tell_any_more(ours: Clocks, theirs: Clocks, properties: Properties) -> None:
+def test_what_the_headers_do_not_tell_any_more(ours: Clocks, theirs: Clocks, properties: SendOptions) -> None:
     found = there_and_back(ours, theirs, message(properties)).properties
     assert (found.group, found.closes_group, found.conflation_key, found.priority) == (
         properties.group,
@@ -136,9 +136,9 @@ def test_what_the_headers_do_not_tell_any_more(ours: Clocks, theirs: Clocks, pro
 
 
 def test_all_at_once(ours: Clocks, theirs: Clocks) -> None:
-    sent = message(Properties(group="g", conflation_key="k"))
+    sent = message(SendOptions(group="g", conflation_key="k"))
     sent.attempts, sent.expires, sent.place = 1, ours.now + 90, 2
     sent.history = History(1.5)
     found = there_and_back(ours, theirs, sent)
-    again = Facts(lambda: theirs.now, lambda: 1_700_000_060.0).of(found, NUMBER)
+    again = Metadata(lambda: theirs.now, lambda: 1_700_000_060.0).of(found, NUMBER)
     assert again == ours.facts.of(sent, NUMBER)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker.admin.rows import of_destination
 from gateway.broker.errors import SlowConsumer
-from gateway.broker.policy import OnNack
-from gateway.broker.rows import of_destination
+from gateway.broker.model.policy import OnNack
 from gateway.codec import Version
 
 from .client import WITH_NACK, Client, Scene, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.policy import OnNack, WhenFull
+from gateway.broker.model.policy import OnNack, WhenFull
 from gateway.codec import V10, V11, V12, Version
 
 from .client import EPOCH, WITH_NACK, Client, Scene

@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
-from gateway.broker.message import Message
-from gateway.broker.policy import WhenFull
+from gateway.broker.model.message import Message
+from gateway.broker.model.policy import WhenFull
 from gateway.codec import Version
 
 from .client import EPOCH, WITH_NACK, Client, Scene, Step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.broker.freeing import freeing
+from gateway.broker.core.freeing import freeing
 
 MIB = 1024 * 1024
 

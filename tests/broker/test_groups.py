@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import lane
-from gateway.broker.groups import Groups
-from gateway.broker.queue import Queue
+from gateway.broker.queue import ready
+from gateway.broker.queue.groups import Groups
+from gateway.broker.queue.queue import Queue
 from gateway.codec import V12, Version
 
 from .client import Client, Scene, waiting
@@ -151,7 +151,7 @@ class TestBusyOwner:
         assert go_on(owner) == ["g1", "g2", "g3"]
 
     def test_many_of_them_cost_a_selective_one_nothing(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(lane, "READS_PER_TURN", 3)
+        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
         owner = consumer(scene, 1)
         send(owner, "g1")
         other = consumer(scene, selector="name = '1'")
@@ -177,7 +177,7 @@ class TestBusyOwner:
         assert names(consumer(scene)) == ["g1", "1", "h1", "g2", "2", "h2", "3"]
 
     def test_in_order_although_a_long_run_stands_before_it(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(lane, "READS_PER_TURN", 3)
+        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
         owner = consumer(scene, 1, selector="name LIKE 'g%' OR name > 90")
         send(owner, "g1", "98")
         assert names(consumer(scene, 1)) == ["98"]

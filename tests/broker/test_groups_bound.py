@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import fate, groups
-from gateway.broker.policy import WhenFull
+from gateway.broker.model.policy import WhenFull
+from gateway.broker.queue import fate, groups
 
 from .client import Client, Scene, Step
 from .conftest import Stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import lane
+from gateway.broker.queue import ready
 from gateway.codec import Version
 
 from .client import WITH_NACK, Client, Scene, Step
@@ -65,7 +65,7 @@ class TestGivenBack:
 
     def test_in_order_although_its_lane_is_long(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         """Others came upon the group's next message; then much came that the owner does not want."""
-        monkeypatch.setattr(lane, "READS_PER_TURN", 3)
+        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
         owner = consumer(scene, 1, selector="name LIKE 'g%' OR name > 90")
         send(owner, "g1", "g2")
         other = consumer(scene, 1, selector="name LIKE 'g%' OR name > 90")
@@ -80,7 +80,7 @@ class TestGivenBack:
 
     def test_while_the_lane_of_another_consumer_is_read(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         """That one has higher priority, would take what comes back, and has messages of a group parked with it."""
-        monkeypatch.setattr(lane, "READS_PER_TURN", 3)
+        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
         one, owner = scene.connect(), consumer(scene, 6, 5, "kind = 1")
         one.subscribe(QUEUE, ack="client", selector="name IN ('h1', '9')")
         send(one, "g1", "1", "2", "3", "4", "5", "6", kind="1")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.broker import heartbeat
+from gateway.broker.headers import heartbeat
 from gateway.codec import MalformedFrame
 
 MILLISECONDS = st.integers(min_value=0, max_value=3_600_000)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.broker.histogram import BOUNDS, Histogram
+from gateway.broker.core.histogram import BOUNDS, Histogram
 
 
 def counted(histogram: Histogram) -> dict[float, int]:

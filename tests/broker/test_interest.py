@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from gateway.broker import lane, selectors
-from gateway.broker.queue import Queue
+from gateway.broker import selectors
+from gateway.broker.queue import ready
+from gateway.broker.queue.queue import Queue
 
 from .client import Client, Scene, waiting
 from .wire import build
@@ -234,7 +235,7 @@ class TestLanes:
 @pytest.fixture
 def held(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """Turns are over after three messages, and none follows until the test says so."""
-    monkeypatch.setattr(lane, "READS_PER_TURN", 3)
+    monkeypatch.setattr(ready, "READS_PER_TURN", 3)
     monkeypatch.setattr(scene, "settle", scene.audit)
     return scene
 
@@ -336,7 +337,7 @@ class TestTurns:
         assert red.written.endswith(b"red10\0\n")
 
     def test_one_chunk_that_subscribes_and_sends(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(lane, "READS_PER_TURN", 3)
+        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
         client = scene.connect()
         send(client, *(str(number) for number in range(10)), "red10")
         subscribe = {"destination": QUEUE, "id": "0", "ack": "auto", "selector": RED}

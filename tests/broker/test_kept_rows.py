@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import kept_rows
-from gateway.broker.cursors import Cursors
-from gateway.broker.destinations import DURABLE
-from gateway.broker.message import Message
-from gateway.broker.message_rows import HIDDEN
+from gateway.broker.admin import stored_rows
+from gateway.broker.admin.message_rows import HIDDEN
+from gateway.broker.model.destinations import DURABLE
+from gateway.broker.model.message import Message
+from gateway.broker.topic.offsets import Offsets
 
 from .client import EPOCH, Scene
 from .conftest import Stage
@@ -33,7 +33,7 @@ class TestScheduled:
         write(scene)
         scene.wait(10.0)
         (waiting,) = scene.broker.router.delayed.every()
-        assert kept_rows.of_scheduled(scene.broker, waiting) == {
+        assert stored_rows.of_scheduled(scene.broker, waiting) == {
             "id": f"{Message.run.decode()}-{waiting.number}",
             "destination": "/queue/a",
             "due": pytest.approx(EPOCH + scene.now + 50.0),
@@ -46,18 +46,18 @@ class TestScheduled:
 
     def test_of_several_destinations(self, scene: Scene) -> None:
         scene.connect().publish("a,/topic/b", b"", **{"x-delay": "60000"})
-        row = kept_rows.of_scheduled(scene.broker, scene.broker.router.delayed.every()[0])
+        row = stored_rows.of_scheduled(scene.broker, scene.broker.router.delayed.every()[0])
         assert (row["destination"], row["expires"]) == ("/queue/a,/topic/b", None)
 
     def test_whole(self, scene: Scene) -> None:
         scene.connect().publish("a", b"x" * 100, color="red", token="secret", **{"x-delay": "60000"})
         (waiting,) = scene.broker.router.delayed.every()
-        row = kept_rows.whole_scheduled(scene.broker, waiting, 1_000)
+        row = stored_rows.whole_scheduled(scene.broker, waiting, 1_000)
         headers = row["headers"]
         assert isinstance(headers, dict)
         assert (headers["destination"], headers["color"], headers["token"]) == ("a", "red", HIDDEN)
         assert (row["body"], row["body_encoding"], row["truncated"]) == ("x" * 100, "utf-8", False)
-        row = kept_rows.whole_scheduled(scene.broker, waiting, 50)
+        row = stored_rows.whole_scheduled(scene.broker, waiting, 50)
         assert (row["body"], row["truncated"]) == ("x" * 50, True)
 
 
@@ -70,7 +70,7 @@ class TestScheduled:
     ],
 )
 def test_names(text: str, meant: set[str]) -> None:
-    assert kept_rows.names_of(text) == meant
+    assert stored_rows.names_of(text) == meant
 
 
 class TestRetained:
@@ -84,7 +84,7 @@ class TestRetained:
         scene.wait(10.0)
         (kept,) = scene.broker.router.retained.every()
         assert scene.broker.router.retained.find(TOPIC) is kept
-        assert kept_rows.of_retained(scene.broker, kept) == {
+        assert stored_rows.of_retained(scene.broker, kept) == {
             "topic": TOPIC,
             "id": kept.message.id.decode(),
             "size": 5,
@@ -101,13 +101,13 @@ class TestRetained:
         scene = scene.crash()
         scene.broker.dates.note(scene.broker.router.number)
         (kept,) = scene.broker.router.retained.every()
-        row = kept_rows.of_retained(scene.broker, kept)
+        row = stored_rows.of_retained(scene.broker, kept)
         assert (row["age_is_least"], row["stored"]) == (True, True)
         assert row["expires"] == pytest.approx(EPOCH + 1_060.0)
 
     def test_whole(self, scene: Scene) -> None:
         scene.connect().publish(TOPIC, b"\xff", retain="set", color="red")
-        row = kept_rows.whole_retained(scene.broker, scene.broker.router.retained.every()[0], 1_000)
+        row = stored_rows.whole_retained(scene.broker, scene.broker.router.retained.every()[0], 1_000)
         headers = row["headers"]
         assert isinstance(headers, dict)
         assert (headers["color"], headers["retained"]) == ("red", "true")
@@ -116,11 +116,11 @@ class TestRetained:
     def test_the_youngest_has_the_least_age(self, scene: Scene) -> None:
         for name in ("/topic/a", "/topic/b"):
             scene.connect().publish(name, b"", retain="set")
-        found = sorted(scene.broker.router.retained.every(), key=kept_rows.RETAINED_KEYS["age"])
+        found = sorted(scene.broker.router.retained.every(), key=stored_rows.RETAINED_KEYS["age"])
         assert [each.name for each in found] == ["/topic/b", "/topic/a"]
 
 
-def cursors(scene: Scene) -> Cursors:
+def cursors(scene: Scene) -> Offsets:
     return scene.broker.router.replay.cursors
 
 
@@ -133,11 +133,11 @@ class TestCursors:
         fill(scene, 5)
         found = got(client)
         (cursor,) = cursors(scene).every()
-        row = kept_rows.of_cursor(scene.broker, cursor)
+        row = stored_rows.of_cursor(scene.broker, cursor)
         assert (row["session"], row["behind"]) == (client.session.id, 5)
         client.ack(found[2])
         client.drop()
-        assert kept_rows.of_cursor(scene.broker, cursor) == {
+        assert stored_rows.of_cursor(scene.broker, cursor) == {
             "name": DURABLE + "a%2Fb/desk/me",
             "login": "a/b",
             "client_id": "desk",
@@ -153,7 +153,7 @@ class TestCursors:
         scene = stage(LOGS)
         client = scene.connect()
         client.subscribe("/topic/*", **ME)
-        row = kept_rows.of_cursor(scene.broker, cursors(scene).every()[0])
+        row = stored_rows.of_cursor(scene.broker, cursors(scene).every()[0])
         assert (row["topic"], row["behind"]) == ("/topic/*", None)
 
     def test_of_a_topic_whose_log_has_gone(self, stage: Stage) -> None:
@@ -161,7 +161,7 @@ class TestCursors:
         client = scene.connect()
         client.subscribe(T, **ME)
         client.drop()
-        assert kept_rows.of_cursor(scene.broker, cursors(scene).every()[0])["behind"] == 0
+        assert stored_rows.of_cursor(scene.broker, cursors(scene).every()[0])["behind"] == 0
 
     @both
     @pytest.mark.parametrize("is_held", [False, True])

@@ -17,10 +17,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from gateway.broker import lane as lane_module
-from gateway.broker.lane import Lane
-from gateway.broker.message import Message
-from gateway.broker.options import Properties
+from gateway.broker.model.message import Message
+from gateway.broker.model.options import SendOptions
+from gateway.broker.queue import ready as lane_module
+from gateway.broker.queue.ready import ReadyList
 from gateway.codec import Head
 
 WANTED = {"wanted": "yes"}
@@ -29,19 +29,19 @@ WANTED = {"wanted": "yes"}
 def new(number: int, priority: int = 4, *, wanted: bool = True) -> Message:
     """A message that waits."""
     headers = {"number": str(number)} | (WANTED if wanted else {})
-    message = Message(number, Head("SEND", headers), b"", Properties(priority=priority))
+    message = Message(number, Head("SEND", headers), b"", SendOptions(priority=priority))
     message.waits = True
     return message
 
 
-def filled(messages: Iterable[Message], lane: Lane | None = None) -> Lane:
-    lane = Lane() if lane is None else lane
+def filled(messages: Iterable[Message], lane: ReadyList | None = None) -> ReadyList:
+    lane = ReadyList() if lane is None else lane
     for message in messages:
         lane.add(message)
     return lane
 
 
-def take(lane: Lane) -> Message | None:
+def take(lane: ReadyList) -> Message | None:
     """What a dispatching queue does: the first message, through as many turns as it takes."""
     message = lane.first()
     while message is None and lane.tired:
@@ -52,7 +52,7 @@ def take(lane: Lane) -> Message | None:
     return message
 
 
-def drain(lane: Lane) -> list[int]:
+def drain(lane: ReadyList) -> list[int]:
     """Take all; returns their numbers."""
     found = []
     while (message := take(lane)) is not None:
@@ -84,7 +84,7 @@ def three_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestOrder:
     def test_an_empty_lane_has_no_first(self) -> None:
-        lane = Lane()
+        lane = ReadyList()
         assert lane.first() is None
         assert not lane.tired
         assert (len(lane), lane.messages()) == (0, [])
@@ -192,18 +192,18 @@ class TestGone:
 
 class TestSelector:
     def test_what_it_does_not_want_leaves_for_good(self, asked: Asked) -> None:
-        lane = filled([new(number, wanted=number % 3 == 0) for number in range(30)], Lane(asked))
+        lane = filled([new(number, wanted=number % 3 == 0) for number in range(30)], ReadyList(asked))
         assert drain(lane) == [*range(0, 30, 3)]
         assert len(lane) == 0
 
     def test_also_of_those_that_came_back_or_are_urgent(self, asked: Asked) -> None:
         messages = [new(number, number % 10, wanted=number % 2 == 0) for number in range(50)]
-        assert sorted(drain(filled(messages, Lane(asked)))) == [*range(0, 50, 2)]
+        assert sorted(drain(filled(messages, ReadyList(asked)))) == [*range(0, 50, 2)]
 
     @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
     def test_it_is_asked_once_about_each(self, asked: Asked, order: int) -> None:
         messages = [new(number, wanted=number % 2 == 0) for number in range(40)][::order]
-        lane = filled(messages, Lane(asked))
+        lane = filled(messages, ReadyList(asked))
         for _ in range(20):
             assert lane.first() is lane.first()
             take(lane)
@@ -212,7 +212,7 @@ class TestSelector:
 
     def test_also_where_urgent_ones_go_first(self, asked: Asked) -> None:
         """The one behind them was looked at before."""
-        lane = filled([new(9)], Lane(asked))
+        lane = filled([new(9)], ReadyList(asked))
         for number in range(5):
             assert lane.first() is not None
             lane.add(new(number))
@@ -226,14 +226,14 @@ class TestSelector:
         for first in (0, 5, 9):
             for message in messages[first : first + 4]:
                 message.head = messages[first].head
-        lane = filled(messages[::order], Lane(asked))
+        lane = filled(messages[::order], ReadyList(asked))
         assert drain(lane) == [9, 10, 11]
         # What is wanted is asked about one by one, and so is what stands out of order.
         assert asked.count == ({0: 1, 4: 1, 5: 1, 9: 3} if order == 1 else {0: 4, 4: 1, 5: 4, 9: 3})
 
     def test_nobody_asks_about_what_has_gone(self, asked: Asked) -> None:
         messages = [new(number, number % 3) for number in range(9)]
-        lane = filled(messages, Lane(asked))
+        lane = filled(messages, ReadyList(asked))
         for message in messages:
             message.waits = False
         assert lane.first() is None
@@ -274,7 +274,7 @@ class TestTurns:
     @pytest.mark.parametrize("unwanted", [3, 4, 5, 6, 7, 20])
     def test_a_long_run_of_unwanted_ones_is_cut(self, asked: Asked, unwanted: int, order: int) -> None:
         messages = [new(number, wanted=number == unwanted) for number in range(unwanted + 1)]
-        lane = filled(messages[::order], Lane(asked))
+        lane = filled(messages[::order], ReadyList(asked))
         found, turns = lane.first(), 1
         while found is None:
             assert lane.tired
@@ -286,12 +286,12 @@ class TestTurns:
         assert asked.count.total() == unwanted + 1
 
     def test_a_run_that_is_no_longer_than_a_turn_is_not(self, asked: Asked) -> None:
-        lane = filled([new(0, wanted=False), new(1, wanted=False), new(2)], Lane(asked))
+        lane = filled([new(0, wanted=False), new(1, wanted=False), new(2)], ReadyList(asked))
         assert take(lane) is not None
         assert not lane.tired
 
     def test_in_the_end_it_is_not_tired(self, asked: Asked) -> None:
-        lane = filled([new(number, wanted=False) for number in range(7)], Lane(asked))
+        lane = filled([new(number, wanted=False) for number in range(7)], ReadyList(asked))
         tired = 0
         while lane.first() is None and lane.tired:
             tired += 1
@@ -303,7 +303,7 @@ class TestTurns:
         messages = [new(number, wanted=False) for number in range(8)]
         for message in messages:
             message.head = messages[0].head
-        lane = filled([*messages, new(8)], Lane(asked))
+        lane = filled([*messages, new(8)], ReadyList(asked))
         for left in (6, 3):
             assert lane.first() is None
             assert (lane.tired, len(lane)) == (True, left)
@@ -312,14 +312,14 @@ class TestTurns:
 
     def test_those_that_have_gone_cost_no_turn(self, asked: Asked) -> None:
         messages = [new(number) for number in range(20)]
-        lane = filled(messages, Lane(asked))
+        lane = filled(messages, ReadyList(asked))
         for message in messages[:-1]:
             message.waits = False
         assert lane.first() is messages[-1]
 
     def test_nor_do_they_behind_the_last_read_of_a_turn(self, asked: Asked) -> None:
         messages = [new(number, wanted=False) for number in range(6)]
-        lane = filled(messages, Lane(asked))
+        lane = filled(messages, ReadyList(asked))
         for message in messages[3:]:
             message.waits = False
         assert lane.first() is None
@@ -329,14 +329,14 @@ class TestTurns:
         assert drain(filled(new(number) for number in range(10))) == [*range(10)]
 
     def test_nothing_overtakes_while_it_is_read(self, asked: Asked) -> None:
-        lane = filled([*[new(number, wanted=False) for number in range(8)], new(8)], Lane(asked))
+        lane = filled([*[new(number, wanted=False) for number in range(8)], new(8)], ReadyList(asked))
         assert lane.first() is None
         lane.add(new(9))
         assert drain(lane) == [8, 9]
 
     def test_what_came_back_meanwhile_is_first(self, asked: Asked) -> None:
         messages = [new(0), *[new(number, wanted=False) for number in range(1, 9)], new(9)]
-        lane = filled(messages, Lane(asked))
+        lane = filled(messages, ReadyList(asked))
         assert take(lane) is messages[0]
         assert lane.first() is None
         messages[0].waits = True
@@ -350,13 +350,13 @@ class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.asked = Asked()
-        self.lane = Lane()
+        self.lane = ReadyList()
         self.known: list[Message] = []
         self.added: Counter[int] = Counter()
 
     @initialize(selective=st.booleans())
     def start(self, selective: bool) -> None:
-        self.lane = Lane(self.asked if selective else None)
+        self.lane = ReadyList(self.asked if selective else None)
 
     @property
     def due(self) -> list[Message]:
@@ -439,7 +439,7 @@ def test_a_lane_is_a_sorted_list(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestOldest:
     def test_of_nothing(self) -> None:
-        assert Lane().oldest() is None
+        assert ReadyList().oldest() is None
         (gone,) = messages = [new(1)]
         lane = filled(messages)
         gone.waits = False

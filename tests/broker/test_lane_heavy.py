@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import dispatch
-from gateway.broker import lane as lane_module
-from gateway.broker.interest import Interest
-from gateway.broker.lane import Lane
-from gateway.broker.message import Message
-from gateway.broker.queue import Queue
+from gateway.broker.model.message import Message
+from gateway.broker.queue import dispatch
+from gateway.broker.queue import ready as lane_module
+from gateway.broker.queue.queue import Queue
+from gateway.broker.queue.ready import ReadyList
+from gateway.broker.queue.rotation import ConsumerSet
 from gateway.codec import Head
 
 from .client import Scene
@@ -37,7 +37,7 @@ def unwanted(count: int, size: int) -> list[Message]:
 @pytest.mark.parametrize("size", [60_000, 5_000])
 def test_what_it_reads_in_a_turn_is_bounded(asked: Asked, size: int, weight: int, order: int) -> None:
     messages = unwanted(100, size)[::order]
-    lane = filled([*messages, new(100)], Lane(asked, weight))
+    lane = filled([*messages, new(100)], ReadyList(asked, weight))
     heaviest = messages[0].head.cost * weight
     most = lane_module.READS_PER_TURN * lane_module._SCANNED_PER_READ + heaviest
     before = turns = 0
@@ -51,7 +51,7 @@ def test_what_it_reads_in_a_turn_is_bounded(asked: Asked, size: int, weight: int
 
 
 def test_the_heaviest_goes_on_message_by_message(asked: Asked) -> None:
-    lane = filled(unwanted(5, 60_000), Lane(asked, 4_096))
+    lane = filled(unwanted(5, 60_000), ReadyList(asked, 4_096))
     for read in range(1, 5):
         assert lane.first() is None
         assert (lane.tired, asked.count.total()) == (True, read)
@@ -59,7 +59,7 @@ def test_the_heaviest_goes_on_message_by_message(asked: Asked) -> None:
 
 def test_small_messages_cost_what_they_always_cost(asked: Asked) -> None:
     reads = lane_module.READS_PER_TURN
-    lane = filled([*[new(number, wanted=False) for number in range(reads - 1)], new(reads)], Lane(asked, 20))
+    lane = filled([*[new(number, wanted=False) for number in range(reads - 1)], new(reads)], ReadyList(asked, 20))
     assert lane.first() is not None
 
 
@@ -84,7 +84,7 @@ def test_a_subscriber_of_a_queue_reads_it_in_turns(scene: Scene, monkeypatch: py
     """Whatever it costs, others have their turns between them."""
     turns = []
 
-    def catch_up(queue: Queue, interest: Interest) -> None:
+    def catch_up(queue: Queue, interest: ConsumerSet) -> None:
         turns.append(interest)
         original(queue, interest)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.policy import WhenFull
-from gateway.broker.queue import Queue
+from gateway.broker.model.policy import WhenFull
+from gateway.broker.queue.queue import Queue
 from gateway.codec import Version
 
 from .client import WITH_NACK, Client, Scene

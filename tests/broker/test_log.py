@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.broker import log as log_module
-from gateway.broker import logs as logs_module
-from gateway.broker.agenda import Agenda
-from gateway.broker.batch import Row
-from gateway.broker.log import Log
+from gateway.broker.core.scheduler import Scheduler
+from gateway.broker.model.changes import StoredRow
+from gateway.broker.topic import stream as log_module
+from gateway.broker.topic import streams as logs_module
+from gateway.broker.topic.stream import Stream
 
 from .client import Client, Rules, Scene
 from .conftest import Stage
@@ -184,13 +184,13 @@ class TestBounds:
         scene = stage({T: {"log_age": 10.0}})
         fill(scene, 5)
         turns = []
-        later = Agenda.later
+        later = Scheduler.later
 
-        def count(agenda: Agenda, action: Callable[[], None]) -> None:
+        def count(agenda: Scheduler, action: Callable[[], None]) -> None:
             turns.append(action)
             later(agenda, action)
 
-        monkeypatch.setattr(Agenda, "later", count)
+        monkeypatch.setattr(Scheduler, "later", count)
         scene.wait(11.0)
         assert len(turns) == 2
         assert len(scene.broker.directory.logs) == 1  # what was lost is remembered
@@ -670,7 +670,7 @@ class TestTheNextProcess:
         """What recovery needs of a row is in its facts: contents are not read."""
         scene = stage(LOG, stored=True)
         fill(scene, 3)
-        rows: list[Row] = list(scene.store.rows.values())
+        rows: list[StoredRow] = list(scene.store.rows.values())
         assert all(len(row.facts or "") < 120 for row in rows)
 
 
@@ -712,7 +712,7 @@ def test_a_log_is_true_only_as_long_as_it_has_something(stage: Stage) -> None:
     """`Topic.is_idle` goes by that."""
     scene = stage({T: {"log_age": 1.0}})
     client = live(scene)
-    log: Log = log_of(scene)
+    log: Stream = log_of(scene)
     assert not log
     fill(scene, 1)
     assert log

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.costs import SUBSCRIPTION, Cost, cost_of
 from gateway.broker.errors import OUTBOX
+from gateway.broker.session.cost import SUBSCRIPTION, Cost, cost_of
 from gateway.codec import Version
 
 from .client import Client, Rules, Scene

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from gateway.broker.message import OVERHEAD, History, Message, Wire
-from gateway.broker.options import PLAIN, Properties
+from gateway.broker.model.message import OVERHEAD, History, Message, Wire
+from gateway.broker.model.options import PLAIN, SendOptions
 from gateway.codec import V10, V11, V12, Head, Version, encoder
 
 from .client import ALL, Client, Scene
@@ -36,7 +36,7 @@ def test_the_size_is_that_of_head_body_and_overhead() -> None:
 
 
 def new(number: int, priority: int = 4) -> Message:
-    return Message(number, Head.of("SEND", {"a": "b"}), b"12345", Properties(priority=priority))
+    return Message(number, Head.of("SEND", {"a": "b"}), b"12345", SendOptions(priority=priority))
 
 
 def test_those_of_higher_priority_are_due_first_then_those_that_came_first() -> None:

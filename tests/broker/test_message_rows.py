@@ -6,7 +6,7 @@ from base64 import b64decode
 
 import pytest
 
-from gateway.broker.message_rows import HIDDEN, SECRETS
+from gateway.broker.admin.message_rows import HIDDEN, SECRETS
 
 from .client import EPOCH, WITH_NACK, Client, Scene
 from .conftest import Stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.errors import LoginRefused, NotAllowed, VersionRefused, error_frame
-from gateway.broker.negotiate import Opening, read_opening
+from gateway.broker.headers.connect import Opening, read_opening
 from gateway.codec import V10, V11, V12, Frame, Head, MalformedFrame, Version, encoder
 
 from .client import ALL, WITH_NACK, Scene

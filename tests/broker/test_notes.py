@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.message import Message
-from gateway.broker.notes import Notes, gap
+from gateway.broker.model.message import Message
+from gateway.broker.queue.extra_headers import ExtraHeaders, gap
 from gateway.codec import Head, Version
 
 from .client import Scene
@@ -21,15 +21,15 @@ def message(number: int, derived: object = None) -> Message:
 
 class TestLines:
     def test_the_number_of_a_log(self) -> None:
-        notes = Notes(["a", "b"], numbered=True)
+        notes = ExtraHeaders(["a", "b"], numbered=True)
         assert notes.of(message(5, derived=77)) == b"a:77\nb:77\n"
 
     def test_of_a_queue(self) -> None:
-        assert Notes(["a"], numbered=False).of(message(5, derived=77)) == b"a:5\n"
+        assert ExtraHeaders(["a"], numbered=False).of(message(5, derived=77)) == b"a:5\n"
 
     @pytest.mark.parametrize("derived", [None, object(), "7"])
     def test_of_a_topic_without_a_log_there_is_none(self, derived: object) -> None:
-        assert Notes(["a"], numbered=True).of(message(5, derived)) == b""
+        assert ExtraHeaders(["a"], numbered=True).of(message(5, derived)) == b""
 
     def test_a_sender_cannot_write_one_there(self, stage: Stage, version: Version) -> None:
         client = stage().connect(version)
@@ -38,20 +38,20 @@ class TestLines:
         assert client.message().headers["n"] == ""
 
     def test_a_name_once(self) -> None:
-        assert Notes(["a", "", "a"], numbered=True).of(message(5, derived=7)) == b"a:7\n"
+        assert ExtraHeaders(["a", "", "a"], numbered=True).of(message(5, derived=7)) == b"a:7\n"
 
     def test_a_gap_is_told_once_and_with_its_message(self) -> None:
-        notes = Notes(["a"], numbered=True)
+        notes = ExtraHeaders(["a"], numbered=True)
         notes.tell_gap(message(5), 70)
         assert notes.of(message(4, derived=69)) == b"a:69\n"
         assert notes.of(message(5, derived=70)) == gap(70) + b"a:70\n"
         assert notes.of(message(5, derived=70)) == b"a:70\n"
 
     def test_whether_there_will_be_any(self) -> None:
-        assert not Notes([], numbered=True)
-        assert not Notes([""], numbered=True)
-        assert Notes(["a"], numbered=True)
-        notes = Notes([], numbered=True)
+        assert not ExtraHeaders([], numbered=True)
+        assert not ExtraHeaders([""], numbered=True)
+        assert ExtraHeaders(["a"], numbered=True)
+        notes = ExtraHeaders([], numbered=True)
         notes.tell_gap(message(5), 70)
         assert notes
         notes.of(message(5))

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from gateway.broker import backlog, shelf
-from gateway.broker.backlog import Backlog
-from gateway.broker.oldest import oldest, oldest_delivery
-from gateway.broker.queue import Queue
+from gateway.broker.queue import durable, paging
+from gateway.broker.queue.oldest import oldest, oldest_delivery
+from gateway.broker.queue.paging import PagedMessages
+from gateway.broker.queue.queue import Queue
 
 from .client import Client, Scene
 from .conftest import Stage
@@ -78,14 +78,14 @@ def test_what_comes_back_later_does_not_wait(stage: Stage) -> None:
 @pytest.fixture
 def paged(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """Two or three messages are in memory, and the others in the store alone."""
-    monkeypatch.setattr(shelf, "MOST_IN_MEMORY", 1_000)
+    monkeypatch.setattr(durable, "MOST_IN_MEMORY", 1_000)
     scene = stage(stored=True)
     fill(scene, 10)
     fill(scene, 3, priority="1")
     return scene
 
 
-def backlog_of(scene: Scene) -> Backlog:
+def backlog_of(scene: Scene) -> PagedMessages:
     found = queue_of(scene).shelf
     assert found is not None
     assert found.backlog is not None
@@ -93,7 +93,7 @@ def backlog_of(scene: Scene) -> Backlog:
 
 
 def test_of_what_the_store_alone_has(paged: Scene) -> None:
-    queue, backlog = queue_of(paged), backlog_of(paged)
+    queue, paging = queue_of(paged), backlog_of(paged)
     last = paged.broker.router.number
     assert oldest(queue) == last - 12
     in_memory = queue.waiting_messages()
@@ -101,10 +101,10 @@ def test_of_what_the_store_alone_has(paged: Scene) -> None:
         queue.withdraw(message)
         queue.let_go(message)
     left = list(range(last - 12 + len(in_memory), last + 1))
-    assert backlog.first_rows() == [left[0], last - 2]
+    assert paging.first_rows() == [left[0], last - 2]
     for place in (1, 1, 0, -1):  # somebody takes them out of turn
         _take(paged, left.pop(place))
-        assert backlog.first_rows() == [left[0], last - 2]
+        assert paging.first_rows() == [left[0], last - 2]
     while left:
         assert oldest(queue) == left[0]
         _take(paged, left.pop(0))
@@ -121,7 +121,7 @@ def _take(scene: Scene, row: int) -> None:
 
 
 def test_of_what_is_being_read(paged: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backlog, "_PAGE", 2)
+    monkeypatch.setattr(paging, "_PAGE", 2)
     reader = paged.connect()
     reader.subscribe(Q, ack="client", **{"prefetch-count": "1"})
     reading = list(backlog_of(paged)._reading)

@@ -7,18 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.broker import directory
-from gateway.broker.policy import (
-    DEFAULT,
-    Hints,
-    OnNack,
-    Policies,
-    Policy,
-    SlowConsumer,
-    WhenFull,
-)
-from gateway.broker.queue import Queue
-from gateway.broker.words import Pattern
+from gateway.broker.model.patterns import Pattern
+from gateway.broker.model.policy import DEFAULT, ClientArguments, OnNack, Policies, Policy, SlowConsumerAction, WhenFull
+from gateway.broker.queue.queue import Queue
+from gateway.broker.routing import registry
 from gateway.codec import Version
 
 from .client import Scene
@@ -125,17 +117,17 @@ class TestFind:
 class TestHints:
     def test_none_change_nothing(self) -> None:
         policy = Policy(max_messages=5, when_full=WhenFull.DEAD_LETTER)
-        assert Hints().applied_to(policy) == policy
+        assert ClientArguments().applied_to(policy) == policy
 
     def test_what_they_do_not_speak_of_is_the_operators(self) -> None:
         policy = Policy(
             max_attempts=3,
             backoff=9.0,
             on_nack=OnNack.DROP,
-            slow_consumer=SlowConsumer.DROP_NEWEST,
+            slow_consumer=SlowConsumerAction.DROP_NEWEST,
             conflate_by="key",
         )
-        found = Hints(time_to_live=1.0, idle_timeout=2.0, auto_delete=True).applied_to(policy)
+        found = ClientArguments(time_to_live=1.0, idle_timeout=2.0, auto_delete=True).applied_to(policy)
         assert found == dataclasses.replace(policy, time_to_live=1.0, idle_timeout=2.0, auto_delete=True)
 
     @pytest.mark.parametrize("key", ["max_messages", "max_octets", "time_to_live", "idle_timeout"])
@@ -143,19 +135,19 @@ class TestHints:
     def test_they_never_widen_what_the_operator_allows(
         self, key: str, operators: int, wish: int, expected: int
     ) -> None:
-        found = Hints(**{key: wish}).applied_to(Policy(**{key: operators}))  # type: ignore[arg-type]
+        found = ClientArguments(**{key: wish}).applied_to(Policy(**{key: operators}))  # type: ignore[arg-type]
         assert getattr(found, key) == expected
 
     @pytest.mark.parametrize("key", ["max_messages", "max_octets"])
     @pytest.mark.parametrize("wish", [3, 9])
     def test_a_queue_that_only_a_client_limits_drops_the_oldest(self, key: str, wish: int) -> None:
-        assert Hints(**{key: wish}).applied_to(Policy()).when_full is WhenFull.DROP_OLDEST  # type: ignore[arg-type]
+        assert ClientArguments(**{key: wish}).applied_to(Policy()).when_full is WhenFull.DROP_OLDEST  # type: ignore[arg-type]
         limited = Policy(max_messages=5, when_full=WhenFull.DROP_NEWEST)
-        assert Hints(**{key: wish}).applied_to(limited).when_full is WhenFull.DROP_NEWEST  # type: ignore[arg-type]
+        assert ClientArguments(**{key: wish}).applied_to(limited).when_full is WhenFull.DROP_NEWEST  # type: ignore[arg-type]
 
     def test_a_client_may_name_where_dead_letters_go(self) -> None:
         """All of them, as RabbitMQ has it: also those that expired, and those for which there was no room."""
-        found = Hints(dead_letter="/queue/x", max_messages=3).applied_to(Policy())
+        found = ClientArguments(dead_letter="/queue/x", max_messages=3).applied_to(Policy())
         assert found == Policy(
             dead_letter="/queue/x", dead_letter_expired=True, max_messages=3, when_full=WhenFull.DEAD_LETTER
         )
@@ -163,7 +155,7 @@ class TestHints:
     @pytest.mark.parametrize("operators", ["", "/queue/y"])
     def test_unless_the_operator_did(self, operators: str) -> None:
         policy = Policy(dead_letter=operators)
-        assert Hints(dead_letter="/queue/x").applied_to(policy) == policy
+        assert ClientArguments(dead_letter="/queue/x").applied_to(policy) == policy
 
 
 HEADERS = {
@@ -286,7 +278,7 @@ class TestHintsInFrames:
         assert policy_of(scene, "/queue/a").max_messages == 7
 
     def test_only_so_many_are_remembered(self, scene: Scene, version: Version, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(directory, "_MOST_DECLARED", 2)
+        monkeypatch.setattr(registry, "_MOST_DECLARED", 2)
         client = scene.connect(version)
         for name in "abc":
             client.subscribe(name, **{"x-max-length": "5"})

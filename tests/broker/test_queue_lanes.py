@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.queue import Queue
+from gateway.broker.queue.queue import Queue
 from gateway.codec import V12
 
 from .client import Client, Scene, Step

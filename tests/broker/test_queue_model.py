@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from gateway.broker import lane
-from gateway.broker.message import Message
-from gateway.broker.queue import Queue
-from gateway.broker.subscription import Subscription
+from gateway.broker.model.message import Message
+from gateway.broker.queue import ready
+from gateway.broker.queue.queue import Queue
+from gateway.broker.queue.subscription import Subscription
 
 from .client import Client, Scene, waiting
 from .model_draw import pick
@@ -45,7 +45,7 @@ class Consumers(RuleBasedStateMachine):
             deliver(subscription, message)
 
         self.patch.setattr(Subscription, "deliver", watched)
-        self.patch.setattr(lane, "READS_PER_TURN", 2)
+        self.patch.setattr(ready, "READS_PER_TURN", 2)
         self.scene = Scene()
         self.count = 0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.policy import WhenFull
-from gateway.broker.queue import Queue
+from gateway.broker.model.policy import WhenFull
+from gateway.broker.queue.queue import Queue
 from gateway.codec import Version
 
 from .client import ALL, WITH_NACK, Client, Scene, Step

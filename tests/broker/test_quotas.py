@@ -8,7 +8,7 @@ import pytest
 
 from gateway.broker import Quotas
 from gateway.codec import Version
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 
 from .client import Client
 from .conftest import Stage

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.broker import dictionary, selectors
-from gateway.broker.dictionary import COMMANDS, INDEX, TABLE, Row
-from gateway.broker.dictionary.slips import OTHER_WORDS, squashed
+from gateway.broker import headers, selectors
 from gateway.broker.errors import NotAllowed
-from gateway.broker.options import NO_OPTIONS, PERSISTENT, PLAIN
-from gateway.broker.policy import Hints
-from gateway.broker.reading import LEFT_TO_THE_CODEC, Misspelt, misspelt, options_of, properties_of, requeue_of
+from gateway.broker.headers import COMMANDS, INDEX, TABLE, HeaderRow
+from gateway.broker.headers.near_misses import OTHER_WORDS, squashed
+from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, Misspelt, misspelt, options_of, properties_of, requeue_of
+from gateway.broker.model.options import NO_OPTIONS, PERSISTENT, PLAIN
+from gateway.broker.model.policy import ClientArguments
 from gateway.codec import V10, Version, encoder
 
 from .client import Scene
@@ -158,9 +158,9 @@ class TestMisspelt:
     @pytest.mark.parametrize("right", ["prefetch-count", "activemq.prefetchSize", "credit"])
     def test_beside_the_right_one_it_is_harmless(self, right: str) -> None:
         """So do clients that speak to several brokers."""
-        for headers in ({"prefetch": "7", right: "5"}, {right: "5", "Prefetch-Count": "7"}):
-            assert options_of(headers).prefetch == 5
-            assert not list(misspelt(headers))
+        for sent in ({"prefetch": "7", right: "5"}, {right: "5", "Prefetch-Count": "7"}):
+            assert options_of(sent).prefetch == 5
+            assert not list(misspelt(sent))
 
     def test_a_long_name_is_cut(self) -> None:
         (found,) = misspelt({"prefetch" + "-" * 1_000 + "count": "1"})
@@ -210,7 +210,7 @@ class TestFirstCounts:
         [(command, row) for command in READERS for row in TABLE if command in row.frames and row.spellings[0].field],
         ids=lambda each: each if isinstance(each, str) else each.name,
     )
-    def test_canonical_before_alias_and_aliases_in_their_order(self, command: str, row: Row) -> None:
+    def test_canonical_before_alias_and_aliases_in_their_order(self, command: str, row: HeaderRow) -> None:
         """The values of names behind the first are not even looked at."""
         tables = HINTED if row.argument else SENT if command == "SEND" else SUBSCRIBED
         for place, spelling in enumerate(row.spellings[:-1]):
@@ -281,7 +281,7 @@ class TestDeadLetters:
     @pytest.mark.parametrize("read", [properties_of, options_of])
     def test_the_pair_names_a_destination(self, read: Reader, exchange: str, key: str, target: str) -> None:
         hints = read({"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key, "x-max-length": "5"}).hints
-        assert hints == Hints(dead_letter=target, max_messages=5)
+        assert hints == ClientArguments(dead_letter=target, max_messages=5)
 
     def test_exchange_alone(self) -> None:
         with pytest.raises(NotAllowed, match="x-dead-letter-exchange without x-dead-letter-routing-key") as refusal:
@@ -289,7 +289,7 @@ class TestDeadLetters:
         assert "name one destination together" in refusal.value.detail
 
     def test_a_fanout_needs_no_key(self) -> None:
-        assert properties_of({"x-dead-letter-exchange": "amq.fanout"}).hints == Hints(
+        assert properties_of({"x-dead-letter-exchange": "amq.fanout"}).hints == ClientArguments(
             dead_letter="/exchange/amq.fanout"
         )
 
@@ -308,7 +308,7 @@ class TestDeadLetters:
             options_of({"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "orders*"})
         assert "'/topic/orders*'" in refusal.value.detail
         hints = options_of({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders*"}).hints
-        assert hints == Hints(dead_letter="/queue/orders*")
+        assert hints == ClientArguments(dead_letter="/queue/orders*")
 
     def test_too_many_words(self) -> None:
         with pytest.raises(NotAllowed, match="too many words"):
@@ -432,4 +432,4 @@ class TestWhateverComes:
 
 
 def test_the_package_gives_what_the_broker_needs() -> None:
-    assert set(dictionary.__all__) <= set(vars(dictionary))
+    assert set(headers.__all__) <= set(vars(headers))

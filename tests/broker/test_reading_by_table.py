@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 
-from gateway.broker import reading
-from gateway.broker.dictionary import COMMANDS, INDEX, TABLE, Fate, Row, Spelling
-from gateway.broker.dictionary.values import Anything, ReplyTo
 from gateway.broker.errors import NotAllowed
-from gateway.broker.options import NO_OPTIONS, PLAIN, Properties
-from gateway.broker.policy import Hints
-from gateway.broker.reading import LEFT_TO_THE_CODEC, ended_by, options_of, properties_of, requeue_of
+from gateway.broker.headers import COMMANDS, INDEX, TABLE, HeaderRow, Spelling, Treatment, parse
+from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, ended_by, options_of, properties_of, requeue_of
+from gateway.broker.headers.values import Anything, ReplyTo
+from gateway.broker.model.options import NO_OPTIONS, PLAIN, SendOptions
+from gateway.broker.model.policy import ClientArguments
 
 from .header_cases import ELSEWHERE, ENDED, HINTED, READERS, SENT, SUBSCRIBED, WRONG, Case, without_passed_on
 
 
-def spellings(*fates: Fate, commands: tuple[str, ...] = COMMANDS, argument: bool | None = None) -> list[Any]:
+def spellings(*fates: Treatment, commands: tuple[str, ...] = COMMANDS, argument: bool | None = None) -> list[Any]:
     """(command, row, spelling) of all rows with such a fate, as parameters of a test."""
     return [
         pytest.param(command, entry.row, entry.spelling, id=f"{command}-{name}")
@@ -37,7 +36,7 @@ def cases(table: Mapping[str, list[Case]]) -> list[Any]:
 class TestTheTableIsTested:
     def test_every_honoured_header_has_cases(self) -> None:
         def named(command: str, argument: bool) -> set[str]:
-            every = spellings(Fate.HONOURED, commands=(command,), argument=argument)
+            every = spellings(Treatment.HONOURED, commands=(command,), argument=argument)
             return {spelling.name for _, _, spelling in (each.values for each in every) if spelling.field}
 
         assert named("SEND", False) == set(SENT)
@@ -56,17 +55,19 @@ class TestTheTableIsTested:
 
     def test_what_others_read(self) -> None:
         """What has no field here is read by its name in another module of broker or codec, or by `requeue_of`."""
-        unread = {each.name for row in TABLE if row.fate is Fate.HONOURED for each in row.spellings if not each.field}
+        unread = {
+            each.name for row in TABLE if row.fate is Treatment.HONOURED for each in row.spellings if not each.field
+        }
         assert unread - {"requeue"} == ELSEWHERE
-        root = Path(reading.__file__).parent
+        root = Path(parse.__file__).parent
         sources = [*root.glob("*.py"), *(root.parent / "codec").glob("*.py")]
         code = "".join(path.read_text(encoding="utf-8") for path in sources)
         assert {name for name in ELSEWHERE if f'"{name}"' not in code} == set()
 
     def test_every_row_has_a_fate_that_is_tested_here(self) -> None:
-        assert set(Fate) == {Fate.HONOURED, Fate.PASSED_ON, Fate.REFUSED, Fate.WITHOUT_EFFECT}
+        assert set(Treatment) == {Treatment.HONOURED, Treatment.PASSED_ON, Treatment.REFUSED, Treatment.WITHOUT_EFFECT}
         visible = {row.fate for row in TABLE if "SEND" in row.frames and row.visible}
-        assert visible == {Fate.HONOURED, Fate.PASSED_ON, Fate.WITHOUT_EFFECT}
+        assert visible == {Treatment.HONOURED, Treatment.PASSED_ON, Treatment.WITHOUT_EFFECT}
 
 
 class TestHonoured:
@@ -84,8 +85,8 @@ class TestHonoured:
     @pytest.mark.parametrize(("name", "value", "fields"), cases(HINTED))
     def test_queue_arguments(self, name: str, value: str, fields: dict[str, Any]) -> None:
         headers = {"destination": "/queue/a", name: value}
-        assert properties_of(headers).hints == Hints(**fields)
-        assert options_of(headers).hints == Hints(**fields)
+        assert properties_of(headers).hints == ClientArguments(**fields)
+        assert options_of(headers).hints == ClientArguments(**fields)
 
     @pytest.mark.parametrize(("name", "value", "fields"), cases(ENDED))
     def test_on_unsubscribe(self, name: str, value: str, fields: dict[str, Any]) -> None:
@@ -129,30 +130,32 @@ class TestHonoured:
         assert "true or false" in refusal.value.detail
 
 
-@pytest.mark.parametrize(("command", "row", "spelling"), spellings(Fate.PASSED_ON))
-def test_passed_on(command: str, row: Row, spelling: Spelling) -> None:
+@pytest.mark.parametrize(("command", "row", "spelling"), spellings(Treatment.PASSED_ON))
+def test_passed_on(command: str, row: HeaderRow, spelling: Spelling) -> None:
     assert command == "SEND"
     assert row.visible
     assert properties_of({"destination": "/queue/a", spelling.name: "x"}) is PLAIN
 
 
-@pytest.mark.parametrize(("command", "row", "spelling"), spellings(Fate.WITHOUT_EFFECT, commands=("SEND", "SUBSCRIBE")))
+@pytest.mark.parametrize(
+    ("command", "row", "spelling"), spellings(Treatment.WITHOUT_EFFECT, commands=("SEND", "SUBSCRIBE"))
+)
 @pytest.mark.parametrize("value", ["", "true", "10", "\x00"])
-def test_without_effect(command: str, row: Row, spelling: Spelling, value: str) -> None:
+def test_without_effect(command: str, row: HeaderRow, spelling: Spelling, value: str) -> None:
     asked = READERS[command]({"destination": "/queue/a", spelling.name: value})
-    assert without_passed_on(asked) == (PLAIN if isinstance(asked, Properties) else NO_OPTIONS)
+    assert without_passed_on(asked) == (PLAIN if isinstance(asked, SendOptions) else NO_OPTIONS)
 
 
 def test_nothing_is_refused_on_other_frames() -> None:
     """Nobody would look."""
     commands = tuple(set(COMMANDS) - set(READERS))
-    assert spellings(Fate.REFUSED, Fate.PASSED_ON, commands=commands) == []
+    assert spellings(Treatment.REFUSED, Treatment.PASSED_ON, commands=commands) == []
 
 
 class TestRefused:
-    @pytest.mark.parametrize(("command", "row", "spelling"), spellings(Fate.REFUSED))
+    @pytest.mark.parametrize(("command", "row", "spelling"), spellings(Treatment.REFUSED))
     @pytest.mark.parametrize("value", ["true", "stream", "1", "x" * 5_000])
-    def test_says_so(self, command: str, row: Row, spelling: Spelling, value: str) -> None:
+    def test_says_so(self, command: str, row: HeaderRow, spelling: Spelling, value: str) -> None:
         with pytest.raises(NotAllowed) as refusal:
             READERS[command]({"destination": "/queue/a", spelling.name: value})
         assert str(refusal.value) == f"{spelling.name} is not supported"
@@ -165,7 +168,7 @@ class TestRefused:
         ("command", "name", "value"),
         [
             (command, spelling.name, value)
-            for command, _, spelling in (each.values for each in spellings(Fate.REFUSED))
+            for command, _, spelling in (each.values for each in spellings(Treatment.REFUSED))
             for value in spelling.passes
         ],
     )
@@ -199,9 +202,9 @@ class TestRefused:
 
 @pytest.mark.parametrize(
     ("command", "row", "spelling"),
-    spellings(Fate.HONOURED, Fate.WITHOUT_EFFECT, Fate.PASSED_ON, commands=("SEND",)),
+    spellings(Treatment.HONOURED, Treatment.WITHOUT_EFFECT, Treatment.PASSED_ON, commands=("SEND",)),
 )
-def test_what_subscribers_see(command: str, row: Row, spelling: Spelling) -> None:
+def test_what_subscribers_see(command: str, row: HeaderRow, spelling: Spelling) -> None:
     examples = (HINTED if row.argument else SENT).get(spelling.name) or [("", {})]
     headers = {"destination": "/queue/a", spelling.name: examples[0][0], "mine": "x"}
     if spelling.name.startswith("x-dead-letter"):

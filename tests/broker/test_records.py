@@ -8,12 +8,13 @@ from typing import cast
 
 import pytest
 
-from gateway.broker import backlog, records, shelf
+from gateway.broker import events
+from gateway.broker.core.ports import Recorder
 from gateway.broker.errors import HeaderMissing, SessionEnded
-from gateway.broker.options import PLAIN
-from gateway.broker.policy import OnNack, SlowConsumer, WhenFull
-from gateway.broker.ports import Recorder
-from gateway.broker.records import Records
+from gateway.broker.events import EventLog
+from gateway.broker.model.options import PLAIN
+from gateway.broker.model.policy import OnNack, SlowConsumerAction, WhenFull
+from gateway.broker.queue import durable, paging
 from gateway.codec import V10, Head, Version
 
 from .client import Client, Scene
@@ -244,8 +245,8 @@ class TestTopics:
     def test_what_a_pattern_reads_has_the_name_it_was_sent_to(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch, ack: str, headers: dict[str, str]
     ) -> None:
-        monkeypatch.setattr(records, "_MOST_NAMES", 2)
-        monkeypatch.setattr(records, "_MOST_DESTINATIONS", 1)
+        monkeypatch.setattr(events, "_MOST_NAMES", 2)
+        monkeypatch.setattr(events, "_MOST_DESTINATIONS", 1)
         notes = recorded(scene)
         client = scene.connect()
         client.subscribe("/topic/#", "all", ack, **headers)
@@ -377,8 +378,8 @@ class TestEnds:
         assert found[0].has(destination=Q, size=1, delivery_count=0)
         assert found[0].queue_us == found[0].now - notes.one("accepted", number=found[0].number).now
 
-    @pytest.mark.parametrize("policy", [SlowConsumer.DROP_OLDEST, SlowConsumer.DROP_NEWEST])
-    def test_slow_subscribers(self, stage: Stage, policy: SlowConsumer) -> None:
+    @pytest.mark.parametrize("policy", [SlowConsumerAction.DROP_OLDEST, SlowConsumerAction.DROP_NEWEST])
+    def test_slow_subscribers(self, stage: Stage, policy: SlowConsumerAction) -> None:
         scene = stage({T: {"slow_consumer": policy, "slow_messages": 1}})
         notes = recorded(scene)
         client = scene.connect()
@@ -454,8 +455,8 @@ class TestEnds:
         assert scene.broker.counters.drops["queue-gone"] == scene.broker.counters.dropped == 8
 
     def test_gone_with_what_the_store_alone_has(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(shelf, "MOST_IN_MEMORY", 1_000)
-        monkeypatch.setattr(backlog, "_SLICE", 2)
+        monkeypatch.setattr(durable, "MOST_IN_MEMORY", 1_000)
+        monkeypatch.setattr(paging, "_SLICE", 2)
         scene = stage({Q: {"idle_timeout": 5.0}}, stored=True)
         notes = recorded(scene)
         client = scene.connect()
@@ -649,7 +650,7 @@ class TestSessions:
         client.subscribe(Q, ack="client")
         client.publish(Q)
         notes = Notebook()
-        scene.broker.records = found = Records(scene.broker, cast(Recorder, notes))
+        scene.broker.records = found = EventLog(scene.broker, cast(Recorder, notes))
         (subscription,) = client.session.subscriptions.values()
         assert subscription.ledger is not None
         found.pending(subscription, 1, next(iter(subscription.ledger.values())))

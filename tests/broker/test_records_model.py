@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.broker.message import Message
-from gateway.broker.ports import Recorder
+from gateway.broker.core.ports import Recorder
+from gateway.broker.model.message import Message
 from gateway.journal import Journal, Segment, found
 from tests.journal.desk import as_dict
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.broker import recovery
-from gateway.broker.batch import Place, Row, Stored
-from gateway.broker.policy import WhenFull
-from gateway.broker.queue import Queue
+from gateway.broker.model.changes import Container, Stored, StoredRow
+from gateway.broker.model.policy import WhenFull
+from gateway.broker.queue.queue import Queue
 
 from .client import Client, Scene, Step
 from .conftest import Stage
@@ -789,5 +789,5 @@ def test_rows_of_several_places_in_any_order(stage: Stage) -> None:
     assert [first.store.rows[row].place for row in sorted(first.store.rows)] == [1, 2, 1, 2, 1, 2]
     again = first.crash()
     assert (list(marks(again, "/queue/a")), list(marks(again, "/queue/b"))) == ([0, 2, 4], [1, 3, 5])
-    assert isinstance(next(iter(first.store.places.values())), Place)
-    assert isinstance(next(iter(first.store.rows.values())), Row)
+    assert isinstance(next(iter(first.store.places.values())), Container)
+    assert isinstance(next(iter(first.store.rows.values())), StoredRow)

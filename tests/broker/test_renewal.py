@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import renewal
 from gateway.broker.errors import RenewalRefused
-from gateway.broker.renewal import EVENTS, RENEW
+from gateway.broker.session import renewal
+from gateway.broker.session.renewal import EVENTS, RENEW
 from gateway.codec import Version
 
 from .client import Client, Scene

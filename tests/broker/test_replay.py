@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.broker import log as log_module
-from gateway.broker import log_reader as replay_module
-from gateway.broker import logs as logs_module
-from gateway.broker.agenda import Agenda
+from gateway.broker.core.scheduler import Scheduler
 from gateway.broker.errors import NotAllowed
+from gateway.broker.topic import stream as log_module
+from gateway.broker.topic import stream_reader as replay_module
+from gateway.broker.topic import streams as logs_module
 from gateway.codec import Frame, Head, Version
 
 from .client import ALL, Client, Scene, Step
@@ -455,7 +455,7 @@ class TestManyLogs:
             fill(scene, 1, f"/topic/{number}", start=number)
         publisher, client = scene.connect(), scene.connect()
         waiting: list[Callable[[], None]] = []
-        monkeypatch.setattr(Agenda, "later", lambda agenda, action: waiting.append(action))
+        monkeypatch.setattr(Scheduler, "later", lambda agenda, action: waiting.append(action))
         client.subscribe("/topic/*", **start)
         number = 10
         while waiting:
@@ -476,7 +476,7 @@ class TestManyLogs:
         for number in range(6):
             fill(scene, 1, f"/topic/l.{number}", start=number)
         waiting: list[Callable[[], None]] = []
-        monkeypatch.setattr(Agenda, "later", lambda agenda, action: waiting.append(action))
+        monkeypatch.setattr(Scheduler, "later", lambda agenda, action: waiting.append(action))
         client = scene.connect()
         client.subscribe("/topic/#", selector="n IS NULL", **FIRST)
         scene.connect().publish("/topic/other", b"100")
@@ -502,7 +502,7 @@ class TestManyLogs:
             fill(scene, 1, f"/topic/{number}", start=number)
         client = scene.connect()
         waiting: list[Callable[[], None]] = []
-        monkeypatch.setattr(Agenda, "later", lambda agenda, action: waiting.append(action))
+        monkeypatch.setattr(Scheduler, "later", lambda agenda, action: waiting.append(action))
         client.subscribe("/topic/#", **FIRST)
         leave(client)
         for turn in waiting:

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from gateway.broker import log as log_module
-from gateway.broker import log_reader as replay_module
-from gateway.broker.log import Log
+from gateway.broker.topic import stream as log_module
+from gateway.broker.topic import stream_reader as replay_module
+from gateway.broker.topic.stream import Stream
 from gateway.codec import V11, V12
 
 from .client import Client, Rules, Scene
@@ -223,7 +223,7 @@ class Readers(RuleBasedStateMachine):
         return min(there, default=self.count + 1) - 1
 
     def is_there(self, sent: Sent) -> bool:
-        log: Log | None = self.scene.broker.directory.logs._logs.get(sent.topic)
+        log: Stream | None = self.scene.broker.directory.logs._logs.get(sent.topic)
         return log is not None and log.first <= sent.seq < log.next
 
     def move(self, reader: Reader) -> None:

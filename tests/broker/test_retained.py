@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
-from gateway.broker import retained
-from gateway.broker.message import Message
+from gateway.broker.model.message import Message
+from gateway.broker.topic import retained
 from gateway.codec import Version
 
 from .client import Client, Scene, Step

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.broker.queue import Queue
+from gateway.broker.queue.queue import Queue
 
 from .client import WITH_NACK, Client, Scene, Step
 from .conftest import Stage

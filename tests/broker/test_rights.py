@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import rights
-from gateway.broker.access import Action, Reach
+from gateway.broker.core import authorization
 from gateway.broker.errors import AccessLost, AccessRefused
-from gateway.broker.subscribing import INTERNAL
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.session.subscribe import INTERNAL
 
 from .client import Client, Scene
 from .conftest import Stage
@@ -113,7 +113,7 @@ class TestSend:
         assert function.bodies() == [b"1"]
 
     def test_what_is_remembered_is_bounded(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rights, "_MOST_REMEMBERED", 2)
+        monkeypatch.setattr(authorization, "_MOST_REMEMBERED", 2)
         granted = Granted(send="/topic/#")
         client = client_of(scene, granted)
         sizes = []
@@ -345,7 +345,7 @@ class TestSubscribe:
         refused(client)
 
 
-SOME = Granted(subscribe="/topic/a.1 /topic/a.2", send="#", some={"/topic/a.*": Reach.SOME})
+SOME = Granted(subscribe="/topic/a.1 /topic/a.2", send="#", some={"/topic/a.*": Coverage.SOME})
 
 
 def bodies(client: Client) -> list[bytes]:
@@ -377,7 +377,7 @@ class TestPartOfAPattern:
         assert bodies(client) == [b"1", b"2", b"both"]
 
     def test_all_of_it_goes_the_short_way(self, scene: Scene, ack: str) -> None:
-        client = client_of(scene, Granted(some={"/topic/a.*": Reach.ALL}))
+        client = client_of(scene, Granted(some={"/topic/a.*": Coverage.ALL}))
         client.subscribe("/topic/a.*", ack=ack)
         self.publish(scene)
         assert len(bodies(client)) == 7
@@ -431,7 +431,7 @@ class TestPartOfAPattern:
         assert (message.headers["destination"], message.headers["gap"]) == ("/topic/a.1", "true")
 
     def test_rules_that_change_count_at_once(self, scene: Scene, ack: str) -> None:
-        granted = Granted(subscribe="/topic/a.1", some={"/topic/a.*": Reach.SOME})
+        granted = Granted(subscribe="/topic/a.1", some={"/topic/a.*": Coverage.SOME})
         client = client_of(scene, granted)
         client.subscribe("/topic/a.*", ack=ack)
         client.session.access = Granted(subscribe="/topic/a.3")
@@ -444,7 +444,7 @@ class TestPartOfAPattern:
     def test_ones_own_mail(self, scene: Scene, ack: str) -> None:
         for login in ("alice", ""):
             known = login or "anonymous"
-            granted = Granted(subscribe=f"/user/{known}/queue/1", some={f"/user/{known}/queue/*": Reach.SOME})
+            granted = Granted(subscribe=f"/user/{known}/queue/1", some={f"/user/{known}/queue/*": Coverage.SOME})
             client = client_of(scene, granted, login)
             client.subscribe("/user/queue/*", ack=ack)
             sender = scene.connect()
@@ -464,7 +464,7 @@ class TestDurable:
 
     @pytest.mark.parametrize("headers", WAYS)
     def test_a_pattern_needs_all_of_it(self, scene: Scene, headers: dict[str, str]) -> None:
-        granted = Granted(subscribe="/queue/q", some={"/topic/a.*": Reach.SOME, "/topic/b.*": Reach.ALL})
+        granted = Granted(subscribe="/queue/q", some={"/topic/a.*": Coverage.SOME, "/topic/b.*": Coverage.ALL})
         client = client_of(scene, granted, client_id="me")
         client.subscribe("/topic/b.*", **headers)
         client.subscribe("/topic/a.*", "1", **headers)
@@ -522,18 +522,18 @@ class TestRecheck:
         ],
     )
     def test_what_is_allowed_no_more_ends(self, scene: Scene, name: str, headers: dict[str, str]) -> None:
-        granted = Granted(subscribe="#", some={"/topic/a.*": Reach.ALL})
+        granted = Granted(subscribe="#", some={"/topic/a.*": Coverage.ALL})
         client, other = client_of(scene, granted), client_of(scene, granted)
         client.subscribe("/temp-queue/t", "t")
         client.subscribe("/queue/other", "o")
         client.subscribe(name, **headers)
         other.subscribe("/queue/other")
-        rights.recheck(scene.broker)
+        authorization.recheck(scene.broker)
         scene.settle()
         assert not client.closed
         granted.allowed = Granted(subscribe="/queue/other").allowed
-        granted.some = {"/topic/a.*": Reach.SOME}
-        rights.recheck(scene.broker)
+        granted.some = {"/topic/a.*": Coverage.SOME}
+        authorization.recheck(scene.broker)
         scene.settle()
         shown = f"'{name}'" if "*" in name else name
         assert refused(client) == (
@@ -551,7 +551,7 @@ class TestRecheck:
         client = client_of(scene, granted)
         client.subscribe("/topic/a", **{"x-queue-name": "q"})
         granted.allowed = Granted(subscribe="/topic/a").allowed
-        assert not rights.recheck_session(client.session)
+        assert not authorization.recheck_session(client.session)
         scene.settle()
         refused(client)
         (lost,) = client.failures
@@ -561,29 +561,29 @@ class TestRecheck:
     def test_a_durable_one_goes_by_its_topic(self, scene: Scene) -> None:
         client = client_of(scene, Granted(subscribe="/topic/a"))
         client.subscribe("/topic/a", durable="true")
-        assert rights.recheck_session(client.session)
+        assert authorization.recheck_session(client.session)
         client.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
 
     def test_a_part_may_become_another(self, scene: Scene) -> None:
-        granted = Granted(subscribe="/topic/a.1", some={"/topic/a.*": Reach.SOME})
+        granted = Granted(subscribe="/topic/a.1", some={"/topic/a.*": Coverage.SOME})
         client = client_of(scene, granted)
         client.subscribe("/topic/a.*")
-        for reach in (Reach.SOME, Reach.ALL):
+        for reach in (Coverage.SOME, Coverage.ALL):
             granted.some["/topic/a.*"] = reach
-            assert rights.recheck_session(client.session)
-        granted.some["/topic/a.*"] = Reach.NONE
-        assert not rights.recheck_session(client.session)
+            assert authorization.recheck_session(client.session)
+        granted.some["/topic/a.*"] = Coverage.NONE
+        assert not authorization.recheck_session(client.session)
 
     def test_in_turns(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         """Subscriptions count, too: a session may have thousands."""
-        monkeypatch.setattr(rights, "_LOOKS_PER_TURN", 4)
+        monkeypatch.setattr(authorization, "_LOOKS_PER_TURN", 4)
         granted = Granted(subscribe="/queue/a")
         clients = [client_of(scene, granted) for _ in range(5)]
         for client in clients:
             client.subscribe("/queue/a")
         clients[2].subscribe("/queue/a", "another")
         granted.allowed[Action.SUBSCRIBE] = []
-        rights.recheck(scene.broker)
+        authorization.recheck(scene.broker)
         turns = [sum(client.is_ending for client in clients)]
         while scene.broker.agenda.proceed():
             turns.append(sum(client.is_ending for client in clients))
@@ -594,6 +594,6 @@ class TestRecheck:
     def test_sessions_without_rules(self, scene: Scene) -> None:
         client = scene.connect()
         client.subscribe("/queue/a")
-        rights.recheck(scene.broker)
+        authorization.recheck(scene.broker)
         scene.settle()
         assert not client.closed

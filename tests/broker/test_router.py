@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.rows import every_destination
+from gateway.broker.admin.rows import every_destination
 from gateway.codec import Version
 
 from .client import Scene

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.subscribing import INTERNAL
+from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import Version
 
 from .client import Client, Scene

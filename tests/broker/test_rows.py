@@ -7,9 +7,10 @@ from itertools import chain
 
 import pytest
 
-from gateway.broker import Broker, rows
-from gateway.broker.policy import SlowConsumer, WhenFull
-from gateway.broker.subscription import Subscription
+from gateway.broker import Broker
+from gateway.broker.admin import rows
+from gateway.broker.model.policy import SlowConsumerAction, WhenFull
+from gateway.broker.queue.subscription import Subscription
 from gateway.codec import V12, Version
 
 from .client import ALL, EPOCH, WITH_NACK, Client, Scene
@@ -279,7 +280,7 @@ class TestDestinations:
         }
 
     def test_the_policy_in_force(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"max_messages": 7, "slow_consumer": SlowConsumer.CONFLATE}})
+        scene = stage({"/queue/a": {"max_messages": 7, "slow_consumer": SlowConsumerAction.CONFLATE}})
         client = scene.connect()
         client.publish("a", b"", **{"x-max-length": "3"})
         policy = rows.policy_of(scene.broker.destinations["/queue/a"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.policy import OnNack, WhenFull
+from gateway.broker.model.policy import OnNack, WhenFull
 from gateway.codec import Version
 
 from .client import Client, Scene, Step

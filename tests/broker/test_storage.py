@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.broker import storage as module
-from gateway.broker.batch import CHANGE, Batch, Stored
-from gateway.broker.queue import Queue
-from gateway.broker.subscribing import INTERNAL
+from gateway.broker.core import storage as module
+from gateway.broker.model.changes import CHANGE, Batch, Stored
+from gateway.broker.queue.queue import Queue
+from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import Version
 
 from .client import Client, Scene, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.storage import Storage
+from gateway.broker.core.storage import Storage
 
 from .client import Scene
 from .conftest import Stage

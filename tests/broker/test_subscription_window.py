@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.message import OVERHEAD
+from gateway.broker.model.message import OVERHEAD
 from gateway.codec import Version
 
 from .client import WITH_NACK, Client, Scene

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import log
-from gateway.broker.policy import SlowConsumer
-from gateway.broker.rows import of_destination
+from gateway.broker.admin.rows import of_destination
+from gateway.broker.model.policy import SlowConsumerAction
+from gateway.broker.topic import stream
 from gateway.codec import Version
 
 from .client import ALL, WITH_NACK, Client, Scene, Step
@@ -315,7 +315,7 @@ class TestPrivateQueue:
         self, stage: Stage, version: Version, leave: Step, ack: str, headers: dict[str, str]
     ) -> None:
         """Messages of a year would keep the queue, and themselves, for a year."""
-        slow = SlowConsumer.DROP_OLDEST if ack == "auto" else SlowConsumer.BLOCK
+        slow = SlowConsumerAction.DROP_OLDEST if ack == "auto" else SlowConsumerAction.BLOCK
         scene = stage({"/topic/a": {"slow_consumer": slow, "time_to_live": 0 if headers else 365 * 86_400}})
         producer = scene.connect(version)
         for _ in range(45):
@@ -380,7 +380,7 @@ class TestLate:
     """Who is replayed what he missed is a subscriber already, but gets nothing else."""
 
     def test_the_topic_stays(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(log, "_TAIL", 0)  # it is read from the store
+        monkeypatch.setattr(stream, "_TAIL", 0)  # it is read from the store
         scene = stage({"/topic/a": {"log_messages": 9}}, stored=True)
         producer = scene.connect()
         fill(producer, 3)

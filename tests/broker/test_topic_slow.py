@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.policy import SlowConsumer
+from gateway.broker.model.policy import SlowConsumerAction
 from gateway.codec import Version
 
 from .client import Client, Scene
@@ -68,7 +68,7 @@ Become = Any
 @slow
 class TestPolicies:
     def test_drop_oldest(self, stage: Stage, version: Version, become: Become) -> None:
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DROP_OLDEST, "slow_messages": 3}})
+        scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DROP_OLDEST, "slow_messages": 3}})
         client, fast = become(scene, version), scene.connect(version)
         fast.subscribe(TOPIC)
         sent = flood(fast)
@@ -78,7 +78,7 @@ class TestPolicies:
         assert scene.broker.counters.dropped > 0
 
     def test_drop_newest(self, stage: Stage, version: Version, become: Become) -> None:
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DROP_NEWEST, "slow_messages": 3}})
+        scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DROP_NEWEST, "slow_messages": 3}})
         client, fast = become(scene, version), scene.connect(version)
         fast.subscribe(TOPIC)
         sent = flood(fast)
@@ -89,7 +89,7 @@ class TestPolicies:
         assert scene.broker.counters.dropped == SENT - 1 - found[-1]
 
     def test_conflate(self, stage: Stage, version: Version, become: Become) -> None:
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.CONFLATE, "conflate_by": "key"}})
+        scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.CONFLATE, "conflate_by": "key"}})
         client, fast = become(scene, version), scene.connect(version)
         fast.subscribe(TOPIC)
         sent = flood(fast)
@@ -100,21 +100,23 @@ class TestPolicies:
         assert scene.broker.counters.dropped == 0
 
     def test_conflate_with_more_keys_than_may_wait(self, stage: Stage, version: Version, become: Become) -> None:
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.CONFLATE, "conflate_by": "key", "slow_messages": 2}})
+        scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.CONFLATE, "conflate_by": "key", "slow_messages": 2}})
         client, other = become(scene, version), scene.connect(version)
         flood(other)
         assert scene.broker.waiting == 2
         assert sorted(went_on(client)[-2:]) == [38, 39]
 
     def test_conflate_leaves_alone_what_has_no_key(self, stage: Stage, version: Version, become: Become) -> None:
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.CONFLATE, "conflate_by": "other", "slow_messages": 3}})
+        scene = stage(
+            {TOPIC: {"slow_consumer": SlowConsumerAction.CONFLATE, "conflate_by": "other", "slow_messages": 3}}
+        )
         client, other = become(scene, version), scene.connect(version)
         flood(other)
         assert scene.broker.counters.conflated == 0
         assert went_on(client)[-3:] == [37, 38, 39]
 
     def test_disconnect(self, stage: Stage, version: Version, become: Become) -> None:
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DISCONNECT, "slow_messages": 3}})
+        scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DISCONNECT, "slow_messages": 3}})
         client, fast = become(scene, version), scene.connect(version)
         fast.subscribe(TOPIC)
         sent = flood(fast)
@@ -126,7 +128,7 @@ class TestPolicies:
         assert scene.broker.stored_octets == 0
 
     def test_octets_are_limited_too(self, stage: Stage, version: Version, become: Become) -> None:
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DROP_OLDEST}}, max_outbound=32 * 1024)
+        scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DROP_OLDEST}}, max_outbound=32 * 1024)
         client, other = become(scene, version), scene.connect(version)
         flood(other)
         flood(other)
@@ -135,14 +137,14 @@ class TestPolicies:
         assert went_on(client)[-1] == 39
 
     def test_publishers_are_not_held_back(self, stage: Stage, version: Version, become: Become) -> None:
-        scene = stage({"/topic/#": {"slow_consumer": SlowConsumer.DROP_OLDEST}}, max_outbound=32 * 1024)
+        scene = stage({"/topic/#": {"slow_consumer": SlowConsumerAction.DROP_OLDEST}}, max_outbound=32 * 1024)
         client, other = become(scene, version), scene.connect(version)
         flood(other)
         assert client.session.outbound.size < client.session.outbound.high
         assert not scene.broker.take_strained()
 
     def test_keeping_up_again(self, stage: Stage, version: Version, become: Become) -> None:
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DROP_OLDEST, "slow_messages": 3}})
+        scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DROP_OLDEST, "slow_messages": 3}})
         client, other = become(scene, version), scene.connect(version)
         flood(other)
         went_on(client)
@@ -152,7 +154,7 @@ class TestPolicies:
 
     def test_one_subscription_is_slow_and_another_is_not(self, stage: Stage, version: Version, become: Become) -> None:
         """Policies go by the topic."""
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DISCONNECT, "slow_messages": 3}})
+        scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DISCONNECT, "slow_messages": 3}})
         client, other = become(scene, version), scene.connect(version)
         client.subscribe("/topic/b", "b")
         flood(other, "/topic/b")
@@ -174,7 +176,7 @@ class TestAskedFor:
     def test_instead_of_the_policys_number_in_the_policys_way(
         self, stage: Stage, version: Version, become: Become, asked: str
     ) -> None:
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DISCONNECT, "slow_messages": 3}})
+        scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DISCONNECT, "slow_messages": 3}})
         client = become(scene, version, **{"activemq.maximumPendingMessageLimit": asked})
         flood(scene.connect(version))
         (failure,) = client.failures
@@ -182,7 +184,7 @@ class TestAskedFor:
 
     @pytest.mark.parametrize("asked", ["0", "-1"])
     def test_or_nothing(self, stage: Stage, version: Version, become: Become, asked: str) -> None:
-        scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DROP_OLDEST, "slow_messages": 3}})
+        scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DROP_OLDEST, "slow_messages": 3}})
         client = become(scene, version, **{"activemq.maximumPendingMessageLimit": asked})
         flood(scene.connect(version))
         assert went_on(client) == [37, 38, 39]
@@ -190,7 +192,7 @@ class TestAskedFor:
 
 @pytest.mark.parametrize("pattern", ["/topic/a.*", "/topic/#"])
 def test_a_pattern_has_the_policy_of_its_own_name(stage: Stage, version: Version, pattern: str) -> None:
-    scene = stage({"/topic/a.#": {"slow_consumer": SlowConsumer.DISCONNECT, "slow_messages": 3}})
+    scene = stage({"/topic/a.#": {"slow_consumer": SlowConsumerAction.DISCONNECT, "slow_messages": 3}})
     client, other = scene.connect(version), scene.connect(version)
     client.subscribe(pattern, ack="client", **{"prefetch-count": "1"})
     flood(other, "/topic/a.b")
@@ -198,7 +200,7 @@ def test_a_pattern_has_the_policy_of_its_own_name(stage: Stage, version: Version
 
 
 def test_what_a_selector_does_not_want_does_not_count(stage: Stage, version: Version) -> None:
-    scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DISCONNECT, "slow_messages": 13}})
+    scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DISCONNECT, "slow_messages": 13}})
     client, other = scene.connect(version), scene.connect(version)
     client.subscribe(TOPIC, ack="client", selector="key = 'a'", **{"prefetch-count": "1"})
     flood(other)
@@ -207,7 +209,7 @@ def test_what_a_selector_does_not_want_does_not_count(stage: Stage, version: Ver
 
 
 def test_nor_ones_own_where_that_is_not_wanted(stage: Stage, version: Version) -> None:
-    scene = stage({TOPIC: {"slow_consumer": SlowConsumer.DROP_OLDEST, "slow_messages": 3}})
+    scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DROP_OLDEST, "slow_messages": 3}})
     client = scene.connect(version)
     client.subscribe(TOPIC, ack="client", **{"no-local": "true", "prefetch-count": "1"})
     flood(client)
@@ -216,7 +218,7 @@ def test_nor_ones_own_where_that_is_not_wanted(stage: Stage, version: Version) -
 
 
 def test_retained_messages_wait_like_others(stage: Stage, version: Version) -> None:
-    scene = stage({"/topic/#": {"slow_consumer": SlowConsumer.DROP_OLDEST, "slow_messages": 3}})
+    scene = stage({"/topic/#": {"slow_consumer": SlowConsumerAction.DROP_OLDEST, "slow_messages": 3}})
     client, other = scene.connect(version), scene.connect(version)
     for number in range(10):
         other.publish(f"/topic/{number}", b"%d" % number, retain="set")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.broker.trie import NameTree, PatternTrie
-from gateway.broker.words import Pattern, has_wildcard
+from gateway.broker.model.patterns import Pattern, has_wildcard
+from gateway.broker.model.trie import NameTree, PatternTrie
 
 from .patterns import CASES, calls, is_match, names, patterns, words_of
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker import backlog as backlog_module
-from gateway.broker import backlog_rows
-from gateway.broker import shelf as shelf_module
-from gateway.broker import walk as module
-from gateway.broker.message import Message
-from gateway.broker.queue import Queue
-from gateway.broker.walk import SLICE, Walk, Where
+from gateway.broker.admin import scan as module
+from gateway.broker.admin.scan import SLICE, QueueScan, ScanPosition
+from gateway.broker.model.message import Message
+from gateway.broker.queue import durable as shelf_module
+from gateway.broker.queue import page_index
+from gateway.broker.queue import paging as backlog_module
+from gateway.broker.queue.queue import Queue
 
 from .client import WITH_NACK, Scene
 from .conftest import Stage
@@ -33,7 +33,7 @@ class Stroller:
     def __init__(self, most: int = 1_000_000) -> None:
         self.needs_pause = False
         self.turns: list[list[str]] = [[]]
-        self.where: list[Where] = []
+        self.where: list[ScanPosition] = []
         self.is_over = False
         self._most = most
 
@@ -41,7 +41,7 @@ class Stroller:
     def seen(self) -> list[str]:
         return [body for turn in self.turns for body in turn]
 
-    def visit(self, message: Message, where: Where) -> bool:
+    def visit(self, message: Message, where: ScanPosition) -> bool:
         self.turns[-1].append(message.body.decode())
         self.where.append(where)
         return len(self.seen) < self._most
@@ -65,7 +65,7 @@ class TestInMemory:
         for number in range(1_100):
             client.publish("a", b"%d" % number)
         stroller = Stroller()
-        Walk(queue(scene), stroller)
+        QueueScan(queue(scene), stroller)
         scene.settle()
         assert stroller.seen == texts(*range(1_100))
         assert max(map(len, stroller.turns)) == SLICE
@@ -76,7 +76,7 @@ class TestInMemory:
         for number in range(1_100):
             client.publish("a", b"%d" % number, JMSXGroupID=str(number % 7))
         stroller = Stroller()
-        Walk(queue(scene), stroller)
+        QueueScan(queue(scene), stroller)
         turns = 0
         while scene.broker.agenda.proceed():
             turns += 1
@@ -93,20 +93,20 @@ class TestInMemory:
         for message in client.messages():
             client.nack(message)
         stroller = Stroller()
-        Walk(queue(scene), stroller)
+        QueueScan(queue(scene), stroller)
         scene.settle()
         assert stroller.seen == texts(*range(SLICE + 10))
-        assert set(stroller.where) == {Where.RESTING}
+        assert set(stroller.where) == {ScanPosition.RESTING}
         assert max(map(len, stroller.turns)) == SLICE
         last = Stroller(most=3)
-        Walk(queue(scene), last)
+        QueueScan(queue(scene), last)
         scene.settle()
         assert (last.seen, last.is_over) == (texts(0, 1, 2), True)
 
     def test_until_the_visitor_has_enough(self, scene: Scene) -> None:
         send(scene, 5)
         stroller = Stroller(most=2)
-        Walk(queue(scene), stroller, skip=1)
+        QueueScan(queue(scene), stroller, skip=1)
         scene.settle()
         assert (stroller.seen, stroller.is_over) == (texts(1, 2), True)
 
@@ -114,7 +114,7 @@ class TestInMemory:
         send(scene, 5)
         numbers = [message.number for message in queue(scene).waiting_messages()]
         stroller = Stroller()
-        Walk(queue(scene), stroller, only=numbers[1:3])
+        QueueScan(queue(scene), stroller, only=numbers[1:3])
         scene.settle()
         assert stroller.seen == texts(1, 2)
 
@@ -124,7 +124,7 @@ class TestInMemory:
         for _ in range(SLICE + 1):
             client.publish("a", b"old")
         stroller = Stroller()
-        Walk(queue(scene), stroller)
+        QueueScan(queue(scene), stroller)
         scene.broker.agenda.proceed()
         old = queue(scene)
         old.purge()
@@ -138,7 +138,7 @@ class TestInMemory:
         send(scene, 3)
         stroller = Stroller()
         stroller.needs_pause = True
-        Walk(queue(scene), stroller)
+        QueueScan(queue(scene), stroller)
         scene.settle()
         assert stroller.seen == ["0"]
         scene.wait(1.0)
@@ -157,7 +157,7 @@ class TestInMemory:
             client.nack(message)
         stroller = Stroller()
         stroller.needs_pause = True
-        Walk(queue(scene), stroller)
+        QueueScan(queue(scene), stroller)
         scene.settle()
         assert stroller.seen == ["0"]
         stroller.needs_pause = False
@@ -171,7 +171,7 @@ class TestInMemory:
             client.publish("a")
         notebook.is_behind = True
         stroller = Stroller()
-        Walk(queue(scene), stroller)
+        QueueScan(queue(scene), stroller)
         scene.settle()
         assert len(stroller.seen) == SLICE
         notebook.is_behind = False
@@ -182,12 +182,12 @@ class TestInMemory:
         send(scene, 3)
 
         class Hasty(Stroller):
-            def visit(self, message: Message, where: Where) -> bool:
+            def visit(self, message: Message, where: ScanPosition) -> bool:
                 walk.cancel()
                 return super().visit(message, where)
 
         hasty = Hasty()
-        walk = Walk(queue(scene), hasty)
+        walk = QueueScan(queue(scene), hasty)
         scene.settle()
         assert (hasty.seen, hasty.is_over) == (["0"], False)
 
@@ -200,7 +200,7 @@ class TestBacklog:
         monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", 1_500)
         monkeypatch.setattr(backlog_module, "_LOW", 2)
         monkeypatch.setattr(backlog_module, "_PAGE", 3)
-        monkeypatch.setattr(backlog_rows, "_SLACK", 4)
+        monkeypatch.setattr(page_index, "_SLACK", 4)
         monkeypatch.setattr(module, "_PAGE", 4)
 
     @pytest.fixture
@@ -407,12 +407,12 @@ class TestBacklog:
 
     def test_pauses(self, operator: Operator) -> None:
         class Tired(Stroller):
-            def visit(self, message: Message, where: Where) -> bool:
+            def visit(self, message: Message, where: ScanPosition) -> bool:
                 self.needs_pause = True
                 return super().visit(message, where)
 
         stroller = Tired()
-        Walk(queue(operator.scene), stroller)
+        QueueScan(queue(operator.scene), stroller)
         for _ in range(60):
             operator.scene.commit()
             stroller.needs_pause = False
@@ -422,7 +422,7 @@ class TestBacklog:
 
     def test_enough(self, operator: Operator) -> None:
         stroller = Stroller(most=8)
-        Walk(queue(operator.scene), stroller)
+        QueueScan(queue(operator.scene), stroller)
         operator.scene.settle()
         operator.scene.commit()
         assert stroller.seen == texts(*range(8))

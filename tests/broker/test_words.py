@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.words import MAX_WORDS, Pattern, check_wildcards, check_words, has_wildcard, split
+from gateway.broker.model.patterns import MAX_WORDS, Pattern, check_wildcards, check_words, has_wildcard, split
 
 from .patterns import CASES, WILDCARDS, calls, is_match, names, patterns, words_of
 

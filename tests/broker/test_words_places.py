@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.broker.words import Pattern, split
+from gateway.broker.model.patterns import Pattern, split
 
 WORDS = st.sampled_from(["a", "b", "", "c"])
 PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "#", "**", ""]), min_size=1, max_size=5).map(".".join)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 from tests.clients.driver import Driver
 from tests.clients.forwarder import Forwarder
 from tests.clients.nginx import CONFIGURATION, start_nginx

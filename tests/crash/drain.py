@@ -10,7 +10,7 @@ from pathlib import Path
 
 import trio
 
-from gateway.broker.log import KIND as LOG
+from gateway.broker.topic.stream import KIND as LOG
 from gateway.stores import SQLiteStore
 
 from .books import Books

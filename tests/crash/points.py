@@ -41,15 +41,15 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from gateway.broker.batch import Batch
-from gateway.broker.cursors import KIND as CURSOR
-from gateway.broker.cursors import Cursors
-from gateway.broker.log import KIND as LOG
-from gateway.broker.log import Log
-from gateway.broker.log_reader import LogReader
-from gateway.broker.storage import Storage
+from gateway.broker.core.storage import Storage
+from gateway.broker.model.changes import Batch
+from gateway.broker.topic.offsets import KIND as CURSOR
+from gateway.broker.topic.offsets import Offsets
+from gateway.broker.topic.stream import KIND as LOG
+from gateway.broker.topic.stream import Stream
+from gateway.broker.topic.stream_reader import StreamReader
 from gateway.stores.sqlite import SQLiteStore
-from gateway.transports.hub import Hub
+from gateway.transports.server import Server
 
 LIES = ("early-receipts", "half-commits", "forgetful", "unmarked", "renamed", "renumbered", "hasty", "silent")
 
@@ -142,13 +142,13 @@ def _patch_commits(log: Path, countdown: _Countdown) -> None:
 
 
 def _patch_flush(countdown: _Countdown) -> None:
-    original = Hub.flush
+    original = Server.flush
 
-    async def flush(self: Hub) -> None:
+    async def flush(self: Server) -> None:
         await original(self)
         countdown.come_by()
 
-    _replace(Hub, "flush", flush)
+    _replace(Server, "flush", flush)
 
 
 def _patch_statements(start: str, countdown: _Countdown) -> None:
@@ -243,14 +243,14 @@ def tell(lie: str) -> None:
     elif lie == "renamed":
         _replace(SQLiteStore, "token", property(lambda self: f"life{os.getpid()}", lambda self, value: None))
     elif lie == "renumbered":
-        recovered = Log.recovered
-        _replace(Log, "recovered", lambda self, *, clean: recovered(self, clean=True))
+        recovered = Stream.recovered
+        _replace(Stream, "recovered", lambda self, *, clean: recovered(self, clean=True))
     elif lie == "hasty":
-        _replace(Cursors, "_position", lambda self, cursor: self._broker.router.number)
+        _replace(Offsets, "_position", lambda self, cursor: self._broker.router.number)
     elif lie == "silent":
-        give, go_live = LogReader._give, LogReader._go_live
-        _replace(LogReader, "_give", lambda self, entry: (self._gaps.clear(), give(self, entry)))
-        _replace(LogReader, "_go_live", lambda self: (self._gaps.clear(), go_live(self)))
+        give, go_live = StreamReader._give, StreamReader._go_live
+        _replace(StreamReader, "_give", lambda self, entry: (self._gaps.clear(), give(self, entry)))
+        _replace(StreamReader, "_go_live", lambda self: (self._gaps.clear(), go_live(self)))
     else:
         raise ValueError(lie)
 

@@ -14,8 +14,8 @@ import sys
 import threading
 from pathlib import Path
 
-from gateway.broker import cursors
-from gateway.cli import main
+from gateway.broker.topic import offsets
+from gateway.cli.main import main
 from gateway.stores import file
 
 from . import points
@@ -26,7 +26,7 @@ _PAUSE = 0.05
 
 def run() -> None:
     """Patch, and serve."""
-    cursors._PAUSE = _PAUSE
+    offsets._PAUSE = _PAUSE
     threading.Thread(target=_end_with_the_test, daemon=True).start()
     point = os.environ.get("CRASH_POINT")
     if point:

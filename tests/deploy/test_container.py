@@ -25,9 +25,9 @@ import yaml
 
 import gateway
 from gateway.auth.passwords import hash_passcode
-from gateway.runtime import _LONGEST_WRITE
-from gateway.serve import SHUTDOWN_MARGIN
-from gateway.settings import Settings, load
+from gateway.cli.serve import SHUTDOWN_MARGIN
+from gateway.config.settings import Settings, load
+from gateway.runtime.gateway import _LONGEST_WRITE
 from tests.clients.driver import ROOT, tool
 from tests.deploy.image import Build, Context, run_container
 from tests.gateway_process import HOST, GatewayProcess

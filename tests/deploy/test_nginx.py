@@ -22,7 +22,7 @@ import stomp
 import trio
 from trio_websocket import open_websocket_url, wrap_client_stream
 
-from gateway.settings import Settings
+from gateway.config.settings import Settings
 from tests.clients.nginx import DEPLOY, Public, start_nginx_tls
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 

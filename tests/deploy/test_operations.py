@@ -18,7 +18,7 @@ import click
 import pytest
 import yaml
 
-from gateway.cli import main
+from gateway.cli.main import main
 from tests.clients.driver import ROOT
 from tests.clients.nginx import DEPLOY
 from tests.deploy.image import Stage

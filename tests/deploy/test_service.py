@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gateway import handover, service
-from gateway.cli import main
-from gateway.service import Sockets, inherited, listed, notify, watchdog
+from gateway.cli import sockets
+from gateway.cli.main import main
+from gateway.process import systemd
+from gateway.process.systemd import Sockets, inherited, listed, notify, watchdog
 from tests.app.process import BIN, HYPERCORN, SERVE, connect, read_to_end, server
 from tests.deploy.manager import Kept, Manager, activated, kept, manager
 from tests.gateway_process import HOST, free_ports
 from tests.transports.peers import UPGRADE
 
-HANDED = [str(BIN / "hypercorn"), "--config", "python:gateway.handover.options", "gateway.app:app"]
+HANDED = [str(BIN / "hypercorn"), "--config", "python:gateway.cli.sockets.options", "gateway.app:app"]
 SERVERS = {"serve": SERVE, "asyncio": HANDED, "trio": [*HANDED, "-k", "trio"]}
 PLACE = 900
 """Of descriptors in this process, where 3 is taken."""
@@ -36,14 +37,14 @@ def hearing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager
 
 class TestWords:
     def test_what_is_said(self, hearing: Manager) -> None:
-        service.ready("serving")
+        systemd.ready("serving")
         assert hearing.heard() == {"READY": "1", "STATUS": "serving"}
-        service.stopping()
+        systemd.stopping()
         assert hearing.heard() == {"STOPPING": "1", "STATUS": "draining"}
 
     def test_a_reload_says_when(self, hearing: Manager) -> None:
         """systemd ignores what is older than its own signal."""
-        service.reloading()
+        systemd.reloading()
         words = hearing.heard()
         assert words.pop("RELOADING") == "1"
         assert int(words.pop("MONOTONIC_USEC")) > 0
@@ -54,7 +55,7 @@ class TestWords:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
             theirs.bind(f"\0{name}")
             monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
-            service.alive()
+            systemd.alive()
             assert theirs.recv(100) == b"WATCHDOG=1"
 
     @pytest.mark.parametrize("place", ["", "/nobody/here", "relative", "vsock:2:1", "/" + "x" * 200])
@@ -77,7 +78,7 @@ class TestWords:
 class TestSockets:
     @pytest.fixture(autouse=True)
     def _place(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(service, "_FIRST", PLACE)
+        monkeypatch.setattr(systemd, "_FIRST", PLACE)
 
     def passed(self, names: str | None, count: int = 2) -> list[tuple[str, socket.socket]]:
         """What is found where systemd has left two sockets."""
@@ -186,7 +187,7 @@ def test_a_start_that_fails_is_never_ready(tmp_path: Path, hearing: Manager, com
         running.wait()
         assert "cannot listen on systemd:tcp: systemd passed no sockets; enable its .socket units" in running.log
         assert "Traceback" not in running.log
-    service.alive()
+    systemd.alive()
     assert hearing.next() == {"WATCHDOG": "1"}, "that is our own word, and nothing came before it"
 
 
@@ -270,15 +271,15 @@ class TestCheckConfig:
 
     def test_how_hypercorn_gets_them(self) -> None:
         result = CliRunner().invoke(main, ["check-config", "--hypercorn"])
-        assert result.stdout == "--config python:gateway.handover.options\n"
+        assert result.stdout == "--config python:gateway.cli.sockets.options\n"
         assert HANDED[1:3] == result.stdout.split()
 
     def test_hypercorn_without_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its parent reads the settings for `http` alone; the worker says what is wrong with them."""
-        assert handover.options.bind == ["127.0.0.1:0"]
+        assert sockets.options.bind == ["127.0.0.1:0"]
         monkeypatch.setenv("GATEWAY_TCP", "nonsense")
-        assert not hasattr(handover.options, "bind")
-        assert not hasattr(handover, "other")
+        assert not hasattr(sockets.options, "bind")
+        assert not hasattr(sockets, "other")
 
 
 def refusal(sockets: Kept, folder: Path, **settings: str) -> str:

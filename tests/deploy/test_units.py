@@ -18,10 +18,10 @@ from pathlib import Path
 import click
 import pytest
 
-from gateway.cli import main
-from gateway.runtime import _LONGEST_WRITE
-from gateway.serve import SHUTDOWN_MARGIN
-from gateway.settings import Settings, load
+from gateway.cli.main import main
+from gateway.cli.serve import SHUTDOWN_MARGIN
+from gateway.config.settings import Settings, load
+from gateway.runtime.gateway import _LONGEST_WRITE
 from tests.app.process import SERVE, connect, server
 from tests.clients.driver import ROOT, tool
 

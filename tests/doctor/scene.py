@@ -17,11 +17,11 @@ from unittest.mock import patch
 
 import trio
 
+from gateway.config.settings import Settings
 from gateway.doctor.examine import examine
 from gateway.doctor.finding import Finding, Level
 from gateway.doctor.orders import Credentials, Orders
 from gateway.doctor.places import HTTP, TCP, WEBSOCKET, Place
-from gateway.settings import Settings
 from tests.clients import nginx
 from tests.gateway_process import HOST, GatewayProcess
 

@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 import trio
 
+from gateway.config.settings import Settings
 from gateway.doctor import addresses
 from gateway.doctor.dial import Dialler, trusting
 from gateway.doctor.finding import Level, Trouble
-from gateway.settings import Settings
 from tests.doctor.scene import ADA, http, look, only, relay, settings_of, tcp, websocket
 from tests.gateway_process import HOST, GatewayProcess
 

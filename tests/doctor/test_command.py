@@ -11,7 +11,7 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from gateway.cli import main
+from gateway.cli.main import main
 from gateway.doctor import command
 from gateway.doctor.finding import Finding
 from gateway.doctor.orders import Orders

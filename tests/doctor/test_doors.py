@@ -11,11 +11,11 @@ import trio
 import trustme
 from cryptography import x509
 
+from gateway.config.settings import Settings
 from gateway.doctor import doors
 from gateway.doctor.examine import own_orders
 from gateway.doctor.finding import Level
 from gateway.doctor.places import TCP, WEBSOCKET
-from gateway.settings import Settings
 from tests.clients.nginx import start_nginx_tls
 from tests.doctor.scene import ADA, faults, http, look, only, settings_of, tcp, users, websocket
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway

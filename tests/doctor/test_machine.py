@@ -14,7 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.address import Address
+from gateway.config.address import Address
+from gateway.config.settings import Settings
 from gateway.doctor import examine as examination
 from gateway.doctor import files, ports, processes, rights
 from gateway.doctor.finding import Level, Trouble
@@ -23,7 +24,6 @@ from gateway.doctor.rights import READ, WRITE, User
 from gateway.pipeline import java
 from gateway.pipeline.doctor import Finding as JobFinding
 from gateway.pipeline.errors import EnvironmentFailure
-from gateway.settings import Settings
 from tests.doctor.scene import faults, look, only, settings_of
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
 from tests.transports import papers

@@ -12,11 +12,11 @@ import jwt
 import pytest
 import trio
 
+from gateway.config.settings import Settings
 from gateway.doctor.dial import Dialler, trusting
 from gateway.doctor.finding import Level
 from gateway.doctor.http import get
 from gateway.doctor.orders import Credentials
-from gateway.settings import Settings
 from tests.doctor.scene import faults, http, look, only, settings_of, tcp
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 

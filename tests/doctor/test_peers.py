@@ -17,7 +17,7 @@ from gateway.doctor.http import NoHttp
 from gateway.doctor.orders import Orders
 from gateway.doctor.stomp import NotStomp, Reply, Talk, TcpChannel
 from gateway.doctor.websocket import WebSocketChannel
-from gateway.transports.websocket_frames import Opcode, close_frame, header
+from gateway.transports.wire.websocket_framing import Opcode, close_frame, header
 from tests.doctor import scene
 from tests.gateway_process import HOST
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.config.settings import Settings
 from gateway.doctor.orders import Orders, own_places
 from gateway.doctor.places import HTTP, TCP, WEBSOCKET, Place
-from gateway.settings import Settings
 
 
 @pytest.mark.parametrize(

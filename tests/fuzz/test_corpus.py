@@ -8,7 +8,7 @@ import pytest
 
 from gateway.broker import selectors
 from gateway.codec import Decoder
-from gateway.transports.websocket_frames import Deframer
+from gateway.transports.wire.websocket_framing import Deframer
 from tests.fuzz import CORPUS, TARGETS, __main__, seeds, target
 
 CASES = [(name, path) for name in TARGETS for path in seeds(name)]

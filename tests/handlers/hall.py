@@ -9,7 +9,7 @@ import trio
 
 from gateway.broker import Quotas
 from gateway.handlers import Handlers, Runner
-from gateway.transports.connection import Connection
+from gateway.transports.connection.connection import Connection
 from tests.transports.house import House
 from tests.transports.peers import Peer, Received
 

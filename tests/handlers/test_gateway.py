@@ -12,8 +12,8 @@ import trio
 from structlog.testing import capture_logs
 
 from gateway.auth.anonymous import Anonymous
-from gateway.runtime import Gateway, StartError, open_gateway
-from gateway.settings import load
+from gateway.config.settings import load
+from gateway.runtime.gateway import Gateway, StartError, open_gateway
 from tests.transports.peers import Peer, dial
 
 MODULE = """

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.settings import SettingsError
+from gateway.config.settings import load as load_settings
 from gateway.handlers import HandlersError, load
-from gateway.settings import SettingsError
-from gateway.settings import load as load_settings
 
 GOOD = """
 from gateway.handlers import Handlers

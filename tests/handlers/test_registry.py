@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.broker import Broker, Quotas
-from gateway.broker.ports import Application
+from gateway.broker.core.ports import Application
 from gateway.handlers import Handlers, Request
 from gateway.handlers.registry import Function
 

@@ -12,7 +12,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.broker.policy import OnNack
+from gateway.broker.model.policy import OnNack
 from gateway.codec import Frame, Head, ProtocolError
 from gateway.handlers import Handlers, Reject, Request, Runner, runner
 from tests.transports.house import Valve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.words import MAX_WORDS
+from gateway.broker.model.patterns import MAX_WORDS
 from gateway.handlers.templates import Template
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from gateway.broker.ports import Recorder
+from gateway.broker.core.ports import Recorder
 from gateway.journal import Journal
 from tests.journal.desk import opened
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.broker.ports import Recorder
+from gateway.broker.core.ports import Recorder
 from gateway.journal import ALL, NONE, schema
 from tests.journal.desk import GATEWAY, START, Clock, as_dict, opened, rows_of
 

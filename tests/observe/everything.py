@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.admin.scrape import metrics_of
 from gateway.auth.anonymous import Anonymous
+from gateway.config.settings import Settings
 from gateway.observe.metrics import Metrics
-from gateway.runtime import Gateway, open_gateway
-from gateway.settings import Settings
+from gateway.runtime.gateway import Gateway, open_gateway
 from tests.transports import papers
 
 FREE = "127.0.0.1:0"

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gateway.broker.histogram import BOUNDS, Histogram
+from gateway.broker.core.histogram import BOUNDS, Histogram
 from gateway.observe.latency import Percentiles, Window, percentiles
 
 

@@ -10,20 +10,20 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.broker import Broker
-from gateway.broker.batch import Batch, Stored
-from gateway.broker.counters import Counters
+from gateway.broker.core.counters import Counters
+from gateway.broker.core.metadata import Metadata
+from gateway.broker.core.ports import StoreError
+from gateway.broker.core.storage import Storage
 from gateway.broker.errors import LoginRefused, SessionEnded
-from gateway.broker.facts import Facts
-from gateway.broker.message import Message
-from gateway.broker.options import PLAIN
-from gateway.broker.policy import Policies
-from gateway.broker.ports import StoreError
-from gateway.broker.storage import Storage
-from gateway.broker.words import Pattern
+from gateway.broker.model.changes import Batch, Stored
+from gateway.broker.model.message import Message
+from gateway.broker.model.options import PLAIN
+from gateway.broker.model.patterns import Pattern
+from gateway.broker.model.policy import Policies
 from gateway.codec import V12, Head
 from gateway.journal import Journal
 from gateway.observe.metrics import CAUSES, COUNTERS, Metrics
-from gateway.transports.committer import Committer
+from gateway.stores.writer import Committer
 from tests.transports.peers import until
 
 
@@ -57,7 +57,7 @@ class Store:
 def with_store(store: Store, broker: Broker | None = None) -> Metrics:
     """The metrics of a broker with a store."""
     broker = broker or Broker()
-    broker.storage = Storage(Facts(lambda: 0.0, lambda: 0.0), busy=lambda: committer.ask())
+    broker.storage = Storage(Metadata(lambda: 0.0, lambda: 0.0), busy=lambda: committer.ask())
     store.committer = committer = Committer(broker.storage, store, trio.lowlevel.checkpoint)
     return Metrics(broker, (), committer)
 

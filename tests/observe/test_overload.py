@@ -10,25 +10,25 @@ from gateway.auth.anonymous import Anonymous
 from gateway.broker import Quotas
 from gateway.observe.metrics import Metrics
 from gateway.observe.overload import OverloadCollector
-from gateway.transports import Hub, Options
-from gateway.transports.admission import Capacity
-from gateway.transports.holds import REASONS
-from gateway.transports.turnstile import Turnstile
+from gateway.transports import Server, TransportOptions
+from gateway.transports.flow.blocked_publishers import REASONS
+from gateway.transports.flow.connection_limits import Capacity
+from gateway.transports.wire.fairness import FairGate
 
 from .test_metrics import samples
 
 
 @pytest.fixture
-async def hub() -> Hub:
-    return Hub(Anonymous(), Quotas(memory_limit=4_000_000), Options(capacity=Capacity(max_connections=2)))
+async def hub() -> Server:
+    return Server(Anonymous(), Quotas(memory_limit=4_000_000), TransportOptions(capacity=Capacity(max_connections=2)))
 
 
-def metrics(hub: Hub) -> Metrics:
+def metrics(hub: Server) -> Metrics:
     overload = OverloadCollector(hub.broker, hub.holds, hub.admission, hub.memory, hub.turnstiles)
     return Metrics(hub.broker, hub.holds, overload=overload)
 
 
-async def test_all_are_there_from_the_start(hub: Hub) -> None:
+async def test_all_are_there_from_the_start(hub: Server) -> None:
     found = samples(metrics(hub))
     for reason in REASONS:
         assert found[f"gateway_sessions_held{{reason={reason}}}"] == 0
@@ -41,7 +41,7 @@ async def test_all_are_there_from_the_start(hub: Hub) -> None:
         assert found[f"gateway_slow_consumers_over_limit_total{{limit={limit}}}"] == 0
 
 
-async def test_connections(hub: Hub) -> None:
+async def test_connections(hub: Server) -> None:
     guests = [hub.admission.enter("10.0.0.1", lambda error: None) for _ in range(3)]
     guests[0].logs_in("ann")
     found = samples(metrics(hub))
@@ -50,14 +50,14 @@ async def test_connections(hub: Hub) -> None:
     assert found["gateway_connections_over_limit_total{limit=max_connections}"] == 1
 
 
-async def test_who_waits_for_a_turn(hub: Hub) -> None:
+async def test_who_waits_for_a_turn(hub: Server) -> None:
     """The first that comes passes at once; each other one finds those before it in the line."""
     found: dict[str, list[float]] = {"bulk": [], "strangers": []}
 
     def waiting(name: str) -> float:
         return samples(metrics(hub))[f"gateway_turnstile_waiting{{line={name}}}"]
 
-    async def come(name: str, line: Turnstile) -> None:
+    async def come(name: str, line: FairGate) -> None:
         found[name].append(waiting(name))
         await line.enter()
 
@@ -74,7 +74,7 @@ async def test_who_waits_for_a_turn(hub: Hub) -> None:
     assert [waiting(name) for name in found] == [0, 0]
 
 
-async def test_memory(hub: Hub) -> None:
+async def test_memory(hub: Server) -> None:
     hub.memory.watch(1_000, "memory_mark", lambda: 1_500, lambda: None)
     hub.memory.tick(0.0)
     hub.memory.closed = 7
@@ -88,7 +88,7 @@ async def test_memory(hub: Hub) -> None:
     assert found["gateway_incomplete_bytes"] == 3_500_000
 
 
-async def test_nobody_looks_at_memory(hub: Hub) -> None:
+async def test_nobody_looks_at_memory(hub: Server) -> None:
     found = samples(metrics(hub))
     assert found["gateway_memory_mark_bytes"] == found["gateway_memory_resident_bytes"] == 0
     assert found["gateway_memory_short"] == found["gateway_memory_full"] == 0

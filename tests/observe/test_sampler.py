@@ -11,13 +11,13 @@ import trio
 from trio.testing import MockClock
 
 from gateway.auth.anonymous import Anonymous
-from gateway.broker.options import PLAIN
-from gateway.broker.records import Records
-from gateway.broker.renewal import Renewal
+from gateway.broker.events import EventLog
+from gateway.broker.model.options import PLAIN
+from gateway.broker.session.renewal import Renewal
 from gateway.codec import V12, Head, ProtocolError
 from gateway.observe import sampler
 from gateway.observe.sampler import Sample, Sampler
-from gateway.transports import Hub
+from gateway.transports import Server
 from tests.broker.recorder import Notebook
 
 EPOCH = 1_700_000_000.0
@@ -54,8 +54,8 @@ class Carrier:
 
 
 @pytest.fixture
-async def hub() -> Hub:
-    return Hub(Anonymous())
+async def hub() -> Server:
+    return Server(Anonymous())
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def process() -> Process:
     return Process()
 
 
-def sampler_of(hub: Hub, process: Process) -> Sampler:
+def sampler_of(hub: Server, process: Process) -> Sampler:
     return Sampler(
         hub.broker,
         hub.admission,
@@ -75,7 +75,7 @@ def sampler_of(hub: Hub, process: Process) -> Sampler:
 
 
 @pytest.fixture
-async def running(hub: Hub, process: Process, nursery: trio.Nursery) -> Sampler:
+async def running(hub: Server, process: Process, nursery: trio.Nursery) -> Sampler:
     """One that has just begun."""
     found = sampler_of(hub, process)
     nursery.start_soon(found.run)
@@ -90,7 +90,9 @@ class TestSamples:
         assert [each.at - found[0].at for each in found] == [0, 1, 2]
         assert found[-1] is running.last
 
-    async def test_what_is_counted_becomes_a_rate(self, hub: Hub, running: Sampler, autojump_clock: MockClock) -> None:
+    async def test_what_is_counted_becomes_a_rate(
+        self, hub: Server, running: Sampler, autojump_clock: MockClock
+    ) -> None:
         counters = hub.broker.counters
         counters.published, counters.delivered, counters.acknowledged = 7, 30, 20
         counters.fail(ProtocolError("one"))
@@ -100,7 +102,7 @@ class TestSamples:
         assert (second.published, second.delivered, second.acknowledged, second.errors) == (0, 0, 0, 0)
 
     async def test_what_was_counted_before_it_began_is_none(
-        self, hub: Hub, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
+        self, hub: Server, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         found = sampler_of(hub, process)
         hub.broker.counters.published = 1_000_000
@@ -109,7 +111,7 @@ class TestSamples:
         assert [each.published for each in found.since(0)] == [0]
 
     async def test_messages_have_an_age_from_then_on(
-        self, hub: Hub, process: Process, running: Sampler, autojump_clock: MockClock
+        self, hub: Server, process: Process, running: Sampler, autojump_clock: MockClock
     ) -> None:
         process.fails = True  # which has nothing to do with it
         broker = hub.broker
@@ -119,7 +121,7 @@ class TestSamples:
         assert [broker.dates.age(number) for number in (1, 2)] == [(19.5, False), (9.5, False)]
 
     async def test_what_is_there_now(
-        self, hub: Hub, process: Process, running: Sampler, autojump_clock: MockClock
+        self, hub: Server, process: Process, running: Sampler, autojump_clock: MockClock
     ) -> None:
         broker = hub.broker
         broker.open_session(V12, "ann", peer="p", transport="tcp", connected_at=0.0, carrier=Carrier())
@@ -137,7 +139,7 @@ class TestSamples:
         assert [each.cpu for each in running.since(0)] == [1.25, 0.0]
 
     async def test_percentiles_are_of_the_turns_of_that_second(
-        self, hub: Hub, running: Sampler, autojump_clock: MockClock
+        self, hub: Server, running: Sampler, autojump_clock: MockClock
     ) -> None:
         hub.back_pressure.turns.add(170, 100)
         await trio.sleep(2)
@@ -146,7 +148,7 @@ class TestSamples:
         assert (second.p50, second.p95, second.p99) == (None, None, None)
 
     async def test_the_system_itself_can_be_asked(
-        self, hub: Hub, nursery: trio.Nursery, autojump_clock: MockClock
+        self, hub: Server, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         found = Sampler(hub.broker, hub.admission, hub.back_pressure.turns)
         nursery.start_soon(found.run)
@@ -165,7 +167,7 @@ class TestSince:
         assert running.since(math.nextafter(every[-1].at, 0)) == every[-1:]
 
     async def test_a_clock_that_was_set_back(
-        self, hub: Hub, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
+        self, hub: Server, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         """Whoever asks for what is newer than the latest it knows gets what there is since."""
         epoch = [EPOCH]
@@ -193,7 +195,9 @@ class TestSince:
 
 
 class TestWindows:
-    async def test_turns_of_the_last_ten_seconds(self, hub: Hub, running: Sampler, autojump_clock: MockClock) -> None:
+    async def test_turns_of_the_last_ten_seconds(
+        self, hub: Server, running: Sampler, autojump_clock: MockClock
+    ) -> None:
         assert running.turns() is None
         hub.back_pressure.turns.add(170, 100)
         await trio.sleep(10)
@@ -211,9 +215,9 @@ class TestWindows:
         assert running.took() is None
 
     async def test_what_a_recorder_computes(
-        self, hub: Hub, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
+        self, hub: Server, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        hub.broker.records = records = Records(hub.broker, Notebook())
+        hub.broker.records = records = EventLog(hub.broker, Notebook())
         found = sampler_of(hub, process)
         nursery.start_soon(found.run)
         await trio.sleep(0.5)
@@ -251,7 +255,7 @@ class TestTrouble:
         assert lags[1] == pytest.approx(200)
 
     async def test_seconds_that_were_slept_through_are_not_made_up_for(
-        self, hub: Hub, running: Sampler, autojump_clock: MockClock
+        self, hub: Server, running: Sampler, autojump_clock: MockClock
     ) -> None:
         await trio.sleep(1)
         hub.broker.counters.published += 3_600

@@ -10,7 +10,7 @@ import trio
 from prometheus_client import Metric
 
 from gateway.broker.broker import Broker
-from gateway.broker.options import PLAIN
+from gateway.broker.model.options import PLAIN
 from gateway.codec import Head
 from gateway.observe import reference
 from gateway.observe.survey import MOST_SHOWN

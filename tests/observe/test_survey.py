@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker import Broker
-from gateway.broker.options import PLAIN
-from gateway.broker.policy import Policies
-from gateway.broker.words import Pattern
+from gateway.broker.model.options import PLAIN
+from gateway.broker.model.patterns import Pattern
+from gateway.broker.model.policy import Policies
 from gateway.codec import V12, Frame, Head, ProtocolError
 from gateway.observe import survey as module
 from gateway.observe.survey import Survey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.histogram import BOUNDS, Histogram
+from gateway.broker.core.histogram import BOUNDS, Histogram
 from gateway.observe.timings import TURN, Timings, buckets
 
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from gateway.broker import Broker, Session
-from gateway.broker.policy import Policies, WhenFull
-from gateway.broker.words import Pattern
+from gateway.broker.model.patterns import Pattern
+from gateway.broker.model.policy import Policies, WhenFull
 from gateway.codec import V12, Frame, Head, ProtocolError
 from gateway.observe.nobody import Nobody
 from gateway.observe.tracing import Mark, Traced, is_traceparent, shown

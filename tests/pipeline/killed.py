@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from gateway import storing
+from gateway import files
 from gateway.pipeline import stream, tables
 from gateway.pipeline.jobs import JOBS, Limits
 from gateway.pipeline.progress import Batch, Progress
@@ -46,7 +46,7 @@ class Reporting(Progress):
 
 def main(archive: str, into: str, point: str, number: int) -> None:
     """Run."""
-    writing = storing.writing
+    writing = files.writing
 
     @contextmanager
     def half(path: Path) -> Iterator[BinaryIO]:

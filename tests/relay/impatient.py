@@ -4,7 +4,7 @@ A relay doubles its pause up to half a minute.  So a server that took ten second
 found ten seconds later.
 """
 
-from gateway.cli import main
+from gateway.cli.main import main
 from gateway.relay import link
 
 vars(link)["_LONGEST_PAUSE"] = 1.0

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.address import Address
 from gateway.client import Server
+from gateway.config.address import Address
 from gateway.relay import http as module
 from gateway.relay import status as states
 from gateway.relay.http import HttpError, serving

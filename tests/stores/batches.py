@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from gateway.broker.batch import Batch, Content, Place, Row, Stored
+from gateway.broker.model.changes import Batch, Container, Payload, Stored, StoredRow
 from gateway.stores import SQLiteStore
 
 HEADERS = {"destination": "/queue/a", "content-type": "text/plain"}
@@ -16,26 +16,26 @@ def body_of(row: int, size: int = 20) -> bytes:
     return (b"\xff%d " % row * size)[:size]
 
 
-def content_of(row: int, size: int = 20) -> Content:
-    return Content({**HEADERS, "number": str(row)}, body_of(row, size))
+def content_of(row: int, size: int = 20) -> Payload:
+    return Payload({**HEADERS, "number": str(row)}, body_of(row, size))
 
 
-def place(number: int = 1, facts: str = "{}") -> Place:
-    return Place(number, "queue", f"/queue/{number}", facts)
+def place(number: int = 1, facts: str = "{}") -> Container:
+    return Container(number, "queue", f"/queue/{number}", facts)
 
 
 def new(rows: Iterable[int], *, into: int = 1, size: int = 20, transient: bool = False, number: int = 1) -> Batch:
     """A batch with new messages in one place, each with a content of its own."""
     batch = Batch(number, places={into: place(into)})
     for row in rows:
-        batch.rows[row] = Row(row, into, row, 5, 300 + size, transient)
+        batch.rows[row] = StoredRow(row, into, row, 5, 300 + size, transient)
         batch.contents[row] = content_of(row, size)
     return batch
 
 
 def stored(row: int, *, into: int = 1, size: int = 20) -> Stored:
     """What is read back of a message that `new` made."""
-    return Stored(Row(row, into, row, 5, 300 + size), content_of(row, size))
+    return Stored(StoredRow(row, into, row, 5, 300 + size), content_of(row, size))
 
 
 def opened(path: Path) -> SQLiteStore:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.broker.ports import StoreError
+from gateway.broker.core.ports import StoreError
 from gateway.stores import SQLiteStore, file, preflight, schema
 from tests.stores.batches import new, opened
 from tests.stores.test_sqlite_failure import disk_of

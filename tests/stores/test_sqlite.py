@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.batch import Batch, Content, Place, Row
+from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
 from gateway.stores import SQLiteStore, StoreDamaged, StoreError, sqlite
 from tests.stores.batches import content_of, contents_of, new, opened, place, rows_of, stored
 
@@ -48,7 +48,7 @@ class TestMessages:
     )
     def test_with_any_headers(self, store: SQLiteStore, headers: dict[str, str]) -> None:
         batch = new([1, 2, 3])
-        batch.contents[2] = Content(headers, b"")
+        batch.contents[2] = Payload(headers, b"")
         store.write(batch)
         assert [each.content.headers for each in store.read([1, 2, 3])] == [
             content_of(1).headers,
@@ -73,7 +73,7 @@ class TestMessages:
     def test_may_take_the_row_of_another(self, store: SQLiteStore) -> None:
         """A message of a queue that conflates takes the place of the one it replaces."""
         store.write(new([1, 2]))
-        batch = Batch(2, gone=[1], rows={1: Row(1, 1, 3, 5, 320)}, contents={3: content_of(3)})
+        batch = Batch(2, gone=[1], rows={1: StoredRow(1, 1, 3, 5, 320)}, contents={3: content_of(3)})
         store.write(batch)
         assert contents_of(store) == [2, 3]
         assert store.read([1])[0].content == content_of(3)
@@ -83,7 +83,7 @@ class TestSharedContents:
     @pytest.fixture(autouse=True)
     def three_rows(self, store: SQLiteStore) -> None:
         batch = Batch(1, places={1: place(1), 2: place(2)}, contents={10: content_of(10)})
-        batch.rows = {row: Row(row, into, 10, 5, 320) for row, into in ((11, 1), (12, 2), (13, 2))}
+        batch.rows = {row: StoredRow(row, into, 10, 5, 320) for row, into in ((11, 1), (12, 2), (13, 2))}
         store.write(batch)
 
     def test_is_read_by_all(self, store: SQLiteStore) -> None:
@@ -106,27 +106,27 @@ class TestSharedContents:
         assert contents_of(store) == []
 
     def test_passes_on_within_a_batch(self, store: SQLiteStore) -> None:
-        store.write(Batch(2, gone=[11, 12, 13], rows={14: Row(14, 1, 10, 5, 320)}))
+        store.write(Batch(2, gone=[11, 12, 13], rows={14: StoredRow(14, 1, 10, 5, 320)}))
         assert store.read([14])[0].content == content_of(10)
 
     def test_passes_from_its_own_row(self, store: SQLiteStore) -> None:
         """As when a delayed message comes to its queue."""
         store.write(new([20]))
-        store.write(Batch(3, gone=[20], rows={21: Row(21, 2, 20, 5, 320)}))
+        store.write(Batch(3, gone=[20], rows={21: StoredRow(21, 2, 20, 5, 320)}))
         assert store.read([21])[0].content == content_of(20)
         store.write(Batch(4, gone=[21]))
         assert contents_of(store) == [10]
 
     def test_stays_with_its_own_row(self, store: SQLiteStore) -> None:
         store.write(new([20]))
-        store.write(Batch(3, rows={21: Row(21, 2, 20, 5, 320)}))
+        store.write(Batch(3, rows={21: StoredRow(21, 2, 20, 5, 320)}))
         store.write(Batch(4, gone=[21]))
         assert store.read([20]) == [stored(20)]
 
 
 class TestPlaces:
     def test_come_back(self, store: SQLiteStore) -> None:
-        places = [Place(1, "queue", "/queue/\0ä", '{"a":1}'), Place(7, "log", "/topic/b")]
+        places = [Container(1, "queue", "/queue/\0ä", '{"a":1}'), Container(7, "log", "/topic/b")]
         store.write(Batch(1, places={each.number: each for each in places}))
         assert store.load().places == places
 
@@ -245,7 +245,9 @@ class TestStart:
         store.close(clean=True)
 
     def test_numbers_of_contents_count_too(self, store: SQLiteStore) -> None:
-        batch = Batch(1, places={1: place(1)}, contents={700_000: content_of(1)}, rows={2: Row(2, 1, 700_000, 5, 300)})
+        batch = Batch(
+            1, places={1: place(1)}, contents={700_000: content_of(1)}, rows={2: StoredRow(2, 1, 700_000, 5, 300)}
+        )
         store.write(batch)
         assert store.load().highest >= 700_000
 
@@ -263,7 +265,7 @@ class TestStart:
         assert [row.row for row in rows] == list(range(2, 2501))
 
     def test_a_row_that_stands_nowhere(self, store: SQLiteStore) -> None:
-        store.write(Batch(1, rows={5: Row(5, 3, 5, 5, 300)}, contents={5: content_of(5)}))
+        store.write(Batch(1, rows={5: StoredRow(5, 3, 5, 5, 300)}, contents={5: content_of(5)}))
         with pytest.raises(StoreDamaged, match="message 5 stands in place 3, which is not there"):
             store.load()
 
@@ -290,7 +292,7 @@ class TestTransientRows:
 
     def test_leave_what_they_share(self, store: SQLiteStore, path: Path) -> None:
         batch = Batch(1, places={1: place(1)}, contents={10: content_of(10)})
-        batch.rows = {11: Row(11, 1, 10, 5, 320), 12: Row(12, 1, 10, 5, 320, transient=True)}
+        batch.rows = {11: StoredRow(11, 1, 10, 5, 320), 12: StoredRow(12, 1, 10, 5, 320, transient=True)}
         store.write(batch)
         store.close(clean=True)
         store = opened(path)
@@ -301,7 +303,7 @@ class TestTransientRows:
         store.close(clean=True)
 
     def test_in_a_place_that_is_gone(self, store: SQLiteStore, path: Path) -> None:
-        store.write(Batch(1, rows={5: Row(5, 3, 5, 5, 300, transient=True)}, contents={5: content_of(5)}))
+        store.write(Batch(1, rows={5: StoredRow(5, 3, 5, 5, 300, transient=True)}, contents={5: content_of(5)}))
         assert rows_of(store) == []
 
 

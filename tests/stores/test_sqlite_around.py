@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.broker.batch import Batch
+from gateway.broker.model.changes import Batch
 from gateway.stores import SQLiteStore, StoreDamaged, StoreError, file, tools
 from tests.stores.batches import body_of, new, opened, rows_of, stored
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.broker.batch import Batch, Row
+from gateway.broker.model.changes import Batch, StoredRow
 from gateway.stores import SQLiteStore, StoreDamaged, file, tools
 from tests.stores.batches import body_of, content_of, new, opened, place, stored
 
@@ -81,7 +81,7 @@ def test_a_page_is_reported_by_what_it_held(sound: bytes, path: Path) -> None:
 
 
 def test_an_index_that_is_wrong_is_reported(store: SQLiteStore, path: Path) -> None:
-    store.write(Batch(1, places={1: place()}, contents={9: content_of(9)}, rows={1: Row(1, 1, 9, 5, 300)}))
+    store.write(Batch(1, places={1: place()}, contents={9: content_of(9)}, rows={1: StoredRow(1, 1, 9, 5, 300)}))
     store._sql("PRAGMA writable_schema = ON")
     store._sql("UPDATE sqlite_master SET sql = replace(sql, '<>', '>') WHERE name = 'sharing'")
     store._sql("UPDATE sqlite_master SET sql = replace(sql, '> row', '< row') WHERE name = 'sharing'")

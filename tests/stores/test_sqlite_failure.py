@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.broker.batch import Batch
+from gateway.broker.model.changes import Batch
 from gateway.stores import (
     SQLiteStore,
     StoreDamaged,

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gateway.broker.batch import Batch, Place, Row
+from gateway.broker.model.changes import Batch, Container, StoredRow
 from gateway.stores import SQLiteStore
 from tests.stores.batches import content_of, contents_of, place
 
@@ -18,8 +18,8 @@ class Model:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.places: dict[int, Place] = {}
-        self.rows: dict[int, Row] = {}
+        self.places: dict[int, Container] = {}
+        self.rows: dict[int, StoredRow] = {}
         self.next = 1
 
     def batch(self, number: int) -> Batch:
@@ -52,7 +52,7 @@ class Model:
         self.next += 1
         if self.chance.random() < 0.5:
             batch.contents[content] = content_of(content)
-            batch.rows[content] = Row(content, self.chance.choice(sorted(self.places)), content, 5, 320)
+            batch.rows[content] = StoredRow(content, self.chance.choice(sorted(self.places)), content, 5, 320)
             return
         older = [row.content for row in self.rows.values()]
         if older and self.chance.random() < 0.2:
@@ -61,7 +61,7 @@ class Model:
             batch.contents[content] = content_of(content)
         for into in self.chance.sample(sorted(self.places), self.chance.choice([1, 1, 1, min(3, len(self.places))])):
             row, self.next = self.next, self.next + 1
-            batch.rows[row] = Row(row, into, content, self.chance.randrange(10), 320)
+            batch.rows[row] = StoredRow(row, into, content, self.chance.randrange(10), 320)
 
     @property
     def contents(self) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.broker.batch import Batch
+from gateway.broker.model.changes import Batch
 from gateway.stores import SQLiteStore, StoreFull, file, room, sqlite
 from tests.stores.batches import new, rows_of, stored
 from tests.stores.test_sqlite_failure import disk_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.broker.batch import Batch, Content, Place, Row
+from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
 from gateway.stores import SQLiteStore, StoreDamaged, StoreError, StoreLocked, file, tools
 from tests.stores.batches import content_of, contents_of, new, opened, place, rows_of, stored
 
@@ -19,12 +19,12 @@ HOPELESS = "Nothing of it can be saved: go back to a copy"
 def closed(store: SQLiteStore, path: Path) -> Path:
     """A store with something of everything."""
     store.write(new(range(1, 2501)))
-    batch = Batch(2, places={2: Place(2, "log", "/topic/ä\0", '{"a":1}')}, seen={b"\0\xff": 1e12, b"b": 2e12})
-    batch.contents = {3000: Content({"a": "ä", "b": "\n"}, "Grüße\0".encode())}
+    batch = Batch(2, places={2: Container(2, "log", "/topic/ä\0", '{"a":1}')}, seen={b"\0\xff": 1e12, b"b": 2e12})
+    batch.contents = {3000: Payload({"a": "ä", "b": "\n"}, "Grüße\0".encode())}
     batch.rows = {
-        3001: Row(3001, 1, 3000, 0, 7, facts='{"x":"\\n"}'),
-        3002: Row(3002, 2, 3000, 9, 8),
-        3003: Row(3003, 2, 3000, 9, 8, transient=True),
+        3001: StoredRow(3001, 1, 3000, 0, 7, facts='{"x":"\\n"}'),
+        3002: StoredRow(3002, 2, 3000, 9, 8),
+        3003: StoredRow(3003, 2, 3000, 9, 8, transient=True),
     }
     store.write(batch)
     store.close(clean=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from gateway.transports import back_pressure, connection
+from gateway.transports.connection import connection
+from gateway.transports.flow import back_pressure
 
 from .house import House
 from .street import OpenStreet, open_street

@@ -18,16 +18,16 @@ from trio.testing import memory_stream_pair
 
 from gateway.auth.anonymous import Anonymous
 from gateway.broker import Broker, Quotas
-from gateway.broker.counters import Counters
-from gateway.broker.identity import Credentials, Identity
-from gateway.broker.policy import Policies
-from gateway.broker.ports import Authenticator
-from gateway.broker.words import Pattern
-from gateway.transports import Hub, Options
-from gateway.transports.connection import Connection
-from gateway.transports.link import BrokenLink, Buffers, Pipe, Remote, SocketPipe, StreamPipe, TcpLink
-from gateway.transports.tls import HandshakeError, TlsPipe
-from gateway.transports.websocket import WebSocketLink
+from gateway.broker.core.counters import Counters
+from gateway.broker.core.ports import Authenticator
+from gateway.broker.model.identity import Credentials, Identity
+from gateway.broker.model.patterns import Pattern
+from gateway.broker.model.policy import Policies
+from gateway.transports import Server, TransportOptions
+from gateway.transports.accept.websocket import WebSocketLink
+from gateway.transports.connection.connection import Connection
+from gateway.transports.wire.link import BrokenLink, Buffers, Pipe, Remote, SocketPipe, StreamPipe, TcpLink
+from gateway.transports.wire.tls import HandshakeError, TlsPipe
 
 from . import papers
 from .peers import Peer, TcpWire, WebSocketWire, socket_streams
@@ -167,7 +167,7 @@ class House:
 
     nursery: trio.Nursery
     authenticator: Authenticator = field(default_factory=Anonymous)
-    options: Options = field(default_factory=Options)
+    options: TransportOptions = field(default_factory=TransportOptions)
     quotas: Quotas = field(default_factory=Quotas)
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     secured: bool = False
@@ -177,7 +177,7 @@ class House:
 
     def __post_init__(self) -> None:
         policies = Policies((Pattern(text), values) for text, values in self.policies.items())
-        self.hub = Hub(self.authenticator, self.quotas, self.options, policies)
+        self.hub = Server(self.authenticator, self.quotas, self.options, policies)
         self.nursery.start_soon(self.hub.run)
 
     @property

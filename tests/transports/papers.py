@@ -8,7 +8,7 @@ from pathlib import Path
 
 import trustme
 
-from gateway.transports.certificates import Certificates, Files
+from gateway.transports.wire.certificates import CertificateFiles, Certificates
 
 HOST = "gateway.example"
 
@@ -60,10 +60,10 @@ def client_with(certificate: trustme.LeafCert) -> ssl.SSLContext:
     return context
 
 
-def write(folder: Path, certificate: trustme.LeafCert | None = None) -> Files:
+def write(folder: Path, certificate: trustme.LeafCert | None = None) -> CertificateFiles:
     """Certificate and key of the server, and the authority, as files."""
     shown = certificate or server()
-    files = Files(folder / "server.pem", folder / "server.key", folder / "clients.pem")
+    files = CertificateFiles(folder / "server.pem", folder / "server.key", folder / "clients.pem")
     files.certificate.write_bytes(b"".join([blob.bytes() for blob in shown.cert_chain_pems]))
     assert files.key is not None
     assert files.client_ca is not None
@@ -75,4 +75,4 @@ def write(folder: Path, certificate: trustme.LeafCert | None = None) -> Files:
 def certificates(folder: Path, certificate: trustme.LeafCert | None = None) -> Certificates:
     """Those of a listener that asks no client for one."""
     files = write(folder, certificate)
-    return Certificates(Files(files.certificate, files.key))
+    return Certificates(CertificateFiles(files.certificate, files.key))

@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import trio
 
 from gateway.auth.anonymous import Anonymous
-from gateway.runtime import Gateway, open_gateway
-from gateway.settings import KIB, Settings
+from gateway.config.settings import KIB, Settings
+from gateway.runtime.gateway import Gateway, open_gateway
 
 from .peers import Peer, dial, dial_stream, until
 

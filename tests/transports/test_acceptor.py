@@ -12,8 +12,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gateway.transports import Listening, close, open_listeners
-from gateway.transports.acceptor import Acceptor
-from gateway.transports.turnstile import SHARE_OF_STRANGERS
+from gateway.transports.accept.fair_accept import Acceptor
+from gateway.transports.wire.fairness import SHARE_OF_STRANGERS
 
 from .peers import dial_stream
 

@@ -14,14 +14,15 @@ import structlog
 import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
+from gateway.broker.core.ports import ANONYMOUS
 from gateway.broker.errors import NotAllowed
-from gateway.broker.ports import ANONYMOUS
 from gateway.codec import ProtocolError
-from gateway.transports import Options, admission
-from gateway.transports.admission import Admission, Capacity, Guest, place_of, room_for, within_files
-from gateway.transports.connection import Connection
-from gateway.transports.link import StreamPipe, TcpLink
-from gateway.transports.websocket import WebSocketLink
+from gateway.transports import TransportOptions
+from gateway.transports.accept.websocket import WebSocketLink
+from gateway.transports.connection.connection import Connection
+from gateway.transports.flow import connection_limits
+from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, place_of, room_for, within_files
+from gateway.transports.wire.link import StreamPipe, TcpLink
 
 from .house import House, Slow, Valve
 from .peers import PING, UPGRADE, Peer, TcpWire, WebSocketWire, read_all, until, ws
@@ -38,10 +39,10 @@ class Door:
     """
 
     def __init__(self, **limits: int) -> None:
-        self.admission = Admission(Capacity(**limits))  # type: ignore[arg-type]
+        self.admission = ConnectionLimits(Capacity(**limits))  # type: ignore[arg-type]
         self.evicted: list[str] = []
 
-    def enter(self, address: str = "10.0.0.1", name: str = "") -> Guest:
+    def enter(self, address: str = "10.0.0.1", name: str = "") -> Slot:
         def evict(error: ProtocolError) -> None:
             assert "(max_handshakes)" in error.detail
             self.evicted.append(name or address)
@@ -91,7 +92,7 @@ class TestConnections:
     async def test_who_is_told_why_not_is_no_connection(self) -> None:
         door = Door(max_connections=1, max_handshakes=1)
         door.enter()
-        refused = [door.enter() for _ in range(admission._MOST_TURNED_AWAY)]
+        refused = [door.enter() for _ in range(connection_limits._MOST_TURNED_AWAY)]
         assert (door.admission.connections, door.admission.handshakes) == (1, 1)
         assert door.admission.turned_away == len(refused)
         assert not refused[-1].in_a_hurry
@@ -248,8 +249,8 @@ class TestHandshakes:
         """Against a model that counts, whatever comes and goes."""
         chance = random.Random(5)
         door = Door(max_handshakes=20)
-        waiting: list[tuple[str, Guest]] = []
-        asking: list[Guest] = []
+        waiting: list[tuple[str, Slot]] = []
+        asking: list[Slot] = []
         for _ in range(3000):
             known = list(waiting)
             if waiting and chance.random() < 0.3:
@@ -332,7 +333,7 @@ class TestFiles:
         with structlog.testing.capture_logs() as logs:
             capacity = within_files(Capacity(max_connections=5_000), is_wish=False)
         assert [line["event"] for line in logs] == [room_for(5_000)[1]]
-        found = Admission(capacity)
+        found = ConnectionLimits(capacity)
         guests = [found.enter("10.0.0.1", lambda error: None) for _ in range(513)]
         refusal = guests[-1].refusal
         assert refusal is not None
@@ -374,7 +375,7 @@ class TestConnection:
 
     async def test_too_many_handshakes(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
         """Also of those that an authenticator is busy with."""
-        house = make_house(options=Options(capacity=Capacity(max_handshakes=2)), authenticator=Slow(5.0))
+        house = make_house(options=TransportOptions(capacity=Capacity(max_handshakes=2)), authenticator=Slow(5.0))
         first, second, third = (arrive(house, kind, address) for address in ("1.1.1.1", "2.2.2.2", "2.2.2.2"))
         await second.send_frame("CONNECT", accept_version="1.2", host="h")
         await wait_all_tasks_blocked()
@@ -386,7 +387,9 @@ class TestConnection:
         assert house.hub.admission.handshakes == 0
 
     async def test_who_is_being_looked_at_stays(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
-        house = make_house(options=Options(capacity=Capacity(max_handshakes=2)), authenticator=Slow(1.0, "ann"))
+        house = make_house(
+            options=TransportOptions(capacity=Capacity(max_handshakes=2)), authenticator=Slow(1.0, "ann")
+        )
         first = arrive(house, "tcp", "1.1.1.1")
         await first.send_frame("CONNECT", accept_version="1.2", host="h")
         await wait_all_tasks_blocked()
@@ -397,7 +400,7 @@ class TestConnection:
 
     async def test_who_does_not_read_is_not_waited_for(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
         """It let the answers to its pings fill its socket, and cannot be told."""
-        house = make_house(options=Options(connect_timeout=5.0, close_linger=1.0))
+        house = make_house(options=TransportOptions(connect_timeout=5.0, close_linger=1.0))
         valve = Valve(room=0)
         house.serve("websocket", valve)
         valve.push(ws(PING, b"x"))
@@ -409,7 +412,7 @@ class TestConnection:
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
     ) -> None:
         house = make_house(
-            options=Options(capacity=Capacity(max_connections_per_user=1)), authenticator=Slow(0.1, "ann")
+            options=TransportOptions(capacity=Capacity(max_connections_per_user=1)), authenticator=Slow(0.1, "ann")
         )
         first, second = arrive(house, kind, "1.1.1.1"), arrive(house, kind, "2.2.2.2")
         await first.connect()
@@ -425,8 +428,8 @@ class TestConnection:
     async def test_nobody_lingers_for_a_flood(
         self, make_house: MakeHouse, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(admission, "_MOST_TURNED_AWAY", 2)
-        house = make_house(options=Options(capacity=Capacity(max_handshakes=1), close_linger=10.0))
+        monkeypatch.setattr(connection_limits, "_MOST_TURNED_AWAY", 2)
+        house = make_house(options=TransportOptions(capacity=Capacity(max_handshakes=1), close_linger=10.0))
         peers = [arrive(house, "tcp", "1.1.1.1") for _ in range(10)]
         await wait_all_tasks_blocked()
         assert house.hub.admission.turned_away <= 2
@@ -496,7 +499,7 @@ class TestCollector:
                 raise AssertionError("it has left")
 
         somebody = Somebody()
-        guest = Admission(Capacity()).enter("10.0.0.1", somebody.end)
+        guest = ConnectionLimits(Capacity()).enter("10.0.0.1", somebody.end)
         gone = weakref.ref(somebody)
         del somebody
         assert gone() is not None
@@ -508,6 +511,6 @@ class TestCollector:
         looks: list[int] = []
         monkeypatch.setattr(gc, "collect", looks.append)
         door = Door()
-        for _ in range((admission._LOOKS + 3) * admission._NEW - 1):
+        for _ in range((connection_limits._LOOKS + 3) * connection_limits._NEW - 1):
             door.admission.enter("10.0.0.1", lambda refusal: None).leave()
         assert looks == [0, 0, 0, 0, 1, 0, 0], "at some of them twice, and at the others never again"

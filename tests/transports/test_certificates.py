@@ -14,8 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gateway.transports import certificates as module
-from gateway.transports.certificates import CertificateError, Certificates, Files
+from gateway.transports.wire import certificates as module
+from gateway.transports.wire.certificates import CertificateError, CertificateFiles, Certificates
 
 from . import papers
 
@@ -50,7 +50,7 @@ class TestFiles:
         assert files.key is not None
         with files.certificate.open("ab") as file:
             file.write(files.key.read_bytes())
-        assert Certificates(Files(files.certificate)).hosts == (papers.HOST, "127.0.0.1")
+        assert Certificates(CertificateFiles(files.certificate)).hosts == (papers.HOST, "127.0.0.1")
 
     @parametrize(
         ("name", "damage", "words"),
@@ -75,7 +75,7 @@ class TestFiles:
     def test_no_key_at_all(self, tmp_path: Path) -> None:
         files = papers.write(tmp_path)
         with pytest.raises(CertificateError, match="has no private key in PEM; tls_key names the file of the key"):
-            Certificates(Files(files.certificate))
+            Certificates(CertificateFiles(files.certificate))
 
     def test_a_key_that_is_broken(self, tmp_path: Path) -> None:
         files = papers.write(tmp_path)

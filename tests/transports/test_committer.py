@@ -15,14 +15,14 @@ import trio.testing
 from trio.testing import MockClock
 
 from gateway.auth.anonymous import Anonymous
-from gateway.broker import storage as storage_module
-from gateway.broker.batch import Batch, Content, Place, Row, Stored
-from gateway.broker.facts import Facts
-from gateway.broker.ports import StoreError
-from gateway.broker.storage import Storage
-from gateway.transports import Hub
-from gateway.transports import committer as committer_module
-from gateway.transports.committer import Committer
+from gateway.broker.core import storage as storage_module
+from gateway.broker.core.metadata import Metadata
+from gateway.broker.core.ports import StoreError
+from gateway.broker.core.storage import Storage
+from gateway.broker.model.changes import Batch, Container, Payload, Stored, StoredRow
+from gateway.stores import writer as committer_module
+from gateway.stores.writer import Committer
+from gateway.transports import Server
 
 from ..broker.store import MemoryStore
 from .house import House
@@ -106,8 +106,8 @@ class Disk(MemoryStore):
         """Rows from 1 on, as the last process left them."""
         rows = list(range(1, count + 1))
         for row in rows:
-            self.rows[row], self.contents[row] = Row(row, 1, row, 5, 100), Content({}, b"%d" % row)
-        self.places[1] = Place(1, "queue", "/queue/a")
+            self.rows[row], self.contents[row] = StoredRow(row, 1, row, 5, 100), Payload({}, b"%d" % row)
+        self.places[1] = Container(1, "queue", "/queue/a")
         return rows
 
     def shortage(self) -> str:
@@ -126,7 +126,7 @@ class Desk:
     def __init__(self, nursery: trio.Nursery) -> None:
         self.disk = Disk()
         self.flushes = 0
-        self.storage = Storage(Facts(trio.current_time, trio.current_time), busy=lambda: self.committer.ask())
+        self.storage = Storage(Metadata(trio.current_time, trio.current_time), busy=lambda: self.committer.ask())
         self.committer = Committer(self.storage, self.disk, self._flush)
         self.done: list[str] = []
         nursery.start_soon(self.committer.run)
@@ -453,7 +453,7 @@ class StoredHouse(House):
 
     def __post_init__(self) -> None:
         self.disk = Disk()
-        self.hub = Hub(self.authenticator, self.quotas, self.options, store=self.disk)
+        self.hub = Server(self.authenticator, self.quotas, self.options, store=self.disk)
         self.nursery.start_soon(self.hub.run)
 
 

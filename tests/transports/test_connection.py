@@ -16,9 +16,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Session
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Credentials, Identity
+from gateway.broker.model.identity import Credentials, Identity
 from gateway.codec import Limits
-from gateway.transports import Options
+from gateway.transports import TransportOptions
 
 from .house import House, Slow
 from .peers import BINARY, CONNECT, TEXT, frame
@@ -30,7 +30,7 @@ MakeHouse = Callable[..., House]
 class TestHandshake:
     @requirement("CON-01", "CON-06", "CON-07", "CON-08", "HBT-01")
     async def test_connected(self, make_house: MakeHouse, kind: str) -> None:
-        house = make_house(options=Options(server="gateway/1.0", heartbeat_send=300, heartbeat_receive=400))
+        house = make_house(options=TransportOptions(server="gateway/1.0", heartbeat_send=300, heartbeat_receive=400))
         greeting = await house.visit(kind).connect()
         (session,) = house.broker.sessions.values()
         assert greeting.headers == {
@@ -310,7 +310,7 @@ class TestErrors:
         ],
     )
     async def test_what_is_no_frame(self, make_house: MakeHouse, kind: str, octets: bytes, reason: str) -> None:
-        house = make_house(options=Options(limits=Limits(body=100)))
+        house = make_house(options=TransportOptions(limits=Limits(body=100)))
         peer = await house.session(kind)
         await peer.send(octets)
         assert (await peer.frame("ERROR"))["message"] == reason

@@ -7,7 +7,7 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.transports.connection import Connection
+from gateway.transports.connection.connection import Connection
 
 from .house import House, Valve
 from .peers import Peer, frame

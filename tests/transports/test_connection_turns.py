@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gateway.transports import connection
+from gateway.transports.connection import connection
 
 from .house import House
 from .peers import frame

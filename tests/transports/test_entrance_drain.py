@@ -12,7 +12,7 @@ import structlog.testing
 import trio
 from trio.testing import MockClock
 
-from gateway.transports import Entrance, Options
+from gateway.transports import ConnectionHandler, TransportOptions
 
 from . import papers
 from .house import House
@@ -22,9 +22,9 @@ from .test_entrance import HEADER, UNIX, MakeHouse, Visit, parametrize
 
 @parametrize(("retry", "seconds"), [(0, "0"), (1, "1"), (1500, "2"), (2000, "2")])
 async def test_an_upgrade(make_house: MakeHouse, retry: int, seconds: str) -> None:
-    house = make_house(options=Options(drain_retry=retry))
+    house = make_house(options=TransportOptions(drain_retry=retry))
     house.hub.draining = True
-    visit = Visit(house, Entrance(house.hub, "websocket"))
+    visit = Visit(house, ConnectionHandler(house.hub, "websocket"))
     with structlog.testing.capture_logs() as logs:
         answer = await visit.refused()
         await visit.stream.aclose()
@@ -39,7 +39,7 @@ async def test_an_upgrade(make_house: MakeHouse, retry: int, seconds: str) -> No
 @parametrize("proxied", [False, True])
 async def test_tcp(house: House, proxied: bool) -> None:
     house.hub.draining = True
-    visit = Visit(house, Entrance(house.hub, proxied=proxied, trusted=UNIX))
+    visit = Visit(house, ConnectionHandler(house.hub, proxied=proxied, trusted=UNIX))
     with structlog.testing.capture_logs() as logs:
         if proxied:
             await visit.stream.send_all(HEADER)
@@ -53,14 +53,14 @@ async def test_tcp(house: House, proxied: bool) -> None:
 
 async def test_tcp_with_tls(house: House, tmp_path: Path) -> None:
     house.hub.draining = True
-    visit = Visit(house, Entrance(house.hub, "tcp", papers.certificates(tmp_path)))
+    visit = Visit(house, ConnectionHandler(house.hub, "tcp", papers.certificates(tmp_path)))
     await visit.secure()
     assert (await Peer(TcpWire(visit.wire)).frame("ERROR"))["retry-after"] == "2000"
 
 
 async def test_who_does_not_wait_for_the_answer(house: House) -> None:
     house.hub.draining = True
-    visit = Visit(house, Entrance(house.hub))
+    visit = Visit(house, ConnectionHandler(house.hub))
     with structlog.testing.capture_logs() as logs:
         await visit.stream.aclose()
         await until(lambda: not house.hub.admission.connections)
@@ -69,9 +69,9 @@ async def test_who_does_not_wait_for_the_answer(house: House) -> None:
 
 async def test_who_says_nothing(make_house: MakeHouse, autojump_clock: MockClock) -> None:
     """It hears the ERROR, and has `close_linger` to go."""
-    house = make_house(options=Options(close_linger=3.0))
+    house = make_house(options=TransportOptions(close_linger=3.0))
     house.hub.draining = True
-    visit = Visit(house, Entrance(house.hub))
+    visit = Visit(house, ConnectionHandler(house.hub))
     assert (await read_all(visit.stream)).startswith(b"ERROR\n")
     await until(lambda: not house.hub.admission.connections)
     assert trio.current_time() == pytest.approx(3.0, abs=0.1)

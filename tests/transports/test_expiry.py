@@ -12,11 +12,11 @@ import trio
 from structlog.typing import EventDict
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.broker.access import Access, Action, Reach
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Credentials, Identity
-from gateway.broker.renewal import EVENTS, RENEW
-from gateway.transports import Options
+from gateway.broker.model.access import Access, Action, Coverage
+from gateway.broker.model.identity import Credentials, Identity
+from gateway.broker.session.renewal import EVENTS, RENEW
+from gateway.transports import TransportOptions
 
 from .house import House
 from .peers import Peer, Received
@@ -57,7 +57,7 @@ def issuer() -> Issuer:
 
 @pytest.fixture
 async def house(make_house: Callable[..., House], issuer: Issuer, autojump_clock: MockClock) -> House:
-    found = make_house(authenticator=issuer, options=Options(token_warning=60.0, connect_timeout=5.0))
+    found = make_house(authenticator=issuer, options=TransportOptions(token_warning=60.0, connect_timeout=5.0))
     found.broker.agenda.epoch = trio.current_time  # so that tokens age with the test's clock
     return found
 
@@ -113,7 +113,7 @@ class TestWarning:
     async def test_no_warning_where_none_is_wanted(
         self, make_house: Callable[..., House], issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(authenticator=issuer, options=Options(token_warning=0.0))
+        house = make_house(authenticator=issuer, options=TransportOptions(token_warning=0.0))
         house.broker.agenda.epoch = trio.current_time
         peer = await listening(house, issuer, kind, 15)
         assert (await peer.at_end_after_error())["message"] == "token expired"
@@ -346,8 +346,8 @@ class Granted:
     def may(self, action: Action, name: str) -> bool:
         return name.removeprefix("/topic/") in self._groups
 
-    def reach(self, pattern: str) -> Reach:
-        return Reach.NONE
+    def reach(self, pattern: str) -> Coverage:
+        return Coverage.NONE
 
     def options(self) -> list[str]:
         return [f"--group={group}" for group in sorted(self._groups)]

@@ -14,13 +14,14 @@ import trio
 from structlog.typing import EventDict
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway import auth, settings
+from gateway import auth
 from gateway.auth import passwords
-from gateway.broker.agenda import Agenda
+from gateway.broker.core.scheduler import Scheduler
 from gateway.broker.errors import SessionEnded
-from gateway.broker.identity import Credentials, Identity
-from gateway.runtime import Gateway, open_gateway
-from gateway.transports import expiry
+from gateway.broker.model.identity import Credentials, Identity
+from gateway.config import settings
+from gateway.runtime.gateway import Gateway, open_gateway
+from gateway.transports.connection import session_expiry
 
 from .house import House
 from .peers import Peer, dial
@@ -242,7 +243,7 @@ async def house(make_house: Callable[..., House], autojump_clock: MockClock) -> 
 class TestFollowed:
     async def test_it_is_its_authenticator(self, house: House) -> None:
         assert isinstance(house.authenticator, Directory)
-        followed = expiry.Followed(house.authenticator, house.hub)
+        followed = session_expiry.FollowedSession(house.authenticator, house.hub)
         assert (followed.name, followed.reload()) == ("directory", "a fault")
         house.authenticator.gone.add("ada")
         assert followed.reload() is None
@@ -252,7 +253,7 @@ class TestFollowed:
         assert isinstance(directory, Directory)
         peer = await house.session(kind, login="token-7")
         directory.gone.add("token-7")
-        expiry.Followed(directory, house.hub).reload()
+        session_expiry.FollowedSession(directory, house.hub).reload()
         await peer.settled()
         assert directory.asked == 0
         await peer.aclose()
@@ -278,24 +279,24 @@ class TestFollowed:
         """All lose their rights at once, and no turn ends more than some."""
         directory = house.authenticator
         assert isinstance(directory, Directory)
-        many = 3 * expiry._FOLLOWS_PER_TURN + 1
+        many = 3 * session_expiry._FOLLOWS_PER_TURN + 1
         peers = [await house.session("tcp", login="ada") for _ in range(many)]
         other = await house.session("tcp", login="bob")
         directory.gone.add("ada")
-        proceed, left = Agenda.proceed, [many]
+        proceed, left = Scheduler.proceed, [many]
 
-        def counted(agenda: Agenda) -> bool:
+        def counted(agenda: Scheduler) -> bool:
             more = proceed(agenda)
             left.append(sum(each._ending is None for each in house.hub.connections.values()) - 1)
             return more
 
-        monkeypatch.setattr(Agenda, "proceed", counted)
-        expiry.Followed(directory, house.hub).reload()
+        monkeypatch.setattr(Scheduler, "proceed", counted)
+        session_expiry.FollowedSession(directory, house.hub).reload()
         async with trio.open_nursery() as nursery:
             for peer in peers:
                 nursery.start_soon(partial(_ended, peer))
         await other.settled()
-        assert max(before - after for before, after in itertools.pairwise(left)) == expiry._FOLLOWS_PER_TURN
+        assert max(before - after for before, after in itertools.pairwise(left)) == session_expiry._FOLLOWS_PER_TURN
         await other.aclose()
 
 

@@ -9,10 +9,11 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas
-from gateway.broker import freeing as module
+from gateway.broker.core import freeing as module
 from gateway.broker.errors import SessionEnded
-from gateway.broker.identity import Credentials
-from gateway.transports import Options, connection
+from gateway.broker.model.identity import Credentials
+from gateway.transports import TransportOptions
+from gateway.transports.connection import connection
 
 from .house import House, Slow, Valve
 from .peers import CONNECT, TEXT, frame, ws
@@ -172,7 +173,7 @@ class TestEnd:
     @requirement("LNG-02")
     async def test_without_lingering_the_error_still_goes_out(self, make_house: MakeHouse, kind: str) -> None:
         """As far as the socket takes it at once."""
-        house = make_house(options=Options(close_linger=0.0))
+        house = make_house(options=TransportOptions(close_linger=0.0))
         peer = await house.session(kind, sockets=True)
         await peer.send(b"HELLO\n\n\0")
         await peer.frame("ERROR")

@@ -7,7 +7,7 @@ import structlog.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.transports.forwarded import NOBODY, Client, ForwardedError, Trusted
+from gateway.transports.wire.forwarded import NOBODY, ForwardedClient, ForwardedError, Trusted
 
 parametrize = pytest.mark.parametrize
 
@@ -38,7 +38,7 @@ class TestTrusted:
 @parametrize("name", ["x-forwarded-for", "forwarded", "x-forwarded-proto", "x-forwarded-host"])
 @parametrize("trusted", [NOBODY, Trusted(["192.0.2.0/24"])])
 def test_without_trust_nothing_is_looked_at(name: str, trusted: Trusted) -> None:
-    assert trusted.client_of(PROXY, {name: 'for="nonsense'}) == Client(PROXY)
+    assert trusted.client_of(PROXY, {name: 'for="nonsense'}) == ForwardedClient(PROXY)
 
 
 class TestForgotten:
@@ -103,20 +103,20 @@ def test_x_forwarded_for(value: str, address: str) -> None:
 @parametrize(
     ("value", "client"),
     [
-        (f"for={CLIENT}", Client(CLIENT)),
-        (f"for={CLIENT};proto=https;by=10.0.0.2", Client(CLIENT, True)),
-        (f"For={CLIENT} ; Proto=HTTP", Client(CLIENT, False)),
-        ('for="[2001:db8::7]:4711";host="gateway.example"', Client("2001:db8::7", None, "gateway.example")),
-        (f"for=6.6.6.6;proto=https;host=evil.example, for={CLIENT};proto=http", Client(CLIENT, False)),
-        (f"for={CLIENT};proto=https, for=10.9.9.9;proto=http", Client(CLIENT, True)),
-        (f'for={CLIENT};x="a\\",b;for=6.6.6.6"', Client(CLIENT)),
-        (f"for={CLIENT}, for=unknown", Client(PROXY)),
-        (f"for={CLIENT}, for=_hidden", Client(PROXY)),
-        (f"for={CLIENT}, proto=https", Client(PROXY)),
-        ("", Client(PROXY)),
+        (f"for={CLIENT}", ForwardedClient(CLIENT)),
+        (f"for={CLIENT};proto=https;by=10.0.0.2", ForwardedClient(CLIENT, True)),
+        (f"For={CLIENT} ; Proto=HTTP", ForwardedClient(CLIENT, False)),
+        ('for="[2001:db8::7]:4711";host="gateway.example"', ForwardedClient("2001:db8::7", None, "gateway.example")),
+        (f"for=6.6.6.6;proto=https;host=evil.example, for={CLIENT};proto=http", ForwardedClient(CLIENT, False)),
+        (f"for={CLIENT};proto=https, for=10.9.9.9;proto=http", ForwardedClient(CLIENT, True)),
+        (f'for={CLIENT};x="a\\",b;for=6.6.6.6"', ForwardedClient(CLIENT)),
+        (f"for={CLIENT}, for=unknown", ForwardedClient(PROXY)),
+        (f"for={CLIENT}, for=_hidden", ForwardedClient(PROXY)),
+        (f"for={CLIENT}, proto=https", ForwardedClient(PROXY)),
+        ("", ForwardedClient(PROXY)),
     ],
 )
-def test_forwarded(value: str, client: Client) -> None:
+def test_forwarded(value: str, client: ForwardedClient) -> None:
     assert TRUSTED.client_of(PROXY, {"forwarded": value}) == client
 
 
@@ -130,13 +130,13 @@ def test_what_cannot_be_read_is_refused(value: str) -> None:
 class TestBoth:
     def test_they_agree(self) -> None:
         fields = {"x-forwarded-for": f"6.6.6.6, {CLIENT}", "forwarded": f"for={CLIENT};proto=https"}
-        assert TRUSTED.client_of(PROXY, fields) == Client(CLIENT, True)
+        assert TRUSTED.client_of(PROXY, fields) == ForwardedClient(CLIENT, True)
 
     @parametrize(("one", "other"), [("http", "https"), ("https", "http")])
     def test_tls_is_believed_of_both_only(self, one: str, other: str) -> None:
         """A client knows its own address, and can invent all the rest of the field that its proxy does not write."""
         fields = {"x-forwarded-for": CLIENT, "x-forwarded-proto": one, "forwarded": f"for={CLIENT};proto={other}"}
-        assert TRUSTED.client_of(PROXY, fields) == Client(CLIENT, False)
+        assert TRUSTED.client_of(PROXY, fields) == ForwardedClient(CLIENT, False)
 
     def test_they_do_not(self) -> None:
         """The proxy writes one of them, and passes on the other as the client invented it."""
@@ -155,7 +155,7 @@ class TestBeside:
 
     def test_the_host(self) -> None:
         fields = {"x-forwarded-host": "gateway.example:443, inner"}
-        assert TRUSTED.client_of(PROXY, fields) == Client(PROXY, None, "gateway.example:443")
+        assert TRUSTED.client_of(PROXY, fields) == ForwardedClient(PROXY, None, "gateway.example:443")
 
     def test_a_proxy_on_a_unix_socket(self) -> None:
         assert TRUSTED.client_of("", {"x-forwarded-for": CLIENT}).address == CLIENT

@@ -15,9 +15,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.auth.anonymous import Anonymous
 from gateway.broker import Quotas
 from gateway.broker.errors import SessionEnded
-from gateway.broker.queue import Queue
-from gateway.runtime import open_gateway
-from gateway.settings import Settings
+from gateway.broker.queue.queue import Queue
+from gateway.config.settings import Settings
+from gateway.runtime.gateway import open_gateway
 
 from .house import House, Valve
 from .peers import Peer, dial, frame

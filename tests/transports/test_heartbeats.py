@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas
-from gateway.transports import Options
+from gateway.transports import TransportOptions
 
 from .house import House, Valve
 from .peers import CLOSE, CONNECT, PING, PONG, TEXT, ws
@@ -39,7 +39,7 @@ class TestHeartbeats:
         latest: float,
         autojump_clock: MockClock,
     ) -> None:
-        house = make_house(options=Options(websocket_ping=0.0))
+        house = make_house(options=TransportOptions(websocket_ping=0.0))
         peer = await house.session(kind, heart_beat=f"0,{wanted}")
         began = trio.current_time()
         beats = await peer.listen(latest * 10)
@@ -60,7 +60,7 @@ class TestHeartbeats:
     async def test_none_are_due(
         self, make_house: MakeHouse, kind: str, header: str | None, autojump_clock: MockClock
     ) -> None:
-        house = make_house(options=Options(websocket_ping=0.0, heartbeat_margin=100.0))
+        house = make_house(options=TransportOptions(websocket_ping=0.0, heartbeat_margin=100.0))
         peer = await house.session(kind, **({"heart_beat": header} if header else {}))
         assert await peer.listen(60) == []
 
@@ -68,7 +68,7 @@ class TestHeartbeats:
     async def test_none_where_the_server_has_none(
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(options=Options(heartbeat_send=0, heartbeat_receive=0, websocket_ping=0.0))
+        house = make_house(options=TransportOptions(heartbeat_send=0, heartbeat_receive=0, websocket_ping=0.0))
         peer = house.visit(kind)
         greeting = await peer.connect(heart_beat="1000,1000")
         assert greeting["heart-beat"] == "0,0"
@@ -81,7 +81,7 @@ class TestHeartbeats:
         self, make_house: MakeHouse, kind: str, offered: int, limit: float, autojump_clock: MockClock
     ) -> None:
         """After twice its interval: MAX(cx, 250 ms) times the margin."""
-        house = make_house(options=Options(websocket_ping=0.0))
+        house = make_house(options=TransportOptions(websocket_ping=0.0))
         peer = house.visit(kind)
         await peer.connect(heart_beat=f"{offered},0")
         began = trio.current_time()
@@ -289,7 +289,7 @@ class TestPings:
     ) -> None:
         """As often as the setting says, more often where the client has promised beats that its timers may not keep,
         but never below five seconds."""
-        house = make_house(options=Options(websocket_ping=ping, heartbeat_margin=20.0))
+        house = make_house(options=TransportOptions(websocket_ping=ping, heartbeat_margin=20.0))
         peer = await house.session("websocket", heart_beat=heart_beat)
         began = trio.current_time()
         await peer.listen(every * 5.5)
@@ -318,7 +318,7 @@ class TestPings:
         assert peer.websocket.pings == []
 
     async def test_none_at_all(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
-        house = make_house(options=Options(websocket_ping=0.0))
+        house = make_house(options=TransportOptions(websocket_ping=0.0))
         peer = await house.session("websocket")
         await peer.listen(1000)
         assert peer.websocket.pings == []

@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas, Session
-from gateway.transports import Options
+from gateway.transports import TransportOptions
 
 from .house import House, Valve
 from .peers import Peer
@@ -155,7 +155,7 @@ class TestFullQueue:
 
 class TestSlowSubscriber:
     async def test_the_session_that_does_not_read(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
-        house = make_house(quotas=Quotas(max_outbound=64_000), options=Options(slow_consumer_timeout=10.0))
+        house = make_house(quotas=Quotas(max_outbound=64_000), options=TransportOptions(slow_consumer_timeout=10.0))
         valve = Valve()
         slow = house.visit_through("tcp", valve)
         await slow.connect()

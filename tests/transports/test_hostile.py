@@ -8,7 +8,7 @@ import pytest
 import structlog.testing
 import trio
 
-from gateway.settings import KIB
+from gateway.config.settings import KIB
 
 from .peers import (
     BINARY,

@@ -10,12 +10,12 @@ import structlog.testing
 import trio
 import trio.testing
 
-from gateway.broker.batch import Batch
+from gateway.broker.core.ports import StoreError
 from gateway.broker.errors import NotAllowed
-from gateway.broker.ports import StoreError
-from gateway.transports import committer as committer_module
-from gateway.transports import housekeeper as module
-from gateway.transports.housekeeper import Housekeeper
+from gateway.broker.model.changes import Batch
+from gateway.stores import housekeeping as module
+from gateway.stores import writer as committer_module
+from gateway.stores.housekeeping import Housekeeper
 
 from .peers import PATIENCE
 from .test_committer import FULL, Desk, Disk, until

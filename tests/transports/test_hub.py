@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas
-from gateway.transports import Options
+from gateway.transports import TransportOptions
 
 from .house import House, Valve
 from .peers import Peer, Received, frame
@@ -96,7 +96,7 @@ class TestEnd:
 
 class TestHandshakes:
     async def test_each_has_its_own_deadline(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(options=Options(connect_timeout=10.0))
+        house = make_house(options=TransportOptions(connect_timeout=10.0))
         ended: dict[int, float] = {}
 
         async def silent(number: int) -> None:
@@ -115,7 +115,7 @@ class TestHandshakes:
     async def test_a_session_is_no_longer_waited_for(
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(options=Options(connect_timeout=10.0))
+        house = make_house(options=TransportOptions(connect_timeout=10.0))
         peer = await house.session(kind)
         await trio.sleep(100)
         await peer.settled()
@@ -176,7 +176,7 @@ class TestSlowReceivers:
     async def test_not_longer_than_the_timeout(
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(quotas=QUOTAS, options=Options(slow_consumer_timeout=2.0))
+        house = make_house(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
         publisher = await house.session(kind)
         receiver, _ = await self.stalled(house, kind)
         began = trio.current_time()
@@ -198,7 +198,7 @@ class TestSlowReceivers:
         del receiver
 
     async def test_forgiven_when_it_has_read(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(quotas=QUOTAS, options=Options(slow_consumer_timeout=2.0))
+        house = make_house(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
         publisher = await house.session(kind)
         receiver, valve = await self.stalled(house, kind)
         await self.fill(publisher, 50_000)
@@ -228,7 +228,7 @@ class TestSlowReceivers:
 
     async def test_several_share_the_time(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
         """Ten that do not read cost a publisher no more than one."""
-        house = make_house(quotas=QUOTAS, options=Options(slow_consumer_timeout=2.0))
+        house = make_house(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
         publisher = await house.session(kind)
         receivers = [await self.stalled(house, kind) for _ in range(10)]
         await self.fill(publisher, 50_000)

@@ -15,9 +15,9 @@ import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.broker.agenda import Agenda
-from gateway.transports import hub as hub_module
-from gateway.transports.link import Buffers
+from gateway.broker.core.scheduler import Scheduler
+from gateway.transports import server as hub_module
+from gateway.transports.wire.link import Buffers
 
 from .house import House, Valve
 from .peers import Peer, frame
@@ -317,13 +317,13 @@ class TestTurns:
     ) -> None:
         """Alarms that an earlier one replaced leave it, too, and do nothing."""
         ticks: list[float] = []
-        tick = Agenda.tick
+        tick = Scheduler.tick
 
-        def counted(agenda: Agenda) -> None:
+        def counted(agenda: Scheduler) -> None:
             ticks.append(agenda.clock())
             tick(agenda)
 
-        monkeypatch.setattr(Agenda, "tick", counted)
+        monkeypatch.setattr(Scheduler, "tick", counted)
         publisher = await house.session(kind)
         for delay in range(5000, 0, -100):
             await publisher.publish("/topic/nobody", x_delay=delay)

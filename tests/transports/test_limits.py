@@ -15,10 +15,10 @@ from trio.testing import MockClock
 from gateway.broker import Quotas
 from gateway.broker.errors import SLOW_LIMITS
 from gateway.codec import Limits
-from gateway.settings import Settings
-from gateway.transports import Options
-from gateway.transports.admission import LIMITS as OF_ADMISSION
-from gateway.transports.rates import LIMITS as OF_RATES
+from gateway.config.settings import Settings
+from gateway.transports import TransportOptions
+from gateway.transports.flow.connection_limits import LIMITS as OF_ADMISSION
+from gateway.transports.flow.rate_limits import LIMITS as OF_RATES
 
 from .house import House
 from .peers import CONNECT, frame
@@ -50,17 +50,17 @@ class Case:
     value: int
     message: str
     octets: bytes
-    options: Options = field(default_factory=Options)
+    options: TransportOptions = field(default_factory=TransportOptions)
     quotas: Quotas = field(default_factory=Quotas)
     is_opening: bool = False
 
 
 def before(setting: str, value: int, message: str, octets: bytes) -> Case:
-    return Case(setting, value, message, octets, Options(connect_limits=BEFORE), is_opening=True)
+    return Case(setting, value, message, octets, TransportOptions(connect_limits=BEFORE), is_opening=True)
 
 
 def of_frames(setting: str, value: int, message: str, octets: bytes) -> Case:
-    return Case(setting, value, message, octets, Options(limits=Limits(10, 256, 1000)))
+    return Case(setting, value, message, octets, TransportOptions(limits=Limits(10, 256, 1000)))
 
 
 def of_sessions(setting: str, message: str, octets: bytes, value: int = 2) -> Case:
@@ -75,7 +75,7 @@ CASES = [
     before("max_connect_headers", 5, "too many headers", b"CONNECT\n" + LINES + b"\n\0"),
     before("max_connect_header_line", 256, "header line too long", frame("CONNECT", host="h" * 300)),
     before("CONNECT and STOMP need none", 1024, "body too large", frame("CONNECT", content_length=1025)),
-    Case("connect_timeout", 7, "connect timeout", b"CONN", Options(connect_timeout=7.0), is_opening=True),
+    Case("connect_timeout", 7, "connect timeout", b"CONN", TransportOptions(connect_timeout=7.0), is_opening=True),
     of_frames("max_headers", 10, "too many headers", b"SEND\ndestination:/queue/a\n" + LINES + b"\n\0"),
     of_frames("max_header_line", 256, "header line too long", frame("SEND", destination="/queue/" + "a" * 300)),
     of_frames("four times max_header_line", 1024, "headers too large", b"SEND\n" + b"x" * 2000),

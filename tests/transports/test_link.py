@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import lockstep_stream_one_way_pair, memory_stream_one_way_pair, memory_stream_pair
 
-from gateway.transports.link import BrokenLink, Buffers, Pipe, SocketPipe, StreamPipe, TcpLink, advance, joined
-from gateway.transports.websocket_frames import CloseCode
+from gateway.transports.wire.link import BrokenLink, Buffers, Pipe, SocketPipe, StreamPipe, TcpLink, advance, joined
+from gateway.transports.wire.websocket_framing import CloseCode
 
 from .peers import socket_streams
 

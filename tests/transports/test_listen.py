@@ -16,14 +16,14 @@ from trio.testing import MockClock
 
 from gateway.transports import (
     AddressError,
-    Entrance,
+    ConnectionHandler,
     Listening,
-    Options,
+    TransportOptions,
     close,
     open_listeners,
     unlinking,
 )
-from gateway.transports import entrance as module
+from gateway.transports.accept import accept as module
 
 from .house import House
 from .peers import UPGRADE, dial_stream, read_all, socket_streams, until, vanish
@@ -218,7 +218,7 @@ class TestServe:
             client = await dial_stream(listening.addresses[0])
             vanish(client)
             accepted = await listening.listeners[0].accept()
-            await Entrance(house.hub, kind).serve(accepted)
+            await ConnectionHandler(house.hub, kind).serve(accepted)
             assert accepted.socket.fileno() == -1
         assert not house.hub.open_connections
 
@@ -226,7 +226,7 @@ class TestServe:
         """Its other end has no name."""
         theirs, ours = socket_streams()
         async with theirs:
-            house.nursery.start_soon(Entrance(house.hub, kind).serve, ours)
+            house.nursery.start_soon(ConnectionHandler(house.hub, kind).serve, ours)
             if kind == "websocket":
                 await theirs.send_all(UPGRADE)
             await until(lambda: house.hub.open_connections)
@@ -237,7 +237,7 @@ class TestServe:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                house.nursery.start_soon(Entrance(house.hub, "websocket").serve, ours)
+                house.nursery.start_soon(ConnectionHandler(house.hub, "websocket").serve, ours)
                 await theirs.send_all(UPGRADE.replace(b"/ws", b"/other"))
                 response = await read_all(theirs)
         assert response.startswith(b"HTTP/1.1 404")
@@ -249,7 +249,7 @@ class TestServe:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                house.nursery.start_soon(Entrance(house.hub, "websocket").serve, ours)
+                house.nursery.start_soon(ConnectionHandler(house.hub, "websocket").serve, ours)
                 await theirs.send_all(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 300)
                 await read_all(theirs)
                 await until(lambda: logs)
@@ -260,10 +260,10 @@ class TestServe:
     async def test_an_upgrade_that_does_not_come(
         self, make_house: Callable[..., House], octets: bytes, autojump_clock: MockClock
     ) -> None:
-        house = make_house(options=Options(connect_timeout=10.0))
+        house = make_house(options=TransportOptions(connect_timeout=10.0))
         theirs, ours = socket_streams()
         async with theirs:
-            house.nursery.start_soon(Entrance(house.hub, "websocket").serve, ours)
+            house.nursery.start_soon(ConnectionHandler(house.hub, "websocket").serve, ours)
             if octets:
                 await theirs.send_all(octets)
             await read_all(theirs)
@@ -280,7 +280,7 @@ class TestServe:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                await Entrance(house.hub, "websocket").serve(ours)
+                await ConnectionHandler(house.hub, "websocket").serve(ours)
             assert await read_all(theirs) == b""
         assert logs[0]["event"] == "handshake failed"
         assert logs[0]["log_level"] == "error"

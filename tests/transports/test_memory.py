@@ -12,9 +12,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas
-from gateway.transports import Options
-from gateway.transports import memory as memory_module
-from gateway.transports.memory import available, physical, resident, watch_process, within_mark
+from gateway.transports import TransportOptions
+from gateway.transports.flow import memory_guard as memory_module
+from gateway.transports.flow.memory_guard import available, physical, resident, watch_process, within_mark
 
 from .house import House, Valve
 from .peers import Peer, frame
@@ -26,7 +26,7 @@ MARK = 4_000_000
 HIGH = MARK * 3 // 4
 QUOTAS = Quotas(memory_limit=LIMIT, max_outbound=20_000_000, max_transaction_octets=900_000)
 KEPT = 600_000  # more than an eighth of the mark, less than 3/4 of the limit
-PATIENT = Options(slow_consumer_timeout=600.0, close_linger=1.0, websocket_ping=0.0)
+PATIENT = TransportOptions(slow_consumer_timeout=600.0, close_linger=1.0, websocket_ping=0.0)
 CLOSED = "a client is closed to make room in memory"
 
 
@@ -179,7 +179,7 @@ class TestShort:
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
     ) -> None:
         """Else publishers would wait for what will never be read."""
-        home = make_house(quotas=QUOTAS, options=Options(slow_consumer_timeout=1.0))
+        home = make_house(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=1.0))
         process = watched(home)
         publisher = await home.session(kind)
         valves = [Valve() for _ in range(3)]

@@ -11,11 +11,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.auth.anonymous import Anonymous
 from gateway.broker import Quotas
-from gateway.broker.outbound import Outbound
+from gateway.broker.queue.outbox import Outbox
 from gateway.codec import V12, ProtocolError
-from gateway.transports import Hub
-from gateway.transports.link import TcpLink
-from gateway.transports.outgoing import Outgoing, write_all
+from gateway.transports import Server
+from gateway.transports.connection.writer import ConnectionWriter, write_all
+from gateway.transports.wire.link import TcpLink
 
 from .house import Valve
 
@@ -24,16 +24,16 @@ LARGE = b"x" * 40_000
 
 
 class Exit:
-    """An `Outgoing` with a session's outbox before it and a valve behind it."""
+    """An `ConnectionWriter` with a session's outbox before it and a valve behind it."""
 
     def __init__(self, nursery: trio.Nursery, room: float = math.inf) -> None:
-        self.hub = Hub(Anonymous(), Quotas(max_outbound=LIMIT))
+        self.hub = Server(Anonymous(), Quotas(max_outbound=LIMIT))
         self.valve = Valve(room)
         self.session = self.hub.broker.open_session(
             V12, "guest", peer="test", transport="tcp", connected_at=0.0, carrier=self
         )
-        self.outbound: Outbound = self.session.outbound
-        self.outgoing = Outgoing(self.hub, TcpLink(self.valve, "test"), nursery, self.outbound)
+        self.outbound: Outbox = self.session.outbound
+        self.outgoing = ConnectionWriter(self.hub, TcpLink(self.valve, "test"), nursery, self.outbound)
 
     def flush(self) -> None:
         self.outgoing.flush()
@@ -135,7 +135,7 @@ class TestFlush:
 class Hungry:
     """A subscription that had to wait for room."""
 
-    def __init__(self, outbound: Outbound) -> None:
+    def __init__(self, outbound: Outbox) -> None:
         self._outbound = outbound
 
     def offer(self) -> None:
@@ -203,11 +203,11 @@ class TestAbandon:
 class Waiter:
     """Waits for relief."""
 
-    def __init__(self, nursery: trio.Nursery, outgoing: Outgoing) -> None:
+    def __init__(self, nursery: trio.Nursery, outgoing: ConnectionWriter) -> None:
         self.relieved = False
         nursery.start_soon(self._wait, outgoing)
 
-    async def _wait(self, outgoing: Outgoing) -> None:
+    async def _wait(self, outgoing: ConnectionWriter) -> None:
         await outgoing.wait_relief()
         self.relieved = True
 

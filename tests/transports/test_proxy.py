@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from trio.testing import memory_stream_pair
 
-from gateway.transports.link import StreamPipe
-from gateway.transports.proxy import Header, ProxyError, Resumed, parse, read_header
+from gateway.transports.wire.link import StreamPipe
+from gateway.transports.wire.proxy_protocol import Header, ProxyError, Resumed, parse, read_header
 
 parametrize = pytest.mark.parametrize
 

@@ -11,12 +11,12 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.auth.anonymous import Anonymous
-from gateway.runtime import open_gateway
-from gateway.settings import load
-from gateway.transports import Options
-from gateway.transports import rates as module
-from gateway.transports.forwarded import Trusted
-from gateway.transports.rates import FRAMES, LIMITS, OCTETS, Pace, Rates
+from gateway.config.settings import load
+from gateway.runtime.gateway import open_gateway
+from gateway.transports import TransportOptions
+from gateway.transports.flow import rate_limits as module
+from gateway.transports.flow.rate_limits import FRAMES, LIMITS, OCTETS, RateLimit, RateLimits
+from gateway.transports.wire.forwarded import Trusted
 
 from .house import House
 from .peers import PING, TEXT, UPGRADE, Peer, WebSocketWire, dial_stream, frame, response_of, until, ws
@@ -24,27 +24,27 @@ from .peers import PING, TEXT, UPGRADE, Peer, WebSocketWire, dial_stream, frame,
 MakeHouse = Callable[..., House]
 
 
-def pace_of(frames: int, octets: int, now: float) -> Pace:
+def pace_of(frames: int, octets: int, now: float) -> RateLimit:
     """That of a session whose own limits these are."""
-    options = Options(max_frames_per_second=frames, max_octets_per_second=octets)
-    pace = Rates(options).pace_of("alice", "10.0.0.1", now)
+    options = TransportOptions(max_frames_per_second=frames, max_octets_per_second=octets)
+    pace = RateLimits(options).pace_of("alice", "10.0.0.1", now)
     assert pace is not None
     return pace
 
 
-def with_limits(**limits: int) -> Options:
+def with_limits(**limits: int) -> TransportOptions:
     """With limits of those names, without their beginnings."""
     settings: dict[str, Any] = {f"max_{name}": rate for name, rate in limits.items()}
-    return Options(**settings)
+    return TransportOptions(**settings)
 
 
-def rates(**limits: int) -> Rates:
-    return Rates(with_limits(**limits))
+def rates(**limits: int) -> RateLimits:
+    return RateLimits(with_limits(**limits))
 
 
 class TestPace:
     def test_no_limits(self) -> None:
-        assert Rates(Options()).pace_of("alice", "10.0.0.1", 0.0) is None
+        assert RateLimits(TransportOptions()).pace_of("alice", "10.0.0.1", 0.0) is None
 
     def test_a_second_at_once(self) -> None:
         pace = pace_of(100, 0, 0.0)
@@ -95,7 +95,7 @@ class TestPace:
         assert pace.read == read
 
 
-def wait_of(pace: Pace | None, now: float, frames: int = 0, octets: int = 0) -> float:
+def wait_of(pace: RateLimit | None, now: float, frames: int = 0, octets: int = 0) -> float:
     """Seconds to wait behind a chunk with so many more."""
     assert pace is not None
     return pace.until - now if pace.is_over(pace._frames_before + frames, octets, now) else 0.0
@@ -194,7 +194,7 @@ class TestShared:
 
 class TestHeld:
     async def test_by_frames(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(options=Options(max_frames_per_second=10))
+        house = make_house(options=TransportOptions(max_frames_per_second=10))
         peer = await house.session(kind)
         for _ in range(5):
             await peer.send(frame("SEND", destination="/topic/a") * 10)
@@ -205,7 +205,7 @@ class TestHeld:
         assert house.counters.frames_in == 52
 
     async def test_by_octets(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(options=Options(max_octets_per_second=10_000))
+        house = make_house(options=TransportOptions(max_octets_per_second=10_000))
         peer = await house.session(kind)
         for _ in range(5):
             await peer.publish("/topic/a", b"x" * 9_950)
@@ -217,7 +217,7 @@ class TestHeld:
     @pytest.mark.parametrize("octets", [ws(PING, b"x" * 100) * 50, ws(TEXT) * 1_000])
     async def test_by_what_is_no_stomp(self, make_house: MakeHouse, autojump_clock: MockClock, octets: bytes) -> None:
         """Pings, and messages without anything, are work, too."""
-        house = make_house(options=Options(max_octets_per_second=1_000))
+        house = make_house(options=TransportOptions(max_octets_per_second=1_000))
         peer = await house.session("websocket")
         await peer.websocket.stream.send_all(octets)
         began = trio.current_time()
@@ -226,7 +226,7 @@ class TestHeld:
         assert trio.current_time() - began == pytest.approx(len(octets) / 1_000 - 1, abs=0.3)
 
     async def test_it_is_seen(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(options=Options(max_frames_per_second=10))
+        house = make_house(options=TransportOptions(max_frames_per_second=10))
         peer = await house.session(kind)
         with structlog.testing.capture_logs() as logs:
             await peer.send(frame("SEND", destination="/topic/a") * 100)
@@ -244,7 +244,7 @@ class TestHeld:
     async def test_its_heart_beat_clock_stands_still(
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(options=Options(max_frames_per_second=10, websocket_ping=0.0))
+        house = make_house(options=TransportOptions(max_frames_per_second=10, websocket_ping=0.0))
         peer = await house.session(kind, heart_beat="1000,0")
         await peer.send(frame("SEND", destination="/topic/a") * 100)
         await trio.sleep(8)
@@ -253,7 +253,7 @@ class TestHeld:
         assert house.counters.heartbeat_timeouts == 1
 
     async def test_nobody_else_waits(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(options=Options(max_frames_per_second=10))
+        house = make_house(options=TransportOptions(max_frames_per_second=10))
         greedy, other = await house.session(kind), await house.session(kind)
         await greedy.send(frame("SEND", destination="/topic/a") * 100)
         await wait_all_tasks_blocked()
@@ -264,7 +264,7 @@ class TestHeld:
     async def test_who_hangs_up_is_seen_within_a_moment(
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(options=Options(max_frames_per_second=1))
+        house = make_house(options=TransportOptions(max_frames_per_second=1))
         peer = await house.session(kind, sockets=True)
         await peer.send(frame("SEND", destination="/topic/a") * 100)
         await peer.aclose()
@@ -304,7 +304,7 @@ class TestHeldTogether:
         assert house.hub.holds.totals[f"max_{limit}"] > 20
 
     async def test_nobody_else_waits(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        options = Options(max_frames_per_second_per_user=10, max_frames_per_second_per_address=1_000)
+        options = TransportOptions(max_frames_per_second_per_user=10, max_frames_per_second_per_address=1_000)
         house = make_house(options=options, address="192.0.2.7")
         alice = [await house.session(kind, login="alice") for _ in range(2)]
         bob = await house.session(kind, login="bob")
@@ -318,7 +318,7 @@ class TestHeldTogether:
 
     async def test_the_log_says_who(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
         """One line for each user in a minute."""
-        house = make_house(options=Options(max_frames_per_second_per_user=10))
+        house = make_house(options=TransportOptions(max_frames_per_second_per_user=10))
         peers = [await house.session(kind, login=login) for login in ("alice", "alice", "bob")]
         with structlog.testing.capture_logs() as logs:
             for peer in peers:
@@ -329,7 +329,7 @@ class TestHeldTogether:
         assert len(logs) == 2
 
     async def test_who_comes_back_owes_still(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(options=Options(max_frames_per_second_per_user=10))
+        house = make_house(options=TransportOptions(max_frames_per_second_per_user=10))
         peers = [await house.session(kind, login="alice", sockets=True) for _ in range(2)]
         began = trio.current_time()
         for peer in peers:
@@ -345,7 +345,7 @@ class TestHeldTogether:
 
     async def test_and_what_comes_with_connect_waits(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
         """Else a debt that others share would grow with each new connection."""
-        house = make_house(options=Options(max_frames_per_second_per_address=10), address="192.0.2.7")
+        house = make_house(options=TransportOptions(max_frames_per_second_per_address=10), address="192.0.2.7")
         await (await house.session("tcp")).send(frame("SEND", destination="/topic/a") * 110)
         await wait_all_tasks_blocked()
         before, peer = house.counters.frames_in, house.visit("tcp")
@@ -359,7 +359,7 @@ class TestHeldTogether:
         assert house.counters.frames_in == before + 100
 
     async def test_what_comes_with_connect_counts(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
-        house = make_house(options=Options(max_octets_per_second_per_user=10_000))
+        house = make_house(options=TransportOptions(max_octets_per_second_per_user=10_000))
         began = trio.current_time()
         for _ in range(3):
             peer = house.visit("tcp")
@@ -401,7 +401,7 @@ async def test_behind_proxies() -> None:
 async def test_who_ends_the_session_in_the_same_chunk_owes_it(
     make_house: MakeHouse, kind: str, last: bytes, autojump_clock: MockClock
 ) -> None:
-    house = make_house(options=Options(max_frames_per_second_per_user=10), address="192.0.2.7")
+    house = make_house(options=TransportOptions(max_frames_per_second_per_user=10), address="192.0.2.7")
     began = trio.current_time()
     for _ in range(20):
         peer = await house.session(kind, login="alice")

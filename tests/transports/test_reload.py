@@ -14,8 +14,8 @@ import trio
 import trio_websocket
 
 from gateway.auth.anonymous import Anonymous
-from gateway.runtime import Gateway, StartError, open_gateway
-from gateway.settings import Settings, load
+from gateway.config.settings import Settings, load
+from gateway.runtime.gateway import Gateway, StartError, open_gateway
 
 from . import papers
 from .peers import CONNECT, UPGRADE, Peer, TcpWire, dial_stream

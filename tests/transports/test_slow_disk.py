@@ -8,10 +8,11 @@ import pytest
 import trio
 
 from gateway.auth.anonymous import Anonymous
-from gateway.broker import shelf
-from gateway.broker import storage as storage_module
-from gateway.broker.storage import Storage
-from gateway.transports import back_pressure, housekeeper
+from gateway.broker.core import storage as storage_module
+from gateway.broker.core.storage import Storage
+from gateway.broker.queue import durable
+from gateway.stores import housekeeping
+from gateway.transports.flow import back_pressure
 
 from .house import Valve
 from .peers import Peer
@@ -27,7 +28,7 @@ async def house(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Async
     """Twenty messages may wait to be written."""
     monkeypatch.setattr(storage_module, "MOST_WAITING", 20 * 1_500)
     monkeypatch.setattr(back_pressure, "_LOOK_FOR_PEER", 0.01)
-    monkeypatch.setattr(housekeeper, "_PAUSE", 0.001)
+    monkeypatch.setattr(housekeeping, "_PAUSE", 0.001)
     made = StoredHouse(nursery, authenticator=Anonymous())
     yield made
     made.disk.let_go()
@@ -37,7 +38,7 @@ async def house(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Async
 @pytest.fixture
 def spilling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hardly anything fits into memory: what comes goes into the backlog, durable or not."""
-    monkeypatch.setattr(shelf, "MOST_IN_MEMORY", 2_000)
+    monkeypatch.setattr(durable, "MOST_IN_MEMORY", 2_000)
 
 
 def storage_of(house: StoredHouse) -> Storage:

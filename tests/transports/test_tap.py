@@ -9,9 +9,10 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.broker.message_rows import HIDDEN
-from gateway.transports import Options, tap
-from gateway.transports.tap import NoSession, Seen, TooManyViews, View
+from gateway.broker.admin.message_rows import HIDDEN
+from gateway.transports import TransportOptions
+from gateway.transports.flow import frame_trace
+from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedFrame, TraceView
 
 from .house import House, Valve
 from .peers import frame
@@ -27,11 +28,11 @@ def id_of(house: House, place: int = 0) -> str:
     return session.id
 
 
-def told(seen: list[Seen]) -> list[tuple[str, str]]:
+def told(seen: list[TracedFrame]) -> list[tuple[str, str]]:
     return [(each.direction, each.command) for each in seen]
 
 
-async def taken(view: View) -> list[Seen]:
+async def taken(view: TraceView) -> list[TracedFrame]:
     """What is there, when all that was sent has been handled; nothing of it was lost."""
     await wait_all_tasks_blocked()
     frames, lost = view.take()
@@ -80,7 +81,7 @@ class TestWhatIsSeen:
             await peer.frame("RECEIPT")
             seen = await taken(view)
         assert told(seen) == [("in", "SEND"), ("out", "RECEIPT")]
-        assert (seen[0].size, seen[0].body) == (20_000, b"x" * tap.MOST_OF_A_BODY)
+        assert (seen[0].size, seen[0].body) == (20_000, b"x" * frame_trace.MOST_OF_A_BODY)
 
     async def test_large_bodies_are_cut_on_their_way_out_too(self, house: House, kind: str) -> None:
         peer = await house.session(kind)
@@ -89,7 +90,7 @@ class TestWhatIsSeen:
             await peer.publish(Q, b"y" * 100_000)
             await peer.frame("MESSAGE")
             _, received = await taken(view)
-        assert (received.size, received.body) == (100_000, b"y" * tap.MOST_OF_A_BODY)
+        assert (received.size, received.body) == (100_000, b"y" * frame_trace.MOST_OF_A_BODY)
 
     async def test_messages_of_a_topic(self, house: House, kind: str) -> None:
         peer, other = await house.session(kind), await house.session("tcp")
@@ -141,7 +142,7 @@ class TestWhatIsSeen:
         def broken(text: str, version: object) -> None:
             raise ValueError("a fault")
 
-        monkeypatch.setattr(tap, "parse_lines", broken)
+        monkeypatch.setattr(frame_trace, "parse_lines", broken)
         peer = await house.session(kind)
         with house.hub.taps.view(id_of(house)) as view, structlog.testing.capture_logs() as lines:
             await peer.settled()
@@ -190,7 +191,7 @@ class TestLosses:
     async def test_what_the_ring_has_no_room_for_is_counted(
         self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tap, "MOST_FRAMES", 3)
+        monkeypatch.setattr(frame_trace, "MOST_FRAMES", 3)
         peer = await house.session(kind)
         await peer.subscribe(Q)
         with house.hub.taps.view(id_of(house)) as view:
@@ -206,7 +207,7 @@ class TestLosses:
     async def test_heart_beats_are_not_lost(
         self, house: House, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tap, "MOST_FRAMES", 0)
+        monkeypatch.setattr(frame_trace, "MOST_FRAMES", 0)
         peer = await house.session(kind, heart_beat="0,1000")
         with house.hub.taps.view(id_of(house)) as view:
             assert await peer.listen(5.0)
@@ -215,7 +216,7 @@ class TestLosses:
             assert view.take() == ([], 2)
 
     async def test_octets_are_limited_too(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tap, "MOST_OCTETS", 10_000)
+        monkeypatch.setattr(frame_trace, "MOST_OCTETS", 10_000)
         peer = await house.session(kind)
         with house.hub.taps.view(id_of(house)) as view:
             for _ in range(5):
@@ -225,7 +226,7 @@ class TestLosses:
         assert (len(frames), lost) == (3, 2)
 
     async def test_headers_count(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tap, "MOST_OCTETS", 10_000)
+        monkeypatch.setattr(frame_trace, "MOST_OCTETS", 10_000)
         peer = await house.session(kind)
         with house.hub.taps.view(id_of(house)) as view:
             for _ in range(5):
@@ -237,8 +238,8 @@ class TestLosses:
     async def test_what_nobody_has_room_for_is_not_even_read(
         self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tap, "MOST_FRAMES", 0)
-        monkeypatch.setattr(tap, "parse_lines", None)
+        monkeypatch.setattr(frame_trace, "MOST_FRAMES", 0)
+        monkeypatch.setattr(frame_trace, "parse_lines", None)
         peer = await house.session(kind)
         with house.hub.taps.view(id_of(house)) as view, structlog.testing.capture_logs() as lines:
             await peer.settled()
@@ -248,7 +249,7 @@ class TestLosses:
 
 class TestViews:
     async def test_two_look_at_one_session(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tap, "MOST_FRAMES", 2)
+        monkeypatch.setattr(frame_trace, "MOST_FRAMES", 2)
         peer = await house.session(kind)
         with house.hub.taps.view(id_of(house)) as one:
             await peer.settled()
@@ -263,7 +264,7 @@ class TestViews:
         peer = await house.session(kind)
         turns: list[int] = []
 
-        async def read(view: View) -> None:
+        async def read(view: TraceView) -> None:
             while True:
                 await view.wait()
                 turns.append(len(view.take()[0]))
@@ -292,7 +293,7 @@ class TestViews:
         peer = await house.session(kind)
         taps, name = house.hub.taps, id_of(house)
         with taps.view(name) as stuck, taps.view(name) as one, taps.view(name) as other, taps.view(name) as third:
-            await trio.sleep(tap.LONGEST_ABSENCE + 1)
+            await trio.sleep(frame_trace.LONGEST_ABSENCE + 1)
             for view in (one, other, third):
                 view.take()
             with taps.view(name) as late:
@@ -310,7 +311,7 @@ class TestViews:
         peer = await house.session(kind)
         taps, name = house.hub.taps, id_of(house)
         with taps.view(name):
-            await trio.sleep(tap.LONGEST_ABSENCE + 1)
+            await trio.sleep(frame_trace.LONGEST_ABSENCE + 1)
             with taps.view(name) as view:
                 await peer.settled()
                 assert len(await taken(view)) == 2
@@ -328,7 +329,7 @@ class TestViews:
 
 
 class TestEnds:
-    async def ended(self, house: House, view: View) -> list[tuple[str, str]]:
+    async def ended(self, house: House, view: TraceView) -> list[tuple[str, str]]:
         """What comes before a view ends because its session does."""
         while not view.reason:
             await view.wait()
@@ -346,7 +347,7 @@ class TestEnds:
             assert await self.ended(house, view) == [("in", "DISCONNECT"), ("out", "RECEIPT")]
 
     async def test_with_an_error(self, make_house: Callable[..., House], kind: str) -> None:
-        house = make_house(options=Options(close_linger=0.0))
+        house = make_house(options=TransportOptions(close_linger=0.0))
         peer = await house.session(kind)
         with house.hub.taps.view(id_of(house)) as view:
             await peer.send_frame("ACK", id="unknown")
@@ -354,7 +355,7 @@ class TestEnds:
             assert await self.ended(house, view) == [("in", "ACK"), ("out", "ERROR")]
 
     async def test_with_a_frame_that_is_none(self, make_house: Callable[..., House], kind: str) -> None:
-        house = make_house(options=Options(close_linger=0.0))
+        house = make_house(options=TransportOptions(close_linger=0.0))
         peer = await house.session(kind)
         with house.hub.taps.view(id_of(house)) as view:
             await peer.send(frame("SEND", destination=T) + b"SEND\nno colon\n\n\0")

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import memory_stream_pair
 
-from gateway.transports.link import BrokenLink, Buffers, SocketPipe, StreamPipe, advance
-from gateway.transports.tls import HandshakeError, TlsPipe
+from gateway.transports.wire.link import BrokenLink, Buffers, SocketPipe, StreamPipe, advance
+from gateway.transports.wire.tls import HandshakeError, TlsPipe
 
 from . import papers
 from .house import Valve

@@ -8,7 +8,8 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas
-from gateway.transports import back_pressure, connection
+from gateway.transports.connection import connection
+from gateway.transports.flow import back_pressure
 
 from .house import House, Valve
 from .peers import frame

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gateway.transports.link import SocketPipe, TcpLink
-from gateway.transports.turnstile import Turnstile, Turnstiles, in_steps
+from gateway.transports.wire.fairness import FairGate, FairGates, in_steps
+from gateway.transports.wire.link import SocketPipe, TcpLink
 
 from .peers import socket_streams
 
@@ -35,7 +35,7 @@ async def rounds() -> AsyncIterator[Rounds]:
 
 class TestTurnstile:
     async def test_one_passes_in_a_round(self, nursery: trio.Nursery, rounds: Rounds) -> None:
-        turnstile = Turnstile()
+        turnstile = FairGate()
         passed: list[tuple[int, int]] = []
 
         async def enter(number: int) -> None:
@@ -55,7 +55,7 @@ class TestTurnstile:
 
     async def test_more_pass_where_rounds_are_long(self, nursery: trio.Nursery, rounds: Rounds) -> None:
         now = 0.0
-        turnstile = Turnstile(share=1.0, clock=lambda: now)
+        turnstile = FairGate(share=1.0, clock=lambda: now)
         passed: list[int] = []
 
         async def others() -> None:
@@ -81,7 +81,7 @@ class TestTurnstile:
 
     async def test_a_long_wait_is_no_long_round(self, nursery: trio.Nursery, rounds: Rounds) -> None:
         now = 0.0
-        turnstile = Turnstile(share=1.0, clock=lambda: now)
+        turnstile = FairGate(share=1.0, clock=lambda: now)
         passed: list[int] = []
 
         async def enter() -> None:
@@ -97,7 +97,7 @@ class TestTurnstile:
         assert len(set(passed)) == 5
 
     async def test_who_comes_alone_does_not_wait(self, nursery: trio.Nursery) -> None:
-        turnstile = Turnstile()
+        turnstile = FairGate()
         nursery.start_soon(turnstile.run)
         for _ in range(3):
             await wait_all_tasks_blocked()
@@ -106,7 +106,7 @@ class TestTurnstile:
             assert trio.lowlevel.current_task()._schedule_points == before
 
     async def test_who_is_cancelled_in_the_line_leaves_it(self, nursery: trio.Nursery) -> None:
-        turnstile = Turnstile()
+        turnstile = FairGate()
         nursery.start_soon(turnstile.run)
         await wait_all_tasks_blocked()
         await turnstile.enter()
@@ -117,12 +117,12 @@ class TestTurnstile:
         await turnstile.enter()
 
     async def test_it_is_open_without_its_keeper(self) -> None:
-        turnstile = Turnstile()
+        turnstile = FairGate()
         for _ in range(3):
             await turnstile.enter()
 
     async def test_nobody_is_left_behind_when_its_keeper_goes(self, nursery: trio.Nursery) -> None:
-        turnstile = Turnstile()
+        turnstile = FairGate()
         passed = 0
 
         async def enter() -> None:
@@ -163,7 +163,7 @@ async def test_steps_are_all_done_whatever_is_cancelled(nursery: trio.Nursery) -
     nursery.cancel_scope.cancel()
 
 
-class Recorded(Turnstile):
+class Recorded(FairGate):
     """One that notes who passes."""
 
     def __init__(self, name: str, passed: list[str]) -> None:
@@ -183,12 +183,12 @@ class TestSockets:
         return []
 
     @pytest.fixture
-    def turnstiles(self, passed: list[str]) -> Turnstiles:
-        found = Turnstiles()
+    def turnstiles(self, passed: list[str]) -> FairGates:
+        found = FairGates()
         found.strangers, found.bulk = Recorded("stranger", passed), Recorded("bulk", passed)
         return found
 
-    async def test_lines(self, turnstiles: Turnstiles, passed: list[str]) -> None:
+    async def test_lines(self, turnstiles: FairGates, passed: list[str]) -> None:
         theirs, ours = socket_streams()
         pipe = SocketPipe(ours, turnstiles)
         await theirs.send_all(b"x" * 35)
@@ -205,7 +205,7 @@ class TestSockets:
         await pipe.aclose()
 
     async def test_a_read_that_finds_nothing_is_none(
-        self, turnstiles: Turnstiles, passed: list[str], monkeypatch: pytest.MonkeyPatch
+        self, turnstiles: FairGates, passed: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         theirs, ours = socket_streams()
         pipe = SocketPipe(ours, turnstiles)

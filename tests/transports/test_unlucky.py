@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 import trio
 
-from gateway.settings import KIB
+from gateway.config.settings import KIB
 
 from .peers import (
     CLOSE,

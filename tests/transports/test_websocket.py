@@ -9,8 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from gateway.transports.link import StreamPipe
-from gateway.transports.websocket import (
+from gateway.transports.accept.websocket import (
     Conditions,
     Refusal,
     WebSocketLink,
@@ -20,7 +19,8 @@ from gateway.transports.websocket import (
     check_request,
     choose_subprotocol,
 )
-from gateway.transports.websocket_frames import CloseCode, close_frame
+from gateway.transports.wire.link import StreamPipe
+from gateway.transports.wire.websocket_framing import CloseCode, close_frame
 
 from .house import Valve
 from .peers import BINARY, CLOSE, PING, TEXT, ws

@@ -13,7 +13,7 @@ from wsproto.connection import ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
 
 from gateway.codec import Binary
-from gateway.transports.websocket_frames import (
+from gateway.transports.wire.websocket_framing import (
     CloseCode,
     Deframer,
     Opcode,

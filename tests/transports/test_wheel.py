@@ -9,7 +9,7 @@ import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.transports.wheel import TICK, Wheel
+from gateway.transports.flow.timers import TICK, TimerWheel
 
 
 class Bell:
@@ -26,8 +26,8 @@ class Bell:
 
 
 @pytest.fixture
-def wheel(nursery: trio.Nursery) -> Wheel:
-    wheel = Wheel()
+def wheel(nursery: trio.Nursery) -> TimerWheel:
+    wheel = TimerWheel()
     nursery.start_soon(wheel.run)
     return wheel
 
@@ -37,28 +37,28 @@ def near(time: float) -> object:
     return pytest.approx(time + TICK / 2, abs=TICK / 2 + 1e-6)
 
 
-async def test_called_in_time_and_once(wheel: Wheel, autojump_clock: MockClock) -> None:
+async def test_called_in_time_and_once(wheel: TimerWheel, autojump_clock: MockClock) -> None:
     bell = Bell()
     wheel.add(bell, 1.234)
     await trio.sleep(100)
     assert bell.rung == [near(1.234)]
 
 
-async def test_called_again_when_it_says(wheel: Wheel, autojump_clock: MockClock) -> None:
+async def test_called_again_when_it_says(wheel: TimerWheel, autojump_clock: MockClock) -> None:
     bell = Bell(2.0, 2.5, 10.0)
     wheel.add(bell, 1.0)
     await trio.sleep(100)
     assert bell.rung == [near(1.0), near(2.0), near(2.5), near(10.0)]
 
 
-async def test_never(wheel: Wheel, autojump_clock: MockClock) -> None:
+async def test_never(wheel: TimerWheel, autojump_clock: MockClock) -> None:
     bell = Bell()
     wheel.add(bell, math.inf)
     await trio.sleep(80_000)
     assert bell.rung == []
 
 
-async def test_one_that_is_due_in_the_past(wheel: Wheel, autojump_clock: MockClock) -> None:
+async def test_one_that_is_due_in_the_past(wheel: TimerWheel, autojump_clock: MockClock) -> None:
     """At the next tick, not in a loop that never waits."""
     bell = Bell(0.0, 0.0, 0.0)
     wheel.add(bell, 0.0)
@@ -66,7 +66,7 @@ async def test_one_that_is_due_in_the_past(wheel: Wheel, autojump_clock: MockClo
     assert bell.rung == [near(TICK * number) for number in range(4)]
 
 
-async def test_a_nearer_time_ends_the_sleep(wheel: Wheel, autojump_clock: MockClock) -> None:
+async def test_a_nearer_time_ends_the_sleep(wheel: TimerWheel, autojump_clock: MockClock) -> None:
     late, early, between = Bell(), Bell(), Bell()
     wheel.add(late, 50.0)
     await wait_all_tasks_blocked()
@@ -78,7 +78,7 @@ async def test_a_nearer_time_ends_the_sleep(wheel: Wheel, autojump_clock: MockCl
     assert late.rung == [near(50.0)]
 
 
-async def test_never_early_by_a_rounding_error(wheel: Wheel, autojump_clock: MockClock) -> None:
+async def test_never_early_by_a_rounding_error(wheel: TimerWheel, autojump_clock: MockClock) -> None:
     """Where a slot's time and what was asked for differ in the last bit only."""
     times = [math.nextafter(number * TICK, math.inf) for number in range(1, 1000)]
     assert any(math.ceil(time / TICK) * TICK < time for time in times), "there are such times"
@@ -91,7 +91,7 @@ async def test_never_early_by_a_rounding_error(wheel: Wheel, autojump_clock: Moc
         assert time <= bell.rung[0] <= time + TICK + 1e-6
 
 
-async def test_many_at_one_time_in_order(wheel: Wheel, autojump_clock: MockClock) -> None:
+async def test_many_at_one_time_in_order(wheel: TimerWheel, autojump_clock: MockClock) -> None:
     order: list[int] = []
 
     class Numbered(Bell):
@@ -111,7 +111,7 @@ async def test_many_at_one_time_in_order(wheel: Wheel, autojump_clock: MockClock
     assert {time for bell in bells for time in bell.rung} == {bells[0].rung[0]}
 
 
-async def test_added_from_a_tick(wheel: Wheel, autojump_clock: MockClock) -> None:
+async def test_added_from_a_tick(wheel: TimerWheel, autojump_clock: MockClock) -> None:
     second = Bell()
 
     class Adding(Bell):
@@ -124,7 +124,7 @@ async def test_added_from_a_tick(wheel: Wheel, autojump_clock: MockClock) -> Non
     assert second.rung == [pytest.approx(2.02, abs=0.03)]
 
 
-async def test_one_that_fails(wheel: Wheel, autojump_clock: MockClock) -> None:
+async def test_one_that_fails(wheel: TimerWheel, autojump_clock: MockClock) -> None:
     """It leaves the wheel, and the others turn on."""
 
     class Burning(Bell):
@@ -142,7 +142,7 @@ async def test_one_that_fails(wheel: Wheel, autojump_clock: MockClock) -> None:
     assert [(entry["log_level"], entry["exc_info"]) for entry in logs] == [("error", True)]
 
 
-async def test_an_empty_wheel_sleeps(wheel: Wheel, autojump_clock: MockClock) -> None:
+async def test_an_empty_wheel_sleeps(wheel: TimerWheel, autojump_clock: MockClock) -> None:
     """It wakes for nothing but an entry: no polling, of which a thousand idle machines would know."""
     bell = Bell()
     wheel.add(bell, 1.0)

@@ -8,17 +8,17 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from gateway.broker.arguments import Wish
+from gateway.broker.core.queue_arguments import ArgumentsNotice
 from gateway.transports.wishes import Wishes
 
 from .house import House
 
 
-def wish(queue: str = "/queue/a", *, login: str = "ada", heard: bool = True) -> Wish:
-    return Wish(queue, {"time_to_live": 0.5}, "s1", login, heard)
+def wish(queue: str = "/queue/a", *, login: str = "ada", heard: bool = True) -> ArgumentsNotice:
+    return ArgumentsNotice(queue, {"time_to_live": 0.5}, "s1", login, heard)
 
 
-def told(wishes: Wishes, *all_of_them: Wish) -> list[Any]:
+def told(wishes: Wishes, *all_of_them: ArgumentsNotice) -> list[Any]:
     with structlog.testing.capture_logs() as logs:
         for each in all_of_them:
             wishes.tell(each)

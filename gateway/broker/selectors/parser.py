@@ -35,7 +35,7 @@ from .like import matcher
 from .refusal import refusal
 
 if TYPE_CHECKING:
-    from ..options import Selector
+    from ..model.options import Selector
 
 MAX_DEPTH = 64
 """Parentheses inside parentheses at most.  Each is up to nine calls deep, of the thousand that Python allows."""

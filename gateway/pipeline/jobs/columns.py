@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.broker.destinations import REPLY_QUEUE, REPLY_TOPIC
+from gateway.broker.model.destinations import REPLY_QUEUE, REPLY_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gateway.visible import visible
+from gateway.text import visible
 
 from ..broker import Broker
 from ..errors import UsageFailure

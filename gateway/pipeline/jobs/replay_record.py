@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from gateway.storing import make_folder, store
+from gateway.files import make_folder, store
 
 from ..errors import EnvironmentFailure, JobFailure, UsageFailure
 

@@ -11,7 +11,7 @@ A message is sent as its subscribers saw it, with these differences:
 * `expires` is as far from now as it was from then: a message that was good for 30 seconds is so again.  Unchanged, it
   would be over before it arrives.
 
-A pattern of destinations is the gateway's own: `gateway.broker.words` reads it, and Spark gets a regular expression.
+A pattern of destinations is the gateway's own: `broker.model.patterns` reads it, and Spark gets a regular expression.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gateway.broker.destinations import HIDDEN, REPLY_QUEUE, REPLY_TOPIC, TEMPORARY, USER
-from gateway.broker.dictionary import INDEX
-from gateway.broker.words import REST, WILDCARDS, has_wildcard, pattern_words
+from gateway.broker.headers import INDEX
+from gateway.broker.model.destinations import HIDDEN, REPLY_QUEUE, REPLY_TOPIC, TEMPORARY, USER
+from gateway.broker.model.patterns import REST, WILDCARDS, has_wildcard, pattern_words
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -30,8 +30,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from gateway.archive.schema import SCHEMA
-from gateway.broker.destinations import REPLY_QUEUE as _REPLY_QUEUE
-from gateway.broker.destinations import REPLY_TOPIC as _REPLY_TOPIC
+from gateway.broker.model.destinations import REPLY_QUEUE as _REPLY_QUEUE
+from gateway.broker.model.destinations import REPLY_TOPIC as _REPLY_TOPIC
 
 from ..jobs.figures import EVENTS as _COUNTED
 from ..jobs.latency import STARTS as _STARTS

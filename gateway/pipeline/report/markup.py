@@ -13,7 +13,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from gateway.visible import visible
+from gateway.text import visible
 
 
 class Markup(str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
-from gateway.transports.forwarded import ForwardedError, Trusted
+from gateway.transports.wire.forwarded import ForwardedError, Trusted
 
 TRUSTED = Trusted(["10.0.0.0/8", "unix"])
 PROXY = "10.0.0.1"

@@ -6,12 +6,12 @@ import tomllib
 from ipaddress import ip_address
 
 from gateway.auth.rules import Rules
-from gateway.broker import destinations
-from gateway.broker.access import Action, Reach
 from gateway.broker.errors import NotAllowed
-from gateway.broker.identity import Identity
-from gateway.broker.words import Pattern, has_wildcard
-from gateway.rules import RuleError, read_tables
+from gateway.broker.model import destinations
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.identity import Identity
+from gateway.broker.model.patterns import Pattern, has_wildcard
+from gateway.config.rules import RuleError, read_tables
 from tests.fuzz.targets import check_refusal
 
 
@@ -36,7 +36,7 @@ def run(octets: bytes) -> None:
     for name in names:
         for action in Action:
             said = None if has_wildcard(name) else rules.explain(identity, "tcp", address, action, name)
-            assert said is None or (said.reach is Reach.ALL) is access.may(action, name)
+            assert said is None or (said.reach is Coverage.ALL) is access.may(action, name)
         if has_wildcard(name):
             _compare(access.reach(name), [access.may(Action.SUBSCRIBE, each) for each in _matched(name, names)])
 
@@ -61,6 +61,6 @@ def _matched(pattern: str, names: list[str]) -> list[str]:
     return [name for name in names if not has_wildcard(name) and found.matches(name)]
 
 
-def _compare(reach: Reach, allowed: list[bool]) -> None:
-    assert reach is not Reach.ALL or all(allowed)
-    assert reach is not Reach.NONE or not any(allowed)
+def _compare(reach: Coverage, allowed: list[bool]) -> None:
+    assert reach is not Coverage.ALL or all(allowed)
+    assert reach is not Coverage.NONE or not any(allowed)

@@ -6,8 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from gateway import settings
-from gateway.settings import SettingsError
+from gateway.config import settings
+from gateway.config.settings import SettingsError
 from tests.fuzz.targets import check_refusal, in_memory
 
 

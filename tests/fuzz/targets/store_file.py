@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 
 from gateway.broker import Broker
-from gateway.broker.facts import Facts
-from gateway.broker.ports import StoreError
-from gateway.broker.storage import Storage
-from gateway.mistakes import StartError
-from gateway.recovery import recover_from
+from gateway.broker.core.metadata import Metadata
+from gateway.broker.core.ports import StoreError
+from gateway.broker.core.storage import Storage
+from gateway.config.errors import StartError
+from gateway.runtime.store import recover_from
 from gateway.stores.sqlite import SQLiteStore
 from tests.broker.client import EPOCH, Scene
 from tests.fuzz.targets import check_refusal, in_memory
@@ -41,7 +41,7 @@ def run(octets: bytes) -> None:
 def broker() -> Broker:
     """One that has a store, and nothing in it."""
     fresh = Broker(clock=lambda: 1.0, epoch=lambda: EPOCH)
-    facts = Facts(fresh.agenda.clock, fresh.agenda.epoch)
+    facts = Metadata(fresh.agenda.clock, fresh.agenda.epoch)
     fresh.storage = Storage(facts, busy=lambda: None, on_relief=lambda: None, on_state=lambda: None)
     return fresh
 

@@ -22,7 +22,7 @@ from gateway.auth.tickets import Tickets
 from gateway.auth.tokens import Tokens
 from gateway.auth.users import UsersFile
 from gateway.broker.errors import LoginRefused
-from gateway.broker.identity import Credentials, Identity, Upgrade
+from gateway.broker.model.identity import Credentials, Identity, Upgrade
 
 from . import check_refusal, in_memory
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from gateway.transports.forwarded import Trusted
-from gateway.transports.link import Buffers, Remote
-from gateway.transports.websocket import Conditions, Refusal, WebSocketLink, accept
+from gateway.transports.accept.websocket import Conditions, Refusal, WebSocketLink, accept
+from gateway.transports.wire.forwarded import Trusted
+from gateway.transports.wire.link import Buffers, Remote
 
 STATUSES = {400, 403, 404}
 

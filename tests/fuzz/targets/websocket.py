@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.transports.websocket_frames import Deframer, WebSocketError
+from gateway.transports.wire.websocket_framing import Deframer, WebSocketError
 from tests.codec.reading import cut
 
 

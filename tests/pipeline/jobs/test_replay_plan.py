@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.broker.words import Pattern, has_wildcard
+from gateway.broker.model.patterns import Pattern, has_wildcard
 from gateway.pipeline.broker import Broker
 from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
 from gateway.pipeline.jobs.replay_plan import Options, Plan

@@ -1,0 +1,1 @@
+"""Administration: an operator's way to messages and lists."""

@@ -1,0 +1,90 @@
+"""Messages that wait, as the admin API lists them."""
+
+from __future__ import annotations
+
+import codecs
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..model.message import DEAD_LETTER, Message
+
+if TYPE_CHECKING:
+    from ..queue.queue import Queue
+
+SECRETS = frozenset(["passcode", "authorization", "token", "x-token", "access-token", "cookie", "set-cookie"])
+"""Headers, in lower case, whose values no operator sees."""
+HIDDEN = "(hidden)"
+
+
+def id_of(number: int) -> str:
+    """The id of the message of that number."""
+    return f"{Message.run.decode()}-{number}"
+
+
+def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
+    """A message that waits in a queue.
+
+    Args:
+        most: octets of the body, and characters of the headers: a page of them has to fit into memory.
+    """
+    broker = queue.broker
+    now, headers = broker.agenda.epoch(), message.head.headers
+    age = None if broker.records is None else broker.records.age_of(message)
+    return {
+        "id": message.id.decode(),
+        "destination": headers.get("destination", queue.name)[:most],
+        "size": len(message.body),
+        "priority": message.properties.priority,
+        "expires": now + message.expires - broker.agenda.clock() if message.expires else None,
+        "sent": None if age is None else now - age,
+        "deliveries": message.attempts,
+        "redelivered": message.attempts > 0,
+        "dead_letter": _of_dead_letter(message, most),
+    } | of_content(headers, message.body, most)
+
+
+def of_content(headers: Mapping[str, str], body: bytes, most: int) -> dict[str, object]:
+    """Headers and body, and whether there is more of them.
+
+    Args:
+        most: octets of the body, and characters of the headers.
+    """
+    shown = _some(headers, most)
+    return {
+        "headers": {name: HIDDEN if name.lower() in SECRETS else value for name, value in shown.items()},
+        "truncated": len(body) > most or len(shown) < len(headers),
+    } | _of_body(body, most)
+
+
+def _some(headers: Mapping[str, str], most: int) -> dict[str, str]:
+    """Those that fit into so many characters; one that does not keeps no other away."""
+    shown = {}
+    for name, value in headers.items():
+        if len(name) + len(value) <= most:
+            shown[name] = value
+            most -= len(name) + len(value)
+    return shown
+
+
+def _of_dead_letter(message: Message, most: int) -> dict[str, object] | None:
+    if message.head.derived is not DEAD_LETTER:
+        return None
+    headers = message.head.headers
+    return {
+        "destination": headers["original-destination"][:most],
+        "source": headers["dlq-source"][:most],
+        "reason": headers["dlq-reason"],
+        "failures": int(headers["dlq-attempts"]),
+        "first_at": int(headers["dlq-first-at"]) / 1000,
+    }
+
+
+def _of_body(body: bytes, most: int) -> dict[str, object]:
+    shown, is_cut = body[:most], len(body) > most
+    try:
+        # A character that the cut goes through is left out.
+        text, encoding = codecs.getincrementaldecoder("utf-8")().decode(shown, final=not is_cut), "utf-8"
+    except UnicodeDecodeError:
+        text, encoding = b64encode(shown).decode(), "base64"
+    return {"body": text, "body_encoding": encoding}

@@ -1,0 +1,233 @@
+"""Sessions, subscriptions and destinations as the admin API lists them.
+
+A row costs some 10 us, and there may be 100,000 of a kind.  So whoever sorts or filters does it by the `..._KEYS`,
+which look at one thing each, and has rows made for the page alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ..core.ages import Age
+from ..model.destinations import QUEUE
+from ..model.patterns import has_wildcard
+from ..model.policy import DEAD_LETTERS
+from ..queue.oldest import oldest, oldest_delivery
+from ..queue.queue import Queue
+from ..queue.subscription import Subscription
+from ..session.session import Session
+from ..topic.topic import Topic
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+Target = Queue | Topic
+Key = str | int | float
+
+
+# sessions
+
+
+def of_session(session: Session) -> dict[str, object]:
+    """A session: who it is, what it has, and what waits for it."""
+    age = _age(session.broker, _oldest_of_session(session))
+    return {name: key(session) for name, key in SESSION_KEYS.items()} | {
+        "oldest_unacknowledged_age": None if age is None else round(age.seconds, 1),
+        "heart_beat": list(session.heart_beat),
+    }
+
+
+SESSION_KEYS: dict[str, Callable[[Session], Key]] = {
+    "id": lambda session: session.id,
+    "login": lambda session: session.login,
+    "client_id": lambda session: session.client_id,
+    "version": lambda session: session.version.name,
+    "transport": lambda session: session.transport,
+    "peer": lambda session: session.peer,
+    "connected_at": lambda session: session.connected_at,
+    "subscriptions": lambda session: len(session.subscriptions),
+    "unacknowledged": lambda session: session.outstanding,
+    "oldest_unacknowledged_age": lambda session: _seconds(session.broker, _oldest_of_session(session)),
+    "transactions": lambda session: len(session.transactions),
+    "pending_octets": lambda session: session.outbound.size,
+    "frames_in": lambda session: session.frames_in,
+    "delivered": lambda session: session.outbound.frames,
+}
+"""What sessions are sorted and filtered by; what a row has as null is 0 here.
+
+`delivered`: frames that its connection took, whatever they are.
+"""
+
+
+def _oldest_of_session(session: Session) -> int | None:
+    """The lowest number of the messages that its subscriptions have had longest."""
+    found = [oldest_delivery(each) for each in session.subscriptions.acknowledging.values()]
+    return min([number for number in found if number is not None], default=None)
+
+
+def every_session(broker: Broker) -> Iterator[Session]:
+    """Oldest first."""
+    return iter(broker.sessions.values())
+
+
+# subscriptions
+
+
+def of_subscription(subscription: Subscription) -> dict[str, object]:
+    """A subscription: whose it is, what it asked for, and what it has."""
+    feed = None if subscription.queue is None else subscription.queue.feed
+    counts = subscription.queue is not None and not subscription.options.browser
+    age = _age(subscription.session.broker, oldest_delivery(subscription))
+    return {name: key(subscription) for name, key in SUBSCRIPTION_KEYS.items()} | {
+        "id": subscription.id,
+        "prefetch": subscription.options.prefetch,
+        "oldest_unacknowledged_age": None if age is None else round(age.seconds, 1),
+        "delivered": subscription.delivered if counts else None,
+        "durable": None if feed is None else feed.name,
+        "browser": subscription.options.browser,
+    }
+
+
+SUBSCRIPTION_KEYS: dict[str, Callable[[Subscription], Key]] = {
+    "session": lambda subscription: subscription.session.id,
+    "login": lambda subscription: subscription.session.login,
+    "id": lambda subscription: subscription.id or "",
+    "destination": lambda subscription: subscription.destination,
+    "target": lambda subscription: target_of(subscription),
+    "ack": lambda subscription: subscription.mode.value,
+    "selector": lambda subscription: subscription.options.selector_text,
+    "prefetch": lambda subscription: subscription.options.prefetch or 0,
+    "unacknowledged": lambda subscription: len(subscription.ledger or ()),
+    "oldest_unacknowledged_age": lambda subscription: _seconds(
+        subscription.session.broker, oldest_delivery(subscription)
+    ),
+    "delivered": lambda subscription: subscription.delivered,
+    "durable": lambda subscription: _durable_of(subscription),
+    "browser": lambda subscription: subscription.options.browser,
+}
+"""What subscriptions are sorted and filtered by; what a row has as null is empty here, or 0.
+
+`target`: the canonical name of what it consumes.  `delivered`: by its queue; nobody counts what a topic writes straight
+into an outbox.
+"""
+
+
+def target_of(subscription: Subscription) -> str:
+    """The canonical name of what it consumes."""
+    target = subscription.topic or subscription.queue
+    return "" if target is None else target.name
+
+
+def _durable_of(subscription: Subscription) -> str:
+    feed = None if subscription.queue is None else subscription.queue.feed
+    return "" if feed is None else feed.name
+
+
+# destinations
+
+
+def of_destination(target: Target) -> dict[str, object]:
+    """A destination: its kind, who subscribes, what waits there, and what it keeps for replay."""
+    age = _age(target.broker, oldest(target)) if isinstance(target, Queue) else None
+    return {name: key(target) for name, key in DESTINATION_KEYS.items()} | {
+        "oldest_age": None if age is None else round(age.seconds, 1),
+        "oldest_age_is_least": age is not None and age.is_least,
+        "full": isinstance(target, Queue) and target.full,
+        "durable": _is_durable(target),
+        "dead_letters": _has_dead_letters(target),
+        "log": _of_log(target),
+    }
+
+
+DESTINATION_KEYS: dict[str, Callable[[Target], Key]] = {
+    "name": lambda target: target.name,
+    "kind": lambda target: _kind_of(target),
+    "subscriptions": lambda target: len(target.subscriptions),
+    "waiting": lambda target: target.waiting if isinstance(target, Queue) else 0,
+    "oldest_age": lambda target: _seconds(target.broker, oldest(target)) if isinstance(target, Queue) else 0,
+    "delayed": lambda target: len(target.resting) if isinstance(target, Queue) else 0,
+    "unacknowledged": lambda target: sum([len(each.ledger) for each in target.subscriptions if each.ledger]),
+    "octets": lambda target: target.octets if isinstance(target, Queue) else 0,
+    "stored": lambda target: target.stored if isinstance(target, Queue) else 0,
+}
+"""What destinations are sorted and filtered by; what a row has as null is 0 here."""
+
+DESTINATION_STATES: dict[str, Callable[[Target], bool]] = {
+    "waiting": lambda target: isinstance(target, Queue) and (target.waiting > 0 or len(target.resting) > 0),
+    "full": lambda target: isinstance(target, Queue) and target.full,
+    "no-consumer": lambda target: isinstance(target, Queue) and not target.subscriptions,
+    "dead-letters": lambda target: _has_dead_letters(target),
+}
+"""What a destination may be in."""
+
+
+def every_destination(broker: Broker) -> Iterator[Target]:
+    """Those in use: queues and topics, oldest first, then patterns, and then hidden ones, like those of users."""
+    directory = broker.directory
+    return chain(directory.destinations.values(), directory.patterns.values(), directory.hidden.values())
+
+
+def policy_of(target: Target) -> dict[str, object]:
+    """The policy in force: the operator's, and for a queue what a client wished when it came into being."""
+    found = dataclasses.asdict(target.policy)
+    return {name: value.value if isinstance(value, Enum) else value for name, value in found.items()}
+
+
+def policy_of_clients(target: Target) -> list[str]:
+    """The keys of it that a client's queue arguments set."""
+    return list(target.of_client) if isinstance(target, Queue) else []
+
+
+def subscriptions_of(target: Target) -> list[Subscription]:
+    """Who subscribes, and who browses."""
+    return [*target.subscriptions, *(target.browsers if isinstance(target, Queue) else ())]
+
+
+def groups_of(target: Target) -> int | None:
+    """How many message groups of a queue are known; None: it is no queue."""
+    return len(target.consumers.groups or ()) if isinstance(target, Queue) else None
+
+
+def _kind_of(target: Target) -> str:
+    if isinstance(target, Queue):
+        return "queue"
+    return "pattern" if has_wildcard(target.name) else "topic"
+
+
+def _is_durable(target: Target) -> bool:
+    """Whether all that comes there outlives the process, or the subscription that it is the queue of."""
+    if isinstance(target, Topic):
+        return target.log is not None and target.log.is_stored
+    return target.shelf is not None and (target.policy.durable is True or target.feed is not None)
+
+
+def _has_dead_letters(target: Target) -> bool:
+    """Whether it is a queue where dead letters go, by its name or by a policy."""
+    if not isinstance(target, Queue):
+        return False
+    return target.name.startswith(QUEUE + DEAD_LETTERS) or target.name in target.broker.router.policies.dead_letters
+
+
+def _of_log(target: Target) -> dict[str, int] | None:
+    """What a topic keeps for replay: the first and the next seq, and what is between; None: nothing."""
+    log = target.log if isinstance(target, Topic) else None
+    if log is None:
+        return None
+    return {"first": log.first, "next": log.next, "messages": len(log), "octets": log.octets}
+
+
+# ages
+
+
+def _age(broker: Broker, number: int | None) -> Age | None:
+    """How old the message of that number is; None: there is none."""
+    return None if number is None else broker.dates.age(number)
+
+
+def _seconds(broker: Broker, number: int | None) -> float:
+    """The same to sort by."""
+    return 0.0 if number is None else broker.dates.age(number).seconds

@@ -1,0 +1,263 @@
+"""A walk: through all that waits in a queue, in slices, while the broker works on.
+
+    in memory     a copy of the lane of all, and of the groups', in the order in which it is due
+    backlog       rows that only the store has, read in pages; what consumers made come into memory meanwhile is looked
+                  for there, at the end
+    put off       what comes back later, after a failure
+
+What waited when the walk began, and waits still when the walk comes by, is visited once.  What came later may be
+visited, too.  Nothing is taken out of the queue for a visit, so whoever has room goes on getting messages.
+
+A walk ends early when its queue does, even if another one of that name has come.
+
+Known weakness: a message that was with a consumer when the walk began, and comes back, is not visited.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Generator
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from ..model.changes import Stored
+from ..model.message import Message
+from ..queue.groups import Group
+from ..queue.paging import PagedMessages
+from ..queue.ready import ReadyList
+
+if TYPE_CHECKING:
+    from ..queue.queue import Queue
+
+SLICE = 250
+"""Messages that are looked at in one turn: 0.5 ms; or 5 ms where each of them goes elsewhere, and twice as many would
+take twice as long.  Smaller turns cost no more in all."""
+# Rows of one read, and octets.
+_PAGE, _PAGE_OCTETS = 200, 2 * 1024 * 1024
+# Seconds after which a walk goes on whose visitor wanted a pause.
+_PAUSE = 0.05
+
+# Yields the rows that it has to read, or nothing when the turn ends; gets what was read; returns whether it has ended.
+_Steps = Generator[list[int], list[Stored], bool]
+
+
+class ScanPosition(Enum):
+    """Where a message waits."""
+
+    MEMORY = "memory"
+    BACKLOG = "backlog"
+    RESTING = "resting"
+
+
+class ScanVisitor(Protocol):
+    """Whom a walk is for."""
+
+    @property
+    def needs_pause(self) -> bool:
+        """Others must have time before anything more is visited."""
+        ...
+
+    def visit(self, message: Message, where: ScanPosition) -> bool:
+        """A message waits there, now; False: the walk is over."""
+        ...
+
+    def turn_over(self) -> None:
+        """The turn ends; others go on."""
+        ...
+
+    def over(self) -> None:
+        """The walk is over, and nothing is called any more."""
+        ...
+
+
+class QueueScan:
+    """One walk through one queue; it begins in a turn of its own.
+
+    Args:
+        only: numbers of the messages that are looked for; None: all.
+        skip: so many are passed over, without a visit.
+        backlog: what only the store has is visited, too.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        visitor: ScanVisitor,
+        *,
+        only: Collection[int] | None = None,
+        skip: int = 0,
+        backlog: bool = True,
+    ) -> None:
+        self._queue = queue
+        self._broker = queue.broker
+        self._visitor: ScanVisitor | None = visitor
+        self._only = only
+        self._skip = skip
+        self._missed: set[int] = set()  # rows that came into memory behind our back
+        found = queue.shelf.backlog if queue.shelf is not None and backlog else None
+        self._backlog: PagedMessages | None = found
+        self._rows, self._sizes = self._find_rows(found)
+        self._resting = list(queue.resting)
+        self._lane = queue.lanes[0].copy()
+        self._groups: list[Group] = list(queue.consumers.groups or ())
+        self._steps = self._all()
+        self._broker.agenda.later(self._begin)
+
+    def cancel(self) -> None:
+        """Nothing is visited any more, and the visitor hears nothing."""
+        self._visitor = None
+
+    def _find_rows(self, backlog: PagedMessages | None) -> tuple[array[int], array[int]]:
+        if backlog is None:
+            return array("q"), array("q")
+        # The number of a row is that of its message, but in the queue of a durable subscription.
+        return backlog.all_rows(self._only if self._queue.feed is None else None)
+
+    # turns
+
+    def _begin(self) -> None:
+        self._turn(None)
+
+    def _go_on(self) -> None:
+        if self._visitor is not None and self._visitor.needs_pause:
+            self._wait(self._visitor)
+        else:
+            self._turn([])
+
+    def _turn(self, found: list[Stored] | None) -> None:
+        visitor, queue = self._visitor, self._queue
+        if visitor is None:
+            return
+        if self._broker.directory.find(queue.name) is not queue:
+            self._end()
+            return
+        try:
+            rows = next(self._steps) if found is None else self._steps.send(found)
+        except StopIteration:
+            visitor.turn_over()
+            self._end()
+            return
+        visitor.turn_over()
+        if rows:
+            assert self._broker.storage is not None  # it has the rows
+            self._broker.storage.read(rows, self._turn)
+        else:
+            self._wait(visitor)
+
+    def _end(self) -> None:
+        visitor, self._visitor = self._visitor, None
+        if visitor is not None:  # what a visit did may have ended the walk
+            visitor.over()
+
+    def _wait(self, visitor: ScanVisitor) -> None:
+        """Others first; where something is behind, it catches up first."""
+        broker = self._broker
+        agenda = broker.agenda
+        if broker.storage is not None and broker.storage.is_behind:
+            broker.storage.when_settled(lambda: agenda.later(self._go_on))
+        elif visitor.needs_pause or (broker.records is not None and broker.records.is_behind):
+            agenda.at(agenda.clock() + _PAUSE, self._go_on)
+        else:
+            agenda.later(self._go_on)
+
+    # the way
+
+    def _all(self) -> _Steps:
+        yield from self._gather()
+        if (
+            (yield from self._through(self._lane))
+            or (yield from self._through_backlog())
+            or (yield from self._through_resting())
+        ):
+            return True
+        if self._missed:
+            self._lane, self._groups = self._queue.lanes[0].copy(), list(self._queue.consumers.groups or ())
+            yield from self._gather()
+            return (yield from self._through(self._lane, self._missed))
+        return False
+
+    def _gather(self) -> Generator[list[int], list[Stored], None]:
+        """Of a group only the first message stands in the queue's lane."""
+        looks = 0
+        for group in self._groups:
+            for message in group.messages():
+                self._lane.add(message)
+                looks += 1
+                if not looks % SLICE:
+                    yield []
+
+    def _through(self, lane: ReadyList, rows: Collection[int] | None = None) -> _Steps:
+        """Visit what waits in memory.
+
+        Args:
+            rows: only these; None: all.
+        """
+        last: Message | None = None
+        looks = 0
+        while (message := lane.first()) is not None:
+            lane.pop()
+            is_new = message is not last  # the first of a group is there twice
+            last = message
+            if is_new and (rows is None or abs(message.row) in rows) and not self._see(message, ScanPosition.MEMORY):
+                return True
+            looks += 1
+            if not looks % SLICE or self._needs_pause:
+                yield []
+        return False
+
+    def _through_backlog(self) -> _Steps:
+        backlog = self._backlog
+        place = min(self._skip, len(self._rows))
+        self._skip -= place
+        while backlog is not None and place < len(self._rows):
+            page, place = self._next_page(place)
+            found = yield self._here(backlog, page)
+            for stored in found:
+                assert self._broker.storage is not None  # it has read
+                message = self._broker.storage.facts.message(stored)
+                if not self._here(backlog, [message.row]):
+                    continue
+                if not self._see(message, ScanPosition.BACKLOG):
+                    return True
+                if self._needs_pause:
+                    yield []
+        return False
+
+    def _here(self, backlog: PagedMessages, page: list[int]) -> list[int]:
+        """Those that are in the backlog still, as the store calls them; of the others, some may be in memory now."""
+        here = [row for row in page if backlog.has(row)]
+        if len(here) < len(page):
+            self._missed.update(map(abs, set(page).difference(here)))
+        return list(map(abs, here))
+
+    def _next_page(self, place: int) -> tuple[list[int], int]:
+        end, octets = place, 0
+        while end < len(self._rows) and end - place < _PAGE and octets < _PAGE_OCTETS:
+            octets += self._sizes[end]
+            end += 1
+        return list(self._rows[place:end]), end
+
+    def _through_resting(self) -> _Steps:
+        for looks, message in enumerate(self._resting, 1):
+            is_resting = message in self._queue.resting
+            if (is_resting or message.waits) and not self._see(
+                message, ScanPosition.RESTING if is_resting else ScanPosition.MEMORY
+            ):
+                return True
+            if not looks % SLICE or self._needs_pause:
+                yield []
+        return False
+
+    @property
+    def _needs_pause(self) -> bool:
+        return self._visitor is not None and self._visitor.needs_pause
+
+    def _see(self, message: Message, where: ScanPosition) -> bool:
+        if self._visitor is None:  # what a visit did has ended the walk
+            return False
+        if (self._only is not None and message.number not in self._only) or self._queue.has_expired(message):
+            return True
+        if self._skip:
+            self._skip -= 1
+            return True
+        return self._visitor.visit(message, where)

@@ -1,0 +1,1 @@
+"""Core: what queues, topics and sessions share: scheduler, counters, storage, authorization."""

@@ -1,0 +1,105 @@
+"""When messages came, by their numbers.
+
+A message has no date; to ask the clock for one would be a cost of each.  But numbers only grow, and a process gives all
+of its messages theirs.  So whoever notes once a second which number was the last knows to a second when each was given.
+
+    every second   the last 600 seconds in which messages came
+    every minute   the last 1,440 minutes, a day where they come all the time
+    every hour     the last 1,440 hours
+
+Of each second, minute and hour the last note is kept, so no age is ever said too high, and one is too low by such a
+step at most.  Older messages, and those that the store has from an earlier process, are at least as old as the first
+note.  All notes take 56 KiB; a second costs 2 us, an age 1 to 2 us.
+
+Known weakness: after a restart, what waited before is as old as the process.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import NamedTuple
+
+# Seconds of a step, and how many steps are kept.
+_STEPS = ((1, 600), (60, 1_440), (3_600, 1_440))
+
+
+class Age(NamedTuple):
+    """How old a message is.
+
+    Attributes:
+        seconds: since it came.
+        is_least: it may be much older: it came before the first note.
+    """
+
+    seconds: float
+    is_least: bool
+
+
+class _Notes:
+    """Notes in steps of one length.
+
+    Attributes:
+        floor: all numbers above it came since then.
+        since: when that was.
+    """
+
+    __slots__ = ("_most", "_numbers", "_step", "_times", "floor", "since")
+
+    def __init__(self, step: int, most: int, number: int, now: float) -> None:
+        self._step = step
+        self._most = most
+        self._numbers = array("q")
+        self._times = array("d")
+        self.floor = number
+        self.since = now
+
+    def add(self, number: int, now: float) -> None:
+        """It was the last one then."""
+        numbers, times = self._numbers, self._times
+        if times and times[-1] // self._step == now // self._step:
+            numbers[-1], times[-1] = number, now
+            return
+        numbers.append(number)
+        times.append(now)
+        if len(numbers) > self._most:
+            self.floor, self.since = numbers.pop(0), times.pop(0)
+
+    def came(self, number: int, now: float) -> float:
+        """By when a message above the floor had come; it may have come since the last note."""
+        place = bisect_left(self._numbers, number)
+        return self._times[place] if place < len(self._times) else now
+
+
+class MessageAges:
+    """The notes of one broker.
+
+    Args:
+        clock: the broker's, in seconds.
+    """
+
+    __slots__ = ("_clock", "_last", "_notes")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = 0
+        self._notes: list[_Notes] = []
+
+    def note(self, number: int) -> None:
+        """That is the number of the last message so far: to be called once a second."""
+        now = self._clock()
+        if not self._notes:
+            self._notes = [_Notes(step, most, number, now) for step, most in _STEPS]
+        elif number != self._last:
+            for notes in self._notes:
+                notes.add(number, now)
+        self._last = number
+
+    def age(self, number: int) -> Age:
+        """How old the message of that number is."""
+        now = self._clock()
+        for notes in self._notes:
+            if number > notes.floor:
+                return Age(now - notes.came(number, now), is_least=False)
+        return Age(now - self._notes[-1].since if self._notes else 0.0, is_least=True)

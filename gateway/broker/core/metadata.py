@@ -1,0 +1,108 @@
+"""What the store keeps of a message beside headers and body: a JSON object of what differs from a fresh, plain one.
+
+attempts   deliveries that were begun
+failures, first_at, reason     of `History`
+expires    milliseconds since the epoch: the broker's clock starts anew with each process
+place      where it stands in for a message that it replaced
+group, closes, key             of `SendOptions`; the headers alone do not tell, for some are cut
+dead       it is a dead letter: what its headers tell of that is the broker's own word
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gateway.codec import Head
+
+from ..model.changes import Stored
+from ..model.message import DEAD_LETTER, LOWEST_PRIORITY, History, Message
+from ..model.options import PERSISTENT, PLAIN, SendOptions
+
+
+class Metadata:
+    """Messages to text and back.
+
+    Args:
+        clock: the broker's.
+        epoch: seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float], epoch: Callable[[], float]) -> None:
+        self._clock = clock
+        self._epoch = epoch
+
+    def of(self, message: Message, row: int, extra: Mapping[str, object] | None = None) -> str | None:
+        """What there is to tell of a message; None: nothing.
+
+        Args:
+            extra: what else is to be kept.
+        """
+        plain = not (message.attempts or message.expires) and message.history is None and message.place == row
+        is_dead = message.head.derived is DEAD_LETTER
+        if plain and not is_dead and not extra and (message.properties is PLAIN or message.properties is PERSISTENT):
+            return None
+        facts: dict[str, Any] = {"extra": extra} if extra else {}
+        if message.attempts:
+            facts["attempts"] = message.attempts
+        if message.expires:
+            facts["expires"] = round((message.expires - self._clock() + self._epoch()) * 1000)
+        if message.place != row:
+            facts["place"] = message.place
+        if is_dead:
+            facts["dead"] = True
+        if message.history is not None:
+            facts |= {
+                "failures": message.history.failures,
+                "first_at": message.history.first_at,
+                "reason": message.history.reason,
+            }
+        properties = message.properties
+        if properties.group is not None:
+            facts["group"] = properties.group
+            if properties.closes_group:
+                facts["closes"] = True
+        if properties.conflation_key is not None:
+            facts["key"] = properties.conflation_key
+        return json.dumps(facts, ensure_ascii=False, separators=(",", ":")) if facts else None
+
+    def expires(self, text: str) -> float:
+        """When a message with these facts expires, on the broker's clock."""
+        moment: float = json.loads(text)["expires"] / 1000
+        return max(moment - self._epoch() + self._clock(), 1e-9)
+
+    def message(self, stored: Stored) -> Message:
+        """The message that a row is."""
+        return self.read(stored)[0]
+
+    def read(self, stored: Stored) -> tuple[Message, dict[str, Any]]:
+        """The message that a row is, and what else was kept."""
+        row, content = stored
+        facts: dict[str, Any] = json.loads(row.facts) if row.facts else {}
+        properties = _properties(row.rank, facts)
+        message = Message(row.content, Head.of("SEND", content.headers), content.body, properties)
+        if "dead" in facts:
+            message.head.derived = DEAD_LETTER
+        message.row = -row.row if row.transient else row.row
+        message.place = facts.get("place", row.row)
+        message.attempts = facts.get("attempts", 0)
+        if "expires" in facts:
+            message.expires = max(facts["expires"] / 1000 - self._epoch() + self._clock(), 1e-9)
+        if "failures" in facts:
+            message.history = History(facts["first_at"])
+            message.history.failures = facts["failures"]
+            message.history.reason = facts["reason"]
+        return message, facts.get("extra", {})
+
+
+def _properties(rank: int, facts: dict[str, Any]) -> SendOptions:
+    priority = LOWEST_PRIORITY - rank
+    if priority == PLAIN.priority and not facts.keys() & {"group", "key"}:
+        return PLAIN
+    return SendOptions(
+        priority=priority,
+        group=facts.get("group"),
+        closes_group=facts.get("closes", False),
+        conflation_key=facts.get("key"),
+    )

@@ -1,0 +1,311 @@
+"""What the broker and the connection loop need from outside, as protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from gateway.codec import ProtocolError
+
+from ..model.access import Access
+from ..model.changes import Batch, Stored
+from ..model.identity import Credentials, Identity
+from ..session.renewal import Renewal
+
+ANONYMOUS = "anonymous"
+"""The name of a user who gave none, where that is allowed."""
+
+
+class Authenticator(Protocol):
+    """Says who a client is.  Called at the handshake, under the connect timeout, and when a session is renewed."""
+
+    def authenticate(self, credentials: Credentials) -> Awaitable[Identity | None]:
+        """Who it is, or None when the credentials are refused.  May take long; must not block the loop.
+
+        Raises:
+            LoginRefused: likewise, where more can be said than that.
+        """
+        ...
+
+
+class Authorizer(Protocol):
+    """Says what somebody may do.  Asked once per session."""
+
+    def access_of(self, identity: Identity, transport: str, address: str) -> Access | None:
+        """What that user may do who came that way, from that address (empty: by a unix socket); None: everything."""
+        ...
+
+
+class Application(Protocol):
+    """The operator's own functions, which handle what is sent to `/app/`.  Called for each frame that names one."""
+
+    def queue_of_send(self, name: str) -> str | None:
+        """The queue (`/handlers/...`) in which what is sent to `/app/...` waits for its function; None: no function."""
+        ...
+
+    def queue_of_subscribe(self, name: str) -> str | None:
+        """The queue in which the request waits that a SUBSCRIBE to `/app/...` is; None: no function."""
+        ...
+
+
+class StoreError(Exception):
+    """The store cannot do what it should; `str()` is one sentence that names the file and the reason.
+
+    Attributes:
+        public: what a client may read of the reason: nothing of the server's inside.
+        is_damage: the store does not hold what it must; to try again is no use.
+        place: the name of the place where a single damaged message stands; empty: that cannot be told.
+    """
+
+    public = "the log of the server says why"
+    is_damage = False
+    place = ""
+
+
+class Store(Protocol):
+    """Keeps messages beyond the process.  Its calls block: they come from one worker thread, one at a time."""
+
+    def write(self, batch: Batch) -> None:
+        """Write all of a batch, or nothing.
+
+        Raises:
+            StoreError: nothing was written; the same batch may be written again.
+        """
+        ...
+
+    def read(self, rows: Sequence[int]) -> list[Stored]:
+        """Rows with their contents, in that order; those that are not there are left out.
+
+        Raises:
+            StoreError: it cannot be read; where that is damage, one of these rows is damaged, or several are.
+        """
+        ...
+
+
+class TendedStore(Store, Protocol):
+    """What is done for a store beside that; in the same thread."""
+
+    def shortage(self) -> str:
+        """Why no more messages should come for now; empty: they may.  What is under way can still be written.
+
+        Raises:
+            StoreError: the disk does not say, or the store is not where it was: nothing can be written.
+        """
+        ...
+
+    def notice(self) -> str:
+        """What has happened to the store since this was last asked, for the operator; empty: nothing of note."""
+        ...
+
+    def tidy(self) -> bool:
+        """Do some of what can wait until nobody else does, mostly nothing; True: there is more of it.
+
+        Raises:
+            StoreError: it cannot be done.
+        """
+        ...
+
+
+class Carrier(Protocol):
+    """The connection below a session, as far as the broker knows it."""
+
+    def flush(self) -> None:
+        """Write what lies in the session's outbox, as far as that needs no waiting."""
+        ...
+
+    def end(self, error: ProtocolError) -> None:
+        """End the connection from outside its own reader: an operator, a shutdown, a full outbox.
+
+        Returns at once and changes nothing in the broker yet, for it is called from within its loops.
+        """
+        ...
+
+    def renew(self, renewal: Renewal) -> None:
+        """Have somebody say whether the session may last longer; then call its `renewed`, or end it.
+
+        Returns at once.
+        """
+        ...
+
+
+class Recorder(Protocol):
+    """Takes what happens, in the terms of the journal's schema: one method for each event.
+
+    * `now` is what `clock` said last: the calls come in the order of the times.  One look at the clock may serve
+      several calls, like those of one message to many subscribers, or of a cumulative ACK.
+    * `names` is what `names_of_session` or `names_of_subscription` made, once, of what does not change.
+    * `number` is that of the message in its run; `message_id` is made of it.
+    * Times between two events are in microseconds; they, and sizes and counts, are negative where they are not known.
+    * The destination of a message is the one that it was sent to, wherever it is: see `records`.
+
+    Nothing here waits and nothing raises.
+
+    Attributes:
+        clock: nanoseconds, monotonic.
+        is_behind: publishers are to be held back, until it says that there is relief.
+    """
+
+    clock: Callable[[], int]
+    is_behind: bool
+
+    def names_of_session(
+        self, transport: str | None, peer: str | None, principal: str | None = None, session: str | None = None
+    ) -> bytes:
+        """What the rows of a session have in common; before CONNECTED, some of it is not known."""
+        ...
+
+    def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
+        """What the rows of a subscription have in common.
+
+        Args:
+            session: the names of its session.
+            destination: the server's name for it.
+        """
+        ...
+
+    # messages
+
+    def accepted(
+        self,
+        now: int,
+        names: bytes,
+        destination: str,
+        number: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        transaction: str | None = None,
+    ) -> None:
+        """The broker took a message of a client; of a transaction, at its COMMIT.
+
+        Args:
+            names: of the session.
+            headers: of the SEND.  They do not change any more.
+        """
+        ...
+
+    def delivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
+        """A message went to a subscription for the first time.
+
+        Args:
+            names: of the subscription, as in the next three.
+            size: octets of the body.
+            delivery_count: 1; or 0: a browser got it, and somebody else will consume it.
+            queue_us: since it was accepted.
+        """
+        ...
+
+    def redelivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
+        """The same once more, in place of `delivered`."""
+        ...
+
+    def acked(
+        self, now: int, names: bytes, number: int, delivery_count: int, ack_us: int, transaction: str | None = None
+    ) -> None:
+        """A delivery was settled by ACK; of a transaction, at its COMMIT.
+
+        Args:
+            ack_us: since it was delivered.
+        """
+        ...
+
+    def nacked(
+        self,
+        now: int,
+        names: bytes,
+        number: int,
+        delivery_count: int,
+        ack_us: int,
+        reason: str | None = None,
+        transaction: str | None = None,
+    ) -> None:
+        """A delivery was settled by NACK."""
+        ...
+
+    def expired(self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int) -> None:
+        """The time of a message was over.  If it becomes a dead letter, that is told, too."""
+        ...
+
+    def dead_lettered(
+        self,
+        now: int,
+        destination: str,
+        number: int,
+        size: int,
+        delivery_count: int,
+        queue_us: int,
+        reason: str,
+        headers: Mapping[str, str],
+    ) -> None:
+        """A message became a dead letter.
+
+        Args:
+            number: that it had until then.
+            reason: `dlq-reason`.
+            headers: of the dead letter.
+        """
+        ...
+
+    def dropped(
+        self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int, reason: str
+    ) -> None:
+        """A message was thrown away."""
+        ...
+
+    # sessions
+
+    def tx_begun(self, now: int, names: bytes, transaction: str) -> None:
+        """BEGIN."""
+        ...
+
+    def tx_committed(self, now: int, names: bytes, transaction: str) -> None:
+        """COMMIT; in front of the rows of what it held."""
+        ...
+
+    def tx_aborted(self, now: int, names: bytes, transaction: str, reason: str | None = None) -> None:
+        """ABORT, or the session ended before."""
+        ...
+
+    def subscribed(self, now: int, names: bytes) -> None:
+        """SUBSCRIBE."""
+        ...
+
+    def unsubscribed(self, now: int, names: bytes, reason: str | None = None) -> None:
+        """UNSUBSCRIBE, or the session ended."""
+        ...
+
+    def connected(self, now: int, names: bytes) -> None:
+        """A session began."""
+        ...
+
+    def disconnected(self, now: int, names: bytes, reason: str | None = None) -> None:
+        """It ended."""
+        ...
+
+    def error(self, now: int, names: bytes, reason: str) -> None:
+        """A client got an ERROR, perhaps instead of CONNECTED."""
+        ...
+
+    def heartbeat_missed(self, now: int, names: bytes) -> None:
+        """A client was silent for longer than agreed."""
+        ...
+
+    # gauges
+
+    def gauge_subscription(self, now: int, names: bytes, pending: int, oldest_us: int) -> None:
+        """A subscription with deliveries that are not acknowledged.
+
+        Args:
+            pending: how many.
+            oldest_us: since the oldest was delivered.
+        """
+        ...
+
+    def gauge_destination(self, now: int, destination: str, pending: int, depth: int, oldest_us: int) -> None:
+        """A destination that holds messages.
+
+        Args:
+            pending: deliveries that are not acknowledged.
+            depth: messages that wait.
+            oldest_us: since the oldest of these came.
+        """
+        ...

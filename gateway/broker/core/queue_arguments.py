@@ -1,0 +1,85 @@
+"""Queue arguments of clients, and whether they are wanted.
+
+What a client says of a queue in its headers changes the queue for everybody: `x-max-length:1` throws away what others
+have sent.  Where the operator does not want that, such a frame is refused, and not carried out without its wish.  But
+one that wishes for nothing else than the policy has already goes through: many programs say `auto-delete:false` always.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import NotAllowed
+from ..headers.send import ARGUMENTS
+from ..model.destinations import is_temporary, is_topic
+from ..model.policy import ClientArguments, Policies
+from .authorization import check_admin, check_dead_letters
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+_HEADERS = {each.field: each.name for row in ARGUMENTS for each in row.spellings}
+_HEADERS["dead_letter"] = _HEADERS["dead_letter_prefix"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentsNotice:
+    """What a client's queue arguments came to, for the log.
+
+    Attributes:
+        queue: its canonical name.
+        values: keys of the policy that they change, or would change, and their values.
+        session: the id of the client's; it may be gone, as with a delayed SEND.
+        login: of that session; empty: it is gone.
+        heard: they came into force; False: the queue was there already, and stays as it is.
+    """
+
+    queue: str
+    values: Mapping[str, object]
+    session: str
+    login: str
+    heard: bool
+
+
+class QueueArguments:
+    """Decides on the queue arguments of clients.
+
+    Args:
+        wanted: the setting `client_queue_arguments`.
+    """
+
+    def __init__(self, policies: Policies, wanted: bool) -> None:
+        self._policies = policies
+        self._wanted = wanted
+
+    def check(self, hints: ClientArguments | None, name: str, destination: str, session: Session) -> None:
+        """Refuse a client's wishes for a queue.  Those for a topic or a temporary queue concern nobody else.
+
+        Args:
+            name: the canonical one.
+            destination: the same as the client wrote it.
+            session: the client's.
+
+        Raises:
+            NotAllowed: they would change the queue, and are not wanted, or the rules do not allow it.
+        """
+        if hints is None or (self._wanted and session.access is None):
+            return
+        check_dead_letters(session, hints)
+        if is_topic(name) or is_temporary(destination):
+            return
+        policy = self._policies.find(name)
+        if hints.applied_to(policy) == policy:
+            return
+        if self._wanted:
+            check_admin(session, name, destination)
+            return
+        given = [field.name for field in dataclasses.fields(hints) if getattr(hints, field.name) is not None]
+        raise NotAllowed(
+            "queue arguments are not for clients here",
+            f"{', '.join(_HEADERS[field] for field in given)} would change {destination[:80]!r} for everybody; leave "
+            "that out, and let the operator write a [[policy]] (client_queue_arguments)",
+        )

@@ -1,0 +1,157 @@
+"""The agenda: what the broker has to do at a certain time, and what it did not finish in its turn.
+
+The broker has no clock and no timer.  It reads the time where it needs it (`clock`), and asks to be called back at the
+nearest due time (`wake`); the transports call `tick` then.  What would take too long at once is cut into pieces: the
+rest is put into `unfinished`, and `proceed` carries out one piece.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable
+
+Action = Callable[[], None]
+
+
+class Timer:
+    """Something to be done, or no longer.
+
+    Attributes:
+        action: None: it was cancelled, and refers to nothing any more.
+    """
+
+    __slots__ = ("action",)
+
+    def __init__(self, action: Action) -> None:
+        self.action: Action | None = action
+
+
+# What is due in one turn; the rest of it follows in the next.
+_ACTIONS_PER_TURN = 500
+# Cancelled entries that may lie about, beside as many as are in force; and entries that are swept in one turn: 0.5 ms.
+_SLACK = 16
+_SWEPT_PER_TURN = 500
+
+
+class Scheduler:
+    """Things to do, by time.
+
+    Args:
+        clock: seconds, never going back.
+        epoch: seconds since the epoch; may jump.
+        wake: asks for a call of `tick` at a time of `clock`, not earlier.
+        busy: asks for calls of `proceed` until it returns False.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_cancelled",
+        "_heap",
+        "_serial",
+        "_swept",
+        "_unfinished",
+        "_wake",
+        "_wakes_at",
+        "clock",
+        "epoch",
+    )
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        epoch: Callable[[], float],
+        wake: Callable[[float], None],
+        busy: Callable[[], None],
+    ) -> None:
+        self.clock = clock
+        self.epoch = epoch
+        self._wake = wake
+        self._busy = busy
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._swept: list[tuple[float, int, Timer]] = []  # likewise; what is in force in it goes over, bit by bit
+        self._cancelled = 0
+        self._serial = 0
+        self._wakes_at = math.inf
+        self._unfinished: deque[Action] = deque()
+
+    def __len__(self) -> int:
+        """Entries, also cancelled ones that are not swept yet."""
+        return len(self._heap) + len(self._swept)
+
+    def at(self, due: float, action: Action) -> Timer:
+        """Carry out `action` at `due` (of `clock`); of equal times in the order given."""
+        self._serial += 1
+        entry = Timer(action)
+        heapq.heappush(self._heap, (due, self._serial, entry))
+        if due < self._wakes_at:
+            self._wakes_at = due
+            self._wake(due)
+        return entry
+
+    def cancel(self, entry: Timer | None) -> None:
+        """Do not carry out an entry, if it is not carried out yet."""
+        if entry is None or entry.action is None:
+            return
+        entry.action = None
+        self._cancelled += 1
+        if self._cancelled > len(self) // 2 + _SLACK and not self._swept:
+            self._swept, self._heap = self._heap, []
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop what was cancelled; the end of a heap's list can be taken off, and what is left is a heap still."""
+        for _ in range(min(_SWEPT_PER_TURN, len(self._swept))):
+            each = self._swept.pop()
+            if each[2].action is None:
+                self._cancelled -= 1
+            else:
+                heapq.heappush(self._heap, each)
+        if self._swept:
+            self.later(self._sweep)
+
+    def tick(self) -> None:
+        """Carry out what is due."""
+        self._wakes_at = math.inf
+        now = self.clock()
+        finished = True
+        try:
+            finished = self._carry_out(now)
+        finally:  # a fault in one of them must not keep the others waiting for ever
+            if not finished:
+                self.later(self.tick)
+            elif (heap := self._next()) and heap[0][0] < self._wakes_at:
+                self._wakes_at = heap[0][0]
+                self._wake(self._wakes_at)
+
+    def _next(self) -> list[tuple[float, int, Timer]]:
+        """The heap that has what is due first; empty: there is nothing."""
+        heap, swept = self._heap, self._swept
+        return swept if swept and not (heap and heap[0] < swept[0]) else heap
+
+    def _carry_out(self, now: float) -> bool:
+        """Carry out what is due; False: there is more of it."""
+        for _ in range(_ACTIONS_PER_TURN):
+            heap = self._next()
+            if not heap or heap[0][0] > now:
+                return True
+            entry = heapq.heappop(heap)[2]
+            action, entry.action = entry.action, None
+            if action is None:
+                self._cancelled -= 1
+            else:
+                action()
+        return False
+
+    def later(self, action: Action) -> None:
+        """Carry out `action` in a turn of its own, soon."""
+        if not self._unfinished:
+            self._busy()
+        self._unfinished.append(action)
+
+    def proceed(self) -> bool:
+        """Carry out one of the unfinished things; False: there are no more."""
+        if self._unfinished:
+            self._unfinished.popleft()()
+        return bool(self._unfinished)

@@ -1,0 +1,60 @@
+"""The verified sender: the header `user-id`, which the broker itself writes where a policy says `add_user_id`.
+
+A client need not say who it is, and cannot say that it is somebody else: a `user-id` that is not its login is refused
+before this.  So whoever reads the header knows who sent the message.  Where a policy asks for it, it is always there,
+and a message without it came from somebody who has no name, or from the server (a function, an operator).
+
+What is written depends on the header block and on the session, and equal blocks of one session share one `Head`: the
+head that goes on in its place is kept there, and costs a client one look per message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.codec import Head
+
+from ..model.policy import Policies
+from .ports import ANONYMOUS
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+USER_ID = "user-id"
+
+# Kept in a head that goes on as it is: itself would be a cycle, and the collector comes by rarely.
+_AS_IT_IS = Head("", {})
+
+
+class SenderIds:
+    """Writes who sent a message.
+
+    Args:
+        policies: say where.
+    """
+
+    def __init__(self, policies: Policies) -> None:
+        self._policies = policies
+
+    def on(self, head: Head, name: str, sender: Session) -> Head:
+        """The head of the messages of such a SEND.
+
+        Args:
+            head: of the sender's own; if it says `user-id`, that has been checked.
+            name: the canonical name of its one destination.
+        """
+        stamped = head.stamped
+        if stamped is None:
+            head.stamped = stamped = self._made(head, name, sender)
+        return head if stamped is _AS_IT_IS else stamped
+
+    def _made(self, head: Head, name: str, sender: Session) -> Head:
+        if not self._policies.adds_user_id(name):
+            return _AS_IT_IS
+        said = {} if sender.login == ANONYMOUS else {USER_ID: sender.login}
+        # Clients of 1.0 trim, and may read names in any case: to them `User-Id` would be the same header.
+        alike = [each for each in head.headers if each.strip().lower() == USER_ID]
+        if alike == [*said]:
+            return _AS_IT_IS
+        others = {each: value for each, value in head.headers.items() if each not in alike}
+        return Head.of(head.command, {**said, **others})

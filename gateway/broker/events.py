@@ -1,0 +1,327 @@
+"""What is told to the recorder, which is the journal: one method for each thing that happens, in the broker's terms.
+
+    broker.records is None     nobody records, and that is all that it costs
+    else                       the row is made of what is at hand; nothing waits and nothing raises
+
+What does not change between the rows of a session or subscription is encoded once, with its first row.  Times are the
+recorder's nanoseconds: a message keeps when it was accepted, and a delivery when it went out, so that each row tells
+how long it took.  It is not known of a message of an earlier process, nor of one that was retained, or kept in a log.
+
+Which destination a row names:
+
+    of a message         the one that it was sent to, as in its `accepted`, so that they can be added up: also where a
+                         pattern, or a durable subscription, has it
+    of a subscription    what it consumes: a pattern, or the queue of a durable subscription, as operators see it
+
+What adds up.  For each SEND that was taken, one `accepted` for each destination.  For each MESSAGE that was put into an
+outbox, one `delivered` or `redelivered`; but for the one that tells a browser of its end.  What a browser got was not
+delivered to be consumed: its `delivery_count` is 0.  Each message in a queue, and each copy of one that was sent to a
+topic and is to be acknowledged, or waits for a slow reader, ends with one of:
+
+    acked
+    delivered, in mode auto     if the connection ended before it was written, it comes once more, from the queue
+    dropped                     or a newer one of its key came: `conflated`; or an operator has purged or deleted it, or
+                                `moved` or `redriven` it: then it goes on under another number, without an `accepted`
+    dead_lettered               it goes on in another queue, under another number, and has no `accepted` there
+    expired                     if that is not followed by one of the last two, for the same message
+
+The retained message of a topic is a copy, too, and may end as `expired` or `dropped`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gateway.codec import ProtocolError
+
+from .core.histogram import Histogram
+from .core.ports import Recorder
+from .errors import NotAllowed
+from .model.destinations import DURABLE, canonical
+from .model.message import Delivery, Message
+from .model.patterns import has_wildcard
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .queue.subscription import Subscription
+    from .session.session import Session
+
+# A time that is not known.
+_UNKNOWN = -1
+# Destinations that are remembered, of all that are read by patterns; and for each subscription to one.
+_MOST_DESTINATIONS = 4096
+_MOST_NAMES = 1024
+
+
+class EventLog:
+    """The broker's side of the recorder.
+
+    Attributes:
+        transaction: the one that is being carried out; None: none.
+        waited: how long messages were on their way to their first delivery, to each receiver.
+        took: how long deliveries were with a client until its ACK.
+    """
+
+    def __init__(self, broker: Broker, recorder: Recorder) -> None:
+        self.transaction: str | None = None
+        self.waited = Histogram()
+        self.took = Histogram()
+        self._broker = broker
+        self._recorder = recorder
+        self._destinations: dict[str, str] = {}  # as a SEND named it -> canonical
+
+    @property
+    def is_behind(self) -> bool:
+        """Publishers are to be held back."""
+        return self._recorder.is_behind
+
+    # messages
+
+    def accepted(self, message: Message, destination: str, sender: str) -> None:
+        """The broker took a message of a client.
+
+        Args:
+            destination: canonical.
+            sender: id of its session, which may be gone.
+        """
+        recorder = self._recorder
+        session = self._broker.sessions.get(sender)
+        if session is not None:
+            names = session.names or self._names_of_session(session)
+        else:
+            names = recorder.names_of_session(None, None, None, sender or None)
+        message.at = now = recorder.clock()
+        recorder.accepted(now, names, destination, message.number, message.head.headers, message.body, self.transaction)
+
+    def came(self, message: Message) -> None:
+        """A message of the broker's own came into being."""
+        message.at = self._recorder.clock()
+
+    def delivered(self, subscription: Subscription, message: Message, delivery: Delivery | None = None) -> None:
+        """A message went to a subscription; its count of attempts has that in it."""
+        recorder = self._recorder
+        names = subscription.names or self._names(subscription, message)
+        now = recorder.clock()
+        if delivery is not None:
+            delivery.at = now
+        at, count = message.at, message.attempts or 1
+        waited = (now - at) // 1000 if at else _UNKNOWN  # `_since`, without the call: this is for each message
+        if count == 1:
+            if at:
+                self.waited.add(waited)
+            recorder.delivered(now, names, message.number, len(message.body), count, waited)
+        else:
+            recorder.redelivered(now, names, message.number, len(message.body), count, waited)
+
+    def shown(self, subscription: Subscription, message: Message) -> None:
+        """A browser got a message, which somebody else will consume."""
+        names = subscription.names or self._names(subscription, message)
+        self._recorder.delivered(self._recorder.clock(), names, message.number, len(message.body), 0, _UNKNOWN)
+
+    def fanned_out(self, subscriptions: Collection[Subscription], message: Message) -> None:
+        """A topic gave a message to all of these."""
+        recorder = self._recorder
+        now, number, size = recorder.clock(), message.number, len(message.body)
+        waited = _since(message.at, now)
+        if message.at:
+            self.waited.add(waited, len(subscriptions))
+        for subscription in subscriptions:
+            recorder.delivered(now, subscription.names or self._names(subscription, message), number, size, 1, waited)
+
+    def acknowledged(self, subscription: Subscription, deliveries: Iterable[Delivery]) -> None:
+        """Deliveries were settled by ACK."""
+        recorder = self._recorder
+        now, own = recorder.clock(), subscription.names
+        for delivery in deliveries:
+            message, at = delivery.message, delivery.at
+            names = own or self._names(subscription, message)
+            took = (now - at) // 1000 if at else _UNKNOWN
+            if at:
+                self.took.add(took)
+            recorder.acked(now, names, message.number, message.attempts, took, self.transaction)
+
+    def rejected(self, subscription: Subscription, deliveries: Iterable[Delivery], reason: str) -> None:
+        """Deliveries were settled by NACK."""
+        recorder = self._recorder
+        now, own = recorder.clock(), subscription.names
+        for delivery in deliveries:
+            message, took = delivery.message, _since(delivery.at, now)
+            names = own or self._names(subscription, message)
+            recorder.nacked(now, names, message.number, message.attempts, took, reason or None, self.transaction)
+
+    def expired(self, name: str, message: Message) -> None:
+        """The time of a message was over.
+
+        Args:
+            name: of the queue, or topic, where it was; likewise in the next three.
+        """
+        recorder = self._recorder
+        now, destination = recorder.clock(), self._destination(name, message)
+        waited = _since(message.at, now)
+        recorder.expired(now, destination, message.number, len(message.body), message.attempts, waited)
+
+    def dead_lettered(self, name: str, message: Message, why: str, headers: dict[str, str]) -> None:
+        """A message became a dead letter with these headers."""
+        recorder = self._recorder
+        now, destination = recorder.clock(), self._destination(name, message)
+        waited = _since(message.at, now)
+        recorder.dead_lettered(
+            now, destination, message.number, len(message.body), message.attempts, waited, why, headers
+        )
+
+    def dropped(self, name: str, message: Message, why: str) -> None:
+        """A message was thrown away."""
+        recorder = self._recorder
+        now, destination = recorder.clock(), self._destination(name, message)
+        waited = _since(message.at, now)
+        recorder.dropped(now, destination, message.number, len(message.body), message.attempts, waited, why)
+
+    def purged(self, name: str, rows: Sequence[int], why: str) -> None:
+        """Messages were thrown away that only the store has: nothing is known of them but the numbers of their rows.
+
+        That is the message's own, but in the queue of a durable subscription.
+        """
+        recorder = self._recorder
+        now = recorder.clock()
+        for row in rows:
+            recorder.dropped(now, name, row, _UNKNOWN, _UNKNOWN, _UNKNOWN, why)
+
+    def age_of(self, message: Message) -> float | None:
+        """Seconds since a message was accepted; None: that is not known."""
+        return (self._recorder.clock() - message.at) / 1e9 if message.at else None
+
+    # sessions
+
+    def begun(self, session: Session, transaction: str) -> None:
+        """BEGIN."""
+        self._recorder.tx_begun(self._recorder.clock(), self._names_of_session(session), transaction)
+
+    def committed(self, session: Session, transaction: str) -> None:
+        """COMMIT; what it held follows, until `transaction` is None again."""
+        self.transaction = transaction
+        self._recorder.tx_committed(self._recorder.clock(), self._names_of_session(session), transaction)
+
+    def aborted(self, session: Session, transaction: str, reason: str | None = None) -> None:
+        """ABORT, or the session ended before."""
+        self._recorder.tx_aborted(self._recorder.clock(), self._names_of_session(session), transaction, reason)
+
+    def subscribed(self, subscription: Subscription) -> None:
+        """SUBSCRIBE."""
+        if subscription.names_by is None:
+            self._begin(subscription)
+
+    def unsubscribed(self, subscription: Subscription, reason: str | None = None) -> None:
+        """UNSUBSCRIBE, or the session ended."""
+        self._recorder.unsubscribed(self._recorder.clock(), self._own_names(subscription), reason)
+
+    def connected(self, session: Session) -> None:
+        """A session began."""
+        self._recorder.connected(self._recorder.clock(), self._names_of_session(session))
+
+    def disconnected(self, session: Session, reason: str | None) -> None:
+        """It ended."""
+        self._recorder.disconnected(self._recorder.clock(), self._names_of_session(session), reason)
+
+    def failed(self, session: Session, error: ProtocolError) -> None:
+        """A client got an ERROR."""
+        self._recorder.error(self._recorder.clock(), self._names_of_session(session), str(error))
+
+    def silent(self, session: Session) -> None:
+        """A client was silent for longer than agreed."""
+        self._recorder.heartbeat_missed(self._recorder.clock(), self._names_of_session(session))
+
+    def refused(self, transport: str, peer: str, login: str | None, error: ProtocolError) -> None:
+        """A client got an ERROR instead of CONNECTED."""
+        recorder = self._recorder
+        recorder.error(recorder.clock(), recorder.names_of_session(transport, peer, login), str(error))
+
+    # gauges
+
+    def pending(self, subscription: Subscription, count: int, oldest: Delivery | None) -> None:
+        """A subscription has not acknowledged so many deliveries."""
+        names, now = self._own_names(subscription), self._recorder.clock()
+        age = _UNKNOWN if oldest is None else _since(oldest.at, now)
+        self._recorder.gauge_subscription(now, names, count, age)
+
+    def waiting(self, destination: str, pending: int, depth: int, first: Message | None) -> None:
+        """So many messages wait; so many are unacknowledged."""
+        now = self._recorder.clock()
+        oldest = _UNKNOWN if first is None else _since(first.at, now)
+        self._recorder.gauge_destination(now, destination, pending, depth, oldest)
+
+    # names
+
+    def _names_of_session(self, session: Session) -> bytes:
+        if not session.names:
+            session.names = self._recorder.names_of_session(session.transport, session.peer, session.login, session.id)
+        return session.names
+
+    def _own_names(self, subscription: Subscription) -> bytes:
+        """Those of the rows that are about a subscription itself."""
+        names_by = subscription.names_by
+        return (self._begin(subscription) if names_by is None else names_by)[""]
+
+    def _names(self, subscription: Subscription, message: Message) -> bytes:
+        """Those of the rows that are about a message that a subscription has."""
+        names_by = subscription.names_by
+        if names_by is None:
+            names_by = self._begin(subscription)
+            if subscription.names:
+                return subscription.names
+        given = message.head.headers.get("destination", "")
+        names = names_by.get(given)
+        if names is None:
+            if len(names_by) >= _MOST_NAMES:
+                own = names_by[""]
+                names_by.clear()
+                names_by[""] = own
+            names = names_by[given] = self._encode(subscription, self._destination(_target(subscription), message))
+        return names
+
+    def _begin(self, subscription: Subscription) -> dict[str, bytes]:
+        """The first row of a subscription tells that it is there."""
+        name = _target(subscription)
+        own = self._encode(subscription, name)
+        subscription.names_by = names_by = {"": own}
+        if not _has_many(name):
+            subscription.names = own
+        self._recorder.subscribed(self._recorder.clock(), own)
+        return names_by
+
+    def _encode(self, subscription: Subscription, destination: str) -> bytes:
+        names = self._names_of_session(subscription.session)
+        return self._recorder.names_of_subscription(names, subscription.id, subscription.mode.value, destination)
+
+    def _destination(self, name: str, message: Message) -> str:
+        """The canonical name of what a message was sent to."""
+        if not _has_many(name):
+            return name
+        given = message.head.headers.get("destination", "")
+        found = self._destinations.get(given)
+        if found is None:
+            try:
+                found = canonical(given, multicast=True)
+            except NotAllowed:  # the broker's own word, about a pattern
+                return name
+            if len(self._destinations) >= _MOST_DESTINATIONS:
+                self._destinations.clear()
+            self._destinations[given] = found
+        return found
+
+
+def _target(subscription: Subscription) -> str:
+    """The name of what a subscription consumes."""
+    target = subscription.topic or subscription.queue
+    assert target is not None  # it has joined
+    return target.name
+
+
+def _has_many(name: str) -> bool:
+    """Whether messages come there from several destinations, or from another one."""
+    return name.startswith(DURABLE) or has_wildcard(name)
+
+
+def _since(then: int, now: int) -> int:
+    """Microseconds."""
+    return (now - then) // 1000 if then else _UNKNOWN

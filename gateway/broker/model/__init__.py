@@ -1,0 +1,1 @@
+"""Model: plain values: messages, options of frames, names of destinations, policies."""

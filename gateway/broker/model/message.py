@@ -1,0 +1,178 @@
+"""A message, and its delivery to one subscription.
+
+`Message` is what a SEND becomes: shared by all its receivers, never changed but for what its queue keeps in it.
+`Delivery` exists only where the receiver must acknowledge; it is the entry of the subscription's ledger and remembers
+what an ACK settles.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, ClassVar
+
+from gateway.codec import Head, encoder
+
+from .options import PLAIN, SendOptions
+
+if TYPE_CHECKING:
+    from ..queue.subscription import Subscription
+    from ..session.transactions import Transaction
+
+# What a kept message costs beside its octets, measured: the objects, and their places in queue and ledger.
+OVERHEAD = 300
+
+DEAD_LETTER = object()
+"""What the head of a dead letter derives: that its headers about that are the broker's own."""
+
+LOWEST_PRIORITY = 9
+PLAIN_RANK = LOWEST_PRIORITY - PLAIN.priority
+
+
+class History:
+    """What happened to a message that was not consumed the first time.
+
+    Attributes:
+        failures: attempts that failed: rejected, or under way when the connection broke.
+        avoid: the serial of the subscription that gave it back with NACK; another one gets it first.
+        first_at: seconds since the epoch, the first failure.
+        reason: what the last NACK gave as its `reason`; empty: nothing.
+        lost: the connection of its consumer broke, which is still to be counted.
+    """
+
+    __slots__ = ("avoid", "failures", "first_at", "lost", "reason")
+
+    def __init__(self, first_at: float) -> None:
+        self.failures = 0
+        self.avoid = 0
+        self.first_at = first_at
+        self.reason = ""
+        self.lost = False
+
+
+class Message:
+    """One message.
+
+    Of those that wait the one with the lowest `order` is due first, which is the pair of `rank` and `place`: higher
+    priorities before lower ones, and within a priority in the order of arrival.  Both stay with the message, so one
+    that comes back stands where it stood.
+
+    Attributes:
+        run: what the message-ids of this process start with; where there is a store, of all that use it.
+        number: order of arrival, unique in this run.
+        head: headers of the SEND, perhaps shared with other messages.
+        body: the octets.
+        properties: what the SEND asked for.
+        rank: 0 for the highest priority, 9 for the lowest.
+        place: among those of its rank that wait: its number, or that of a message which it replaced.
+        expires: on the broker's clock; 0: never.
+        attempts: deliveries so far, counted by the queue.
+        waits: it is in a queue and nobody has it.
+        history: None as long as nothing failed.
+        wire: its octets, where others have it, too.
+        row: of the store, which holds it; negative: only as long as the process lives; 0: it has none.
+        at: when it was accepted, in nanoseconds of the recorder; 0: it is not known.
+    """
+
+    # Two runs of the server never issue the same message-id (MSG-02), and none holds `:` or `\`, which some clients
+    # unescape wrongly.
+    run: ClassVar[bytes] = secrets.token_hex(4).encode()
+
+    __slots__ = (
+        "at",
+        "attempts",
+        "body",
+        "expires",
+        "head",
+        "history",
+        "number",
+        "place",
+        "properties",
+        "rank",
+        "row",
+        "waits",
+        "wire",
+    )
+
+    def __init__(self, number: int, head: Head, body: bytes, properties: SendOptions = PLAIN) -> None:
+        self.number = self.place = number
+        self.head = head
+        self.body = body
+        self.properties = properties
+        self.rank = PLAIN_RANK if properties is PLAIN else LOWEST_PRIORITY - properties.priority
+        self.expires = 0.0
+        self.attempts = 0
+        self.waits = False
+        self.row = 0
+        self.at = 0
+        self.history: History | None = None
+        self.wire: Wire | None = None
+
+    @property
+    def id(self) -> bytes:
+        """The message-id, stable over redeliveries."""
+        return b"%b-%d" % (self.run, self.number)
+
+    @property
+    def size(self) -> int:
+        """Octets that keeping it costs, nearly."""
+        return self.head.cost + len(self.body) + OVERHEAD
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Where it stands among those that wait: by priority, then by arrival."""
+        return self.rank, self.place
+
+    def __lt__(self, other: Message) -> bool:
+        """For heaps, where one message has the place of another."""
+        return self.number < other.number
+
+    def copy(self, wire: Wire, place: int = 0) -> Message:
+        """The same message for another queue, which keeps its own count of deliveries.
+
+        Args:
+            place: its own, where it may have a row in the store; 0: its number does.
+        """
+        copy = Message(self.number, self.head, self.body, self.properties)
+        copy.place = place or self.number
+        copy.expires = self.expires
+        copy.wire = wire
+        copy.at = self.at
+        return copy
+
+
+class Wire:
+    """A message as octets: encoded once per form, for however many topics and queues it goes to."""
+
+    __slots__ = ("_encoded", "_message")
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+        self._encoded: list[bytes | None] = [None] * len(encoder.FORMS)
+
+    def __getitem__(self, index: int) -> bytes:
+        octets = self._encoded[index]
+        if octets is None:
+            message = self._message
+            octets = encoder.message(message.head, message.id, message.body, *encoder.FORMS[index])
+            self._encoded[index] = octets
+        return octets
+
+
+class Delivery:
+    """A message sent to a subscription and not yet settled.
+
+    Attributes:
+        size: what keeping the message costs.
+        transaction: the open transaction that holds its ACK or NACK, if one does.
+        at: when it went out, in nanoseconds of the recorder; 0: it is not known.
+    """
+
+    __slots__ = ("at", "handle", "message", "size", "subscription", "transaction")
+
+    def __init__(self, message: Message, subscription: Subscription, handle: str) -> None:
+        self.message = message
+        self.subscription = subscription
+        self.handle = handle
+        self.size = message.size
+        self.transaction: Transaction | None = None
+        self.at = 0

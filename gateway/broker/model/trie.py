@@ -1,0 +1,273 @@
+"""Many patterns searched by a name, and many names searched by a pattern.
+
+`PatternTrie` finds the patterns that match a name: who subscribed to what is sent.  `NameTree` finds the names that
+match a pattern: what is retained for who subscribes.  Both keep a tree of words, one edge for each:
+
+    /topic/a.*      root --topic--> . --a--> . --*--> (entry)
+    /topic/a.#.b                              '--#--> . --b--> (entry)
+
+A search walks all branches that may still match at once, one word after the other: no recursion, because a name may
+have as many words as a header line has octets, and no going back, because that is exponential.  It costs at most its
+words times the nodes that it reaches, and it reaches only those whose words above them match; how many texts there are
+elsewhere does not matter.
+
+Known weakness: a word costs some 300 octets, however short it is, and patterns like `#.a.*.*.*` make every search reach
+many nodes.  `words.check_words` bounds both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Generic, TypeVar
+
+from .patterns import ONE, REST, WILDCARDS, has_wildcard, pattern_words, split
+
+T = TypeVar("T")
+
+CACHED_NAMES = 10_000
+# For the names and results that are remembered: a name may fill a header line, and a result have all patterns in it.
+CACHED_OCTETS = 16 * 1024 * 1024
+
+
+class _Entry(Generic[T]):
+    """A value in a tree; serials are in the order of insertion."""
+
+    __slots__ = ("serial", "value")
+
+    def __init__(self, serial: int, value: T) -> None:
+        self.serial = serial
+        self.value = value
+
+
+class _Node(Generic[T]):
+    """A place in a tree: the edges from the root to it are how the texts of all entries at it and below begin."""
+
+    __slots__ = ("children", "entries")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node[T]] = {}
+        # A tuple, because the empty one costs nothing.  Few texts have equal words.
+        self.entries: tuple[_Entry[T], ...] = ()
+
+
+class _Tree(Generic[T]):
+    """Texts with values, and the tree of their words.
+
+    Attributes:
+        nodes: how many there are below the root.
+    """
+
+    def __init__(self) -> None:
+        self.nodes = 0
+        self._root: _Node[T] = _Node()
+        self._entries: dict[str, _Entry[T]] = {}
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, text: str) -> T | None:
+        """The value of exactly that text."""
+        entry = self._entries.get(text)
+        return None if entry is None else entry.value
+
+    def values(self) -> Iterator[T]:
+        """All values, in the order in which they came."""
+        return (entry.value for entry in self._entries.values())
+
+    def _put(self, text: str, words: Sequence[str], value: T) -> None:
+        """Store a value, or replace it where it stands; without words it has no place in the tree."""
+        entry = self._entries.get(text)
+        if entry is not None:
+            entry.value = value
+            return
+        self._serial += 1
+        entry = self._entries[text] = _Entry(self._serial, value)
+        if not words:
+            return
+        node = self._root
+        for word in words:
+            child = node.children.get(word)
+            if child is None:
+                child = node.children[word] = _Node()
+                self.nodes += 1
+            node = child
+        node.entries += (entry,)
+
+    def _take(self, text: str, words: Sequence[str]) -> None:
+        """Remove a text that is there, and the nodes that only it needed."""
+        entry = self._entries.pop(text)
+        if not words:
+            return
+        path = [self._root]
+        for word in words:
+            path.append(path[-1].children[word])
+        node = path.pop()
+        node.entries = tuple(each for each in node.entries if each is not entry)
+        # From the leaf to the root; the first node that something else needs ends it.
+        for word in reversed(words):
+            if node.children or node.entries:
+                break
+            node = path.pop()
+            del node.children[word]
+            self.nodes -= 1
+
+
+class PatternTrie(_Tree[T]):
+    """Patterns with values, found by the names that they match.
+
+    What a name matched is remembered until the patterns change, so that mostly a search is one look-up.  Texts without
+    wildcards may be stored, too; they are not in the tree, and a change of one forgets its own name only.
+
+    Args:
+        cached_names: names remembered at most; the oldest are forgotten first.
+        cached_octets: what they and their results may cost.
+    """
+
+    def __init__(self, cached_names: int = CACHED_NAMES, cached_octets: int = CACHED_OCTETS) -> None:
+        super().__init__()
+        self._cache: dict[str, tuple[T, ...]] = {}
+        self._octets = 0
+        self._max_names = cached_names
+        self._max_octets = cached_octets
+
+    def add(self, text: str, value: T) -> None:
+        """Store a pattern's value; one that it had is replaced."""
+        self._put(text, self._prepare(text), value)
+
+    def remove(self, text: str) -> None:
+        """Remove a pattern, if it is there."""
+        if text in self._entries:
+            self._take(text, self._prepare(text))
+
+    def match(self, name: str) -> tuple[T, ...]:
+        """The values of all patterns that match a name, each pattern's once, in the order in which they were added."""
+        found = self._cache.get(name)
+        return self._learn(name) if found is None else found
+
+    def known(self, name: str) -> bool:
+        """Whether it is remembered what a name matches, so that the name was looked at before."""
+        return name in self._cache
+
+    def _prepare(self, text: str) -> Sequence[str]:
+        """Forget what a change of that pattern makes wrong; its words in the tree."""
+        if has_wildcard(text):
+            self._cache.clear()
+            self._octets = 0
+            return pattern_words(text)
+        if text in self._cache:
+            self._forget(text)
+        return ()
+
+    def _learn(self, name: str) -> tuple[T, ...]:
+        found = self._cache[name] = tuple(entry.value for entry in self._search(name))
+        self._octets += _cost(name, found)
+        while len(self._cache) > self._max_names or self._octets > self._max_octets:
+            self._forget(next(iter(self._cache)))
+        return found
+
+    def _forget(self, name: str) -> None:
+        self._octets -= _cost(name, self._cache.pop(name))
+
+    def _search(self, name: str) -> list[_Entry[T]]:
+        """The entries that match, in order."""
+        found: list[_Entry[T]] = []
+        reached = [self._root]
+        # A rest takes all words to come: reached once, it stays to the end, and need not be entered again.
+        rests: set[_Node[T]] = set()
+        going_on: list[_Node[T]] = []  # those of them that have words behind them
+        words = iter(split(name))
+        while reached or going_on:
+            for node in reached:
+                rest = node.children.get(REST)
+                if rest is not None and rest not in rests:
+                    rests.add(rest)
+                    found += rest.entries
+                    if rest.children:
+                        going_on.append(rest)
+            word = next(words, None)
+            if word is None:
+                break
+            # In a name the character of a wildcard is a word like others, and one that only `*` can match.
+            edges = (ONE,) if word in WILDCARDS else (word, ONE)
+            before, reached = reached + going_on, []
+            for node in before:
+                children = node.children
+                reached += [children[edge] for edge in edges if edge in children]
+        for node in reached:
+            found += node.entries
+        if name in self._entries and not has_wildcard(name):
+            found.append(self._entries[name])
+        return _in_order(found)
+
+
+class NameTree(_Tree[T]):
+    """Names with values, found by patterns that match them."""
+
+    def add(self, name: str, value: T) -> None:
+        """Store a name's value; one that it had is replaced."""
+        self._put(name, split(name), value)
+
+    def remove(self, name: str) -> None:
+        """Remove a name, if it is there."""
+        if name in self._entries:
+            self._take(name, split(name))
+
+    def each(self, text: str) -> Iterator[T]:
+        """The same one by one, and in no order.  The tree may change meanwhile: what is new may be left out."""
+        if not has_wildcard(text):
+            yield from self.matching(text)
+            return
+        words = pattern_words(text)
+        pending = [(self._root, 0)]
+        seen: set[tuple[int, int]] = set()
+        while pending:
+            node, place = pending.pop()
+            if (id(node), place) in seen:
+                continue
+            seen.add((id(node), place))
+            if place == len(words):
+                yield from [entry.value for entry in node.entries]
+            elif words[place] == REST:
+                pending.append((node, place + 1))
+                pending += [(child, place) for child in node.children.values()]
+            elif words[place] == ONE:
+                pending += [(child, place + 1) for child in node.children.values()]
+            elif (child := node.children.get(words[place])) is not None:
+                pending.append((child, place + 1))
+
+    def matching(self, text: str) -> list[T]:
+        """The values of all names that a pattern matches, in the order in which they were added."""
+        if not has_wildcard(text):
+            return [self._entries[text].value] if text in self._entries else []
+        nodes: Iterable[_Node[T]] = [self._root]
+        for word in pattern_words(text):
+            if word == REST:
+                nodes = _with_all_below(nodes)
+            elif word == ONE:
+                nodes = [child for node in nodes for child in node.children.values()]
+            else:
+                nodes = [child for node in nodes if (child := node.children.get(word)) is not None]
+        return [entry.value for entry in _in_order([entry for node in nodes for entry in node.entries])]
+
+
+def _with_all_below(nodes: Iterable[_Node[T]]) -> set[_Node[T]]:
+    """These nodes and all under them, each once, though some may be under others."""
+    found = set(nodes)
+    pending = list(found)
+    while pending:
+        new = set(pending.pop().children.values()) - found
+        found |= new
+        pending += new
+    return found
+
+
+def _in_order(entries: list[_Entry[T]]) -> list[_Entry[T]]:
+    entries.sort(key=attrgetter("serial"))
+    return entries
+
+
+def _cost(name: str, found: tuple[object, ...]) -> int:
+    """Octets of a name and what it matched, at most; what Python adds to each is bounded by their number."""
+    return 4 * len(name) + 8 * len(found)

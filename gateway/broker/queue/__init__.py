@@ -1,0 +1,1 @@
+"""Queue: messages wait, are dispatched to consumers, are settled or come back."""

@@ -1,0 +1,143 @@
+"""Browsing: a subscription that reads what waits in a queue and consumes nothing.
+
+A browser has a list of what waited when it came, and goes through it as fast as its client reads; what has gone
+meanwhile is passed over.  What only the store holds is read for it, a page at a time.  Then it says so by a MESSAGE
+with the header `browser:end`, or, if the client wishes (`browser-end:false`), goes on with each message that comes.
+
+What is consumed meanwhile is not kept for a browser that is slow; what comes behind the list is bounded by the
+session's `max_outbound`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from gateway.codec import Head
+
+from ..errors import BROWSER, SlowConsumer
+from ..model.changes import Stored
+from ..model.message import Message
+
+if TYPE_CHECKING:
+    from .queue import Queue
+    from .subscription import Subscription
+
+# Messages that are looked at in one turn: about 2 ms.
+_LOOKS_PER_TURN = 2_000
+# Rows of one read.
+_PAGE = 200
+
+
+class Browser:
+    """One browser of one queue."""
+
+    __slots__ = ("_behind", "_ended", "_is_reading", "_new", "_queue", "_read", "_rows", "_subscription", "_waited")
+
+    def __init__(self, queue: Queue, subscription: Subscription) -> None:
+        self._queue = queue
+        self._subscription = subscription
+        self._waited = deque(queue.waiting_messages())
+        self._rows: deque[int] = deque(queue.shelf.rows_of_backlog() if queue.shelf is not None else ())
+        self._read: deque[Message] = deque()
+        self._is_reading = False
+        self._new: deque[Message] = deque()
+        self._behind = 0  # octets of `_new`
+        self._ended = False
+        queue.browsers[subscription] = self
+        subscription.queue = queue
+
+    def offer(self) -> None:
+        """Go on: there is room in the outbox."""
+        subscription = self._subscription
+        if subscription.ended or self._ended:
+            return
+        looks = _LOOKS_PER_TURN
+        while self._waited:
+            if not self._has_room():
+                return
+            message = self._waited.popleft()
+            if message.waits and not self._queue.has_expired(message):
+                self._show(message)
+            looks -= 1
+            if not looks:
+                self._queue.broker.agenda.later(self.offer)
+                return
+        while self._read:
+            if not self._has_room():
+                return
+            message = self._read.popleft()
+            if not self._queue.has_expired(message):
+                self._show(message)
+        if self._rows:
+            self._read_on()
+            return
+        if subscription.options.browser_end:
+            self._end()
+            return
+        while self._new:
+            if not self._has_room():
+                return
+            message = self._new.popleft()
+            self._behind -= message.size
+            if not self._queue.has_expired(message):
+                self._show(message)
+
+    def _read_on(self) -> None:
+        """Have the next of the backlog read; nobody else gets them for it."""
+        assert not self._is_reading  # nobody asks before they have come
+        self._is_reading = True
+        storage = self._queue.broker.storage
+        assert storage is not None  # the rows are there
+        storage.read([self._rows.popleft() for _ in range(min(_PAGE, len(self._rows)))], self._arrived)
+
+    def _arrived(self, found: list[Stored]) -> None:
+        storage = self._queue.broker.storage
+        assert storage is not None  # it has read
+        self._is_reading = False
+        self._read.extend([storage.facts.message(each) for each in found])
+        self.offer()
+
+    def tidy(self, most: int) -> None:
+        """Let go of what waits no longer, where the list is longer than that."""
+        if len(self._waited) > most:
+            self._waited = deque([message for message in self._waited if message.waits])
+
+    def follow(self, message: Message) -> None:
+        """A message has come into the queue."""
+        if self._subscription.options.browser_end:
+            return
+        outbound = self._subscription.outbound
+        self._new.append(message)
+        self._behind += message.size
+        if self._behind > outbound.limit:
+            why = f"more than {outbound.limit} octets (max_outbound) wait for a browser"
+            self._queue.broker.end_slow(self._subscription.session, SlowConsumer(why, BROWSER))
+        elif len(self._new) == 1 and not (self._waited or self._rows or self._read or self._is_reading):
+            self.offer()
+
+    def _has_room(self) -> bool:
+        outbound = self._subscription.outbound
+        if outbound.closed:
+            return False
+        if outbound.size >= self._subscription.window:
+            outbound.starved[self] = None
+            return False
+        return True
+
+    def _show(self, message: Message) -> None:
+        selector = self._subscription.options.selector
+        if selector is None or selector(message.head.headers):
+            self._queue.broker.counters.delivered += 1
+            notes = self._subscription.notes
+            self._subscription.show(message, b"" if notes is None else notes.of(message))
+            if self._subscription.records is not None:
+                self._subscription.records.shown(self._subscription, message)
+
+    def _end(self) -> None:
+        self._ended = True
+        broker, queue = self._queue.broker, self._queue
+        queue.browsers.pop(self._subscription, None)
+        headers = {"destination": self._subscription.destination, "browser": "end"}
+        self._subscription.show(Message(broker.next_number(), Head.of("MESSAGE", headers), b""))
+        broker.forget_if_idle(queue)

@@ -1,0 +1,333 @@
+"""A queue's side of the store: which of its messages have a row, and when one comes or goes.
+
+durable message comes            a row, in the batch at hand
+it is settled, for good          the row goes
+it comes back after a failure    the row's facts are new
+too much waits                   rows alone: the backlog
+it may have been delivered       the place's facts tell (see `reach`)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ..core.scheduler import Action
+from ..core.storage import Storage
+from ..model.changes import Container, Stored, StoredRow
+from ..model.message import Message
+from ..model.options import SendOptions
+from ..model.policy import ClientArguments
+from . import arrivals, dispatch
+from .delivery_mark import DeliveryMark
+from .paging import LEAST_IN_MEMORY, MOST_IN_MEMORY, PagedMessages
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..core.counters import Drop
+    from .queue import Queue
+    from .subscription import Subscription
+
+
+ENDED = "ended"
+"""The kind of a place that is no more as soon as nobody holds a row of it."""
+
+
+class QueueStorage:
+    """The rows of one queue.
+
+    Attributes:
+        rows: how many there are.
+        transient: how many of them are gone with the process.
+        backlog: what is in the store alone; None: nothing is.
+        is_holding: nobody gets anything before something is written.
+
+    Args:
+        durable: True: all messages are stored; False: none; None: those that ask for it.
+    """
+
+    __slots__ = (
+        "_durable",
+        "_facts",
+        "_goes_with_last",
+        "_held",
+        "_keyed",
+        "_kind",
+        "_place",
+        "_queue",
+        "_reach",
+        "_storage",
+        "backlog",
+        "is_holding",
+        "rows",
+        "transient",
+    )
+
+    def __init__(self, queue: Queue, storage: Storage, durable: bool | None) -> None:
+        self.rows = 0
+        self.transient = 0
+        self.backlog: PagedMessages | None = None
+        self.is_holding = False
+        self._goes_with_last = False  # the place, with its last row
+        self._keyed: list[int] = []  # rows that replace each other, at the start of the process
+        self._held: dict[Subscription, None] = {}
+        self._queue = queue
+        self._reach = DeliveryMark(queue, storage)
+        self._storage = storage
+        self._durable = durable
+        self._place = 0
+        self._kind = "queue"
+        self._facts: dict[str, object] = {}
+
+    def describe(self, facts: dict[str, object]) -> None:
+        """The queue is a durable subscription's: the store keeps what it is, also while nothing waits."""
+        self._kind, self._facts = "subscription", facts
+        self._place = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
+        self._storage.await_place()
+
+    def declare(self, hints: ClientArguments) -> None:
+        """A client's wishes for the queue: they hold as long as something of it is stored."""
+        self._facts["hints"] = dataclasses.asdict(hints)
+        if self._place:
+            self._describe()
+
+    @property
+    def hints(self) -> ClientArguments | None:
+        """A client's wishes, as the store kept them."""
+        found = self._facts.get("hints")
+        return ClientArguments(**found) if isinstance(found, dict) else None
+
+    # messages come
+
+    def takes(self, message: Message) -> bool:
+        """Give a new message a row, if it is durable; True: it goes to the backlog, and that was all."""
+        if self.is_durable(message.properties):
+            self._enter(message)
+        if not self._is_too_much(message):
+            return False
+        if not message.row:
+            self._enter(message, transient=True)
+        self.backlog = self.backlog or PagedMessages(self._queue, self._storage)
+        self.backlog.add(message.row, message.rank, message.size, message.expires)
+        if any(interest.rotation for interest in self._queue.consumers.interests):
+            self.backlog.refill(stuck=True)  # for somebody who wants nothing of what is in memory
+        return True
+
+    def _is_too_much(self, message: Message) -> bool:
+        """Whether a new message stands behind what fits into memory."""
+        queue, backlog = self._queue, self.backlog
+        in_memory = queue.octets
+        if backlog is not None:
+            if backlog.precedes(message):
+                return message.properties.conflation_key is None
+            in_memory -= backlog.octets
+        if in_memory < MOST_IN_MEMORY and not (in_memory >= LEAST_IN_MEMORY and _is_short(queue.broker)):
+            return False
+        # What is more urgent than the last one in memory stands there, too.
+        has_key = message.properties.conflation_key is not None
+        return not has_key and self._may_page() and queue.lanes[0].is_behind(message)
+
+    def is_durable(self, properties: SendOptions) -> bool:
+        """Whether such a message outlives the process here."""
+        durable = self._durable
+        return properties.persistent if durable is None else durable
+
+    def _may_page(self) -> bool:
+        """Whether there may be a backlog: nothing that waits may have to go, or be replaced."""
+        queue = self._queue
+        return self._durable is not False and queue.limits.keeps_all and not queue.policy.conflate_by
+
+    def forget(self) -> None:
+        """The queue goes; while somebody holds one of its rows, or they leave still, the place stays."""
+        self._goes_with_last = True
+        if self.backlog is not None:
+            self.backlog.close()
+        if self._place and not self.rows:
+            self._storage.drop(self._place)
+            self._place = 0
+
+    def end(self) -> None:
+        """The queue is no more; rows that somebody holds still are not to come back."""
+        self._goes_with_last = True
+        if self.rows:
+            self._kind = ENDED
+            self._describe()
+        else:
+            self.forget()
+
+    def _enter(self, message: Message, *, row: int = 0, transient: bool = False) -> None:
+        if not self._place:
+            self._place = self._storage.place(self._kind, self._queue.name, json.dumps(self._facts))
+        self.rows += 1
+        self.transient += transient
+        self._goes_with_last = False  # it may have been forgotten, and come back
+        row = row or message.place
+        self._reach.note(row, message.rank)
+        self._storage.enter(self._place, message, row=row, transient=transient)
+
+    # messages go
+
+    def leave(self, message: Message) -> None:
+        """A message is settled for good."""
+        self._less(message.row)
+        self._storage.leave(message)
+        self._drop_place()
+
+    def leave_row(self, row: int) -> None:
+        """The same of one that is not in memory; the row is negative where it is transient."""
+        self._less(row)
+        self._storage.leave_row(row)
+        self._drop_place()
+
+    def _less(self, row: int) -> None:
+        self.rows -= 1
+        self.transient -= row < 0
+
+    def _drop_place(self) -> None:
+        """The place goes with its last row, if the queue has gone."""
+        if self._goes_with_last and not self.rows:
+            self.forget()
+
+    def note(self, message: Message) -> None:
+        """A message comes back."""
+        self._storage.note(message)
+
+    def delivered(self, message: Message) -> None:
+        """A message with a row is delivered."""
+        if self._reach.is_near(message):
+            self._move_on(message)
+
+    def holds_up(self, message: Message) -> bool:
+        """Whether a message must wait on: something more urgent is still to be read, or something to be written."""
+        if self.is_holding or (self.backlog is not None and self.backlog.is_before(message.rank)):
+            return True
+        if self._reach.holds(message):
+            self._move_on(message)
+        return self.is_holding
+
+    def hold(self, consumer: Subscription) -> None:
+        """What is parked with a consumer is held up."""
+        self._held[consumer] = None
+
+    def _move_on(self, message: Message) -> None:
+        moved = self._reach.move_on(message.row)
+        self.is_holding = self.is_holding or self._reach.holds(message)  # until what is moved is written
+        if moved:
+            self._describe()
+            self._storage.when_settled(partial(self._settled, self._reach.row))
+
+    def _settled(self, row: int) -> None:
+        """The store knows of all up to that row."""
+        self._reach.written = max(self._reach.written, row)
+        self.is_holding = False
+        self.go_on()
+
+    def go_on(self) -> None:
+        """What held others up is written, or read."""
+        held, self._held = self._held, {}
+        dispatch.dispatch_all(self._queue)
+        for consumer in held:
+            if not consumer.ended:
+                dispatch.give_parked(self._queue, consumer)
+        dispatch.go_on(self._queue)
+
+    def _describe(self) -> None:
+        facts = json.dumps(self._facts | self._reach.facts)
+        self._storage.describe(Container(self._place, self._kind, self._queue.name, facts))
+
+    def adopt(self, messages: Iterable[Message], shelf: QueueStorage) -> None:
+        """Messages of a queue that was forgotten meanwhile come back to its successor, and stand in its place now."""
+        for message in messages:
+            row = message.row
+            if row:
+                shelf.leave(message)
+                self._enter(message, row=abs(row), transient=row < 0)
+
+    # the start of the process
+
+    def recover(self, place: Container, *, clean: bool) -> None:
+        """The store knows the queue from the last process.
+
+        Args:
+            clean: that one has told all it knew; else what it may have delivered is marked.
+        """
+        facts = json.loads(place.facts)
+        if not self._place:
+            self._place, self._kind = place.number, place.kind
+        self._facts = {name: value for name, value in facts.items() if name not in ("reach", "suspect")}
+        self.backlog = self.backlog or PagedMessages(self._queue, self._storage)
+        if self._reach.recover(facts, clean=clean):
+            self._describe()
+
+    def has_place(self, number: int) -> bool:
+        """Whether new rows of the queue go there; it may have others, from before it was forgotten once."""
+        return self._place == number
+
+    def adder(self) -> Callable[[StoredRow], None]:
+        """Takes one row after the other that was found there."""
+        backlog = self.backlog
+        assert backlog is not None  # it was made for them
+
+        def add(row: StoredRow) -> None:
+            self.rows += 1
+            self._reach.note(row.row, row.rank)
+            expires = 0.0
+            if row.facts is not None:
+                if '"key":' in row.facts:
+                    self._keyed.append(row.row)
+                    return
+                if '"expires":' in row.facts:
+                    expires = self._storage.facts.expires(row.facts)
+            backlog.add(row.row, row.rank, row.size, expires)
+
+        return add
+
+    def has_pages(self) -> bool:
+        """Whether the queue can stay in the store alone; else some of it comes back by `take_all` and `place`."""
+        return self._may_page() and not self._keyed
+
+    def take_all(self) -> list[int]:
+        """All rows, in order, which leave the backlog; where it is large, those that replace each other will do."""
+        backlog = self.backlog
+        assert backlog is not None  # it was made for them
+        rows, self._keyed = self._keyed, []
+        if not self._may_page() or backlog.octets < MOST_IN_MEMORY:
+            rows = sorted(rows + backlog.take_all())
+        return rows
+
+    def place(self, found: Iterable[Stored]) -> None:
+        """Messages that were read take their places in memory."""
+        queue = self._queue
+        for stored in found:
+            message = self._storage.facts.message(stored)
+            if not message.attempts and 0 < message.row <= self._reach.suspect:
+                message.attempts = 1
+                self._storage.note(message)
+            queue.broker.keep(message.size)
+            arrivals.put(queue, message)
+
+    # the backlog
+
+    def refill(self, *, stuck: bool = False) -> None:
+        """Read on, if there is a backlog and little in memory."""
+        if self.backlog is not None:
+            self.backlog.refill(stuck=stuck)
+
+    def purge(self, why: Drop, then: Action | None = None) -> None:
+        """The backlog is thrown away; see there."""
+        if self.backlog is not None:
+            self._queue.broker.counters.drops[why] += self.backlog.count
+            self.backlog.purge(why, then)
+
+    def rows_of_backlog(self) -> list[int]:
+        """What is in the store alone, in order."""
+        return [] if self.backlog is None else list(chain.from_iterable(self.backlog.next_rows()))
+
+
+def _is_short(broker: Broker) -> bool:
+    """Whether memory is short: long before publishers are held back."""
+    return broker.stored_octets > broker.quotas.memory_limit // 2

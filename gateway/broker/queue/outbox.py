@@ -1,0 +1,198 @@
+"""What waits to be written to one client.
+
+The broker appends, the transport takes.  A frame is two parts, a prefix of the receiver's own and a part it shares with
+others, so that appending costs two list entries and no copy; the parts of one frame stay neighbours, because over
+WebSocket each frame is a message of its own.
+
+    append -> parts -> take() -> the transport's hands -> written(n)
+              |<------------------- size ----------------->|
+
+Three marks, in octets of `size`:
+
+    window   a queue stops dispatching to a consumer; its messages wait in the queue, where others can get them
+    high     who filled it is held back until half of that is left (`relief`), for a bounded time: a publisher, or the
+             client itself that sends without reading its receipts
+    limit    a client that was waited for in vain, and is no longer, is closed
+
+The first time something is appended after a flush, the outbox reports itself to the broker's list of those to flush.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ..core.ports import Carrier
+    from ..model.message import Message
+    from ..session.session import Session
+    from .queue import Queue
+
+
+class WaitsForRoom(Protocol):
+    """A consumer that got nothing because the outbox was full."""
+
+    def offer(self) -> None:
+        """There may be room again."""
+        ...
+
+
+class Feeder(WaitsForRoom, Protocol):
+    """Whatever gives a subscription messages that are not new."""
+
+    def end(self) -> None:
+        """Give nothing more."""
+        ...
+
+
+class Outbox:
+    """The outbox of a session.
+
+    Attributes:
+        carrier: the connection, which flushes; None when it is gone.
+        parts: prefix, shared, prefix, shared, ... of the frames that the transport did not take yet.
+        size: octets in `parts` and in the transport's hands.
+        frames: how many the transport took since the start.
+        gone: octets written since the start; a part's place in the stream is counted from there.
+        taken: the place up to which the transport took parts.
+        unsent: queue, message and the place of its end, for those that nobody will acknowledge (mode auto) and that are
+            not with the operating system; should the connection end first, they go back to their queue.
+        rows: how many of them the store holds until they are with the operating system.
+        starved: consumers of queues that got nothing because the window was full.
+        excused: the client was too slow for too long: it no longer holds back publishers.
+        closed: the connection is gone; what is appended is thrown away.
+    """
+
+    __slots__ = (
+        "_next",
+        "_rest",
+        "carrier",
+        "closed",
+        "dirty",
+        "excused",
+        "frames",
+        "gone",
+        "high",
+        "limit",
+        "parts",
+        "relief",
+        "rows",
+        "session",
+        "size",
+        "starved",
+        "taken",
+        "unsent",
+        "window",
+    )
+
+    def __init__(self, session: Session, carrier: Carrier, limit: int, dirty: deque[Outbox]) -> None:
+        self.session = session
+        self.carrier: Carrier | None = carrier
+        self.parts: list[bytes] = []
+        self._rest: list[bytes] = []  # what was in `parts` before, but for the first `_next`, which are taken
+        self._next = 0
+        self.frames = 0
+        self.size = 0
+        self.gone = 0
+        self.taken = 0
+        self.window = limit // 8
+        self.set_limit(limit)
+        self.rows = 0
+        self.unsent: deque[tuple[Queue, Message, int]] = deque()
+        self.starved: OrderedDict[WaitsForRoom, None] = OrderedDict()
+        self.excused = False
+        self.closed = False
+        self.dirty = dirty
+
+    def set_limit(self, octets: int) -> None:
+        """Of so many octets on it is closed, if it was waited for in vain; the marks below go with it."""
+        self.limit = octets
+        self.high = octets * 3 // 4
+        self.relief = self.high // 2
+
+    def append(self, prefix: bytes, shared: bytes = b"") -> None:
+        """Add one frame.  The topic's fan-out has this inlined."""
+        if self.closed:
+            return
+        if not self.parts:
+            self.dirty.append(self)
+        self.parts.append(prefix)
+        self.parts.append(shared)
+        self.size += len(prefix) + len(shared)
+        if self.size > self.high:
+            self.session.broker.strain(self)
+
+    def take(self, most: int | None = None) -> list[bytes]:
+        """Hand parts, all of them or the first `most`, to the transport, which reports by `written` what left it."""
+        if most is None:
+            parts = self.parts if not self._rest else self._rest[self._next :] + self.parts
+            self.parts, self._rest = [], []
+            self.taken = self.gone + self.size
+            self.frames += len(parts) // 2
+            return parts
+        if not self._rest:
+            # Set aside, so that each part is moved once, however many there are.
+            self._rest, self._next, self.parts = self.parts, 0, []
+        parts = self._rest[self._next : self._next + most]
+        self._next += most
+        if self._next >= len(self._rest):
+            self._rest = []
+        self.taken += sum(map(len, parts))
+        self.frames += len(parts) // 2
+        return parts
+
+    def written(self, octets: int) -> None:
+        """So many octets, of what was taken, are with the operating system."""
+        self.size -= octets
+        self.gone += octets
+        unsent = self.unsent
+        if unsent:
+            if not self.size and not self.rows:
+                unsent.clear()
+            else:
+                while unsent and unsent[0][2] <= self.gone:
+                    queue, message, _ = unsent.popleft()
+                    if message.row:
+                        self.rows -= 1
+                        queue.leave(message)
+        if self.starved:
+            self.feed_starved()
+        if self.excused and self.size <= self.relief:
+            self.excused = False
+
+    def feed_starved(self) -> None:
+        """Let the queues go on that had to leave this client out, as long as there is room."""
+        starved = self.starved
+        # Once each: one with a smaller window than ours may come back at once.
+        for _ in range(len(starved)):
+            if self.size >= self.window or not starved:  # an offer to one may have been the end of another
+                break
+            starved.popitem(last=False)[0].offer()
+
+    def not_written(self) -> list[tuple[Queue, Message]]:
+        """Queue messages in mode auto that the operating system never got, or not whole.
+
+        Those that the transport had taken may be with the client for a part, or reach it still: they will be marked
+        as redelivered.  The others were never on their way.
+        """
+        returned = []
+        for queue, message, end in self.unsent:
+            if end > self.taken:
+                message.attempts -= 1
+            returned.append((queue, message))
+        self.unsent.clear()
+        self.rows = 0
+        return returned
+
+    def hand_over(self) -> list[list[bytes]]:
+        """What the transport did not take, and some that it did, before `close`: whoever gets it lets go of it."""
+        handed, self._rest, self.parts = [self._rest, self.parts], [], []
+        return handed
+
+    def close(self) -> None:
+        """Throw away what was not written, and all that still comes."""
+        self.closed = True
+        self.carrier = None  # it refers to us: only the collector would find both
+        self.parts, self._rest = [], []
+        self.size = 0
+        self.starved.clear()

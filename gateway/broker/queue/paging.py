@@ -1,0 +1,293 @@
+"""What waits in a queue beyond what fits into memory: rows of the store, of which the queue knows the numbers.
+
+    too much waits     ->  new messages go to the end of the backlog
+    a consumer has room, and memory holds little  ->  the first rows are read, ahead of dispatch, and take their places
+
+So the memory holds the front of the queue, and a message of the backlog costs 24 octets.  What is more urgent than all
+of the backlog stays in memory; everything else stands behind it, so that priorities and the order of arrival hold.
+
+Too much is 16 MiB; or 256 KiB, once half of the memory that the broker may use is taken: a thousand deep queues must
+not hold up all publishers when there is room on the disk.  What is in memory already stays there.
+
+A queue whose oldest messages may have to go, or whose messages replace each other, has no backlog: its own limits bound
+it.  A message with a key of its own stays in memory, and comes before the backlog, for a newer one must find it there.
+Messages that are not durable have a row in the backlog, too, which is gone with the process; it is negative here.
+
+What is thrown away leaves the store in slices, one with each batch: a million rows at once would hold up all receipts.
+
+Known weakness: who wants only few of the messages gets those that stand within `_MOST_OF_OTHERS` octets of the front;
+what is behind that comes when others have consumed.  And what expires far from the front, before what stands in front
+of it, is found out when it comes there.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Collection, Iterator
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ..core.scheduler import Action, Timer
+from ..model.message import LOWEST_PRIORITY, Message
+from . import fate
+from .page_index import PageIndex
+
+if TYPE_CHECKING:
+    from ..core.counters import Drop
+    from ..core.storage import Storage
+    from ..model.changes import Stored
+    from .queue import Queue
+
+# Octets of messages that wait in memory before the backlog begins; and where memory is short.
+MOST_IN_MEMORY, LEAST_IN_MEMORY = 16 * 1024 * 1024, 256 * 1024
+# Fewer messages than this wait in memory, and costing less than so many octets: read on.
+_LOW, _LOW_OCTETS = 1_000, 1024 * 1024
+# Rows of one read.
+_PAGE, _PAGE_OCTETS = 1_000, 2 * 1024 * 1024
+# Octets that may be read in search of what somebody wants who wants nothing of what is in memory.
+_MOST_OF_OTHERS = 4 * MOST_IN_MEMORY
+# Seconds between such looks, at least.
+_PAUSE = 1.0
+# Rows that leave the store with one batch: 7 ms here, 10 ms in the thread that writes.
+_SLICE = 5_000
+
+
+class PagedMessages:
+    """The backlog of one queue.
+
+    Attributes:
+        count: messages in it, also those that are being read.
+        octets: what they would cost in memory.
+    """
+
+    __slots__ = (
+        "_date",
+        "_due",
+        "_expiring",
+        "_leaving",
+        "_queue",
+        "_ranks",
+        "_reading",
+        "_reading_rank",
+        "_storage",
+        "_when_left",
+        "count",
+        "octets",
+    )
+
+    def __init__(self, queue: Queue, storage: Storage) -> None:
+        self.count = 0
+        self.octets = 0
+        self._queue = queue
+        self._storage = storage
+        self._ranks: dict[int, PageIndex] = {}
+        self._reading: dict[int, int] = {}  # row -> size
+        self._reading_rank = 0
+        self._date: Timer | None = None
+        self._expiring: list[list[tuple[int, int]]] = []  # a list for each read
+        self._leaving: list[tuple[PageIndex, Drop]] = []
+        self._when_left: list[Action] = []
+        self._due = math.inf
+
+    def next_rows(self, count: int | None = None) -> Iterator[list[int]]:
+        """The rows that are read next, about so many; all where no count is given."""
+        yield list(map(abs, self._reading))
+        for _, rows in sorted(self._ranks.items()):
+            yield list(map(abs, rows.rows(count)))
+
+    def first_rows(self) -> list[int]:
+        """The first row of what is being read, and of each priority: the oldest is among them."""
+        found = [next(iter(self._reading), None), *[rows.first() for rows in self._ranks.values()]]
+        return [abs(row) for row in found if row is not None]
+
+    def all_rows(self, only: Collection[int] | None = None) -> tuple[array[int], array[int]]:
+        """The rows in the order in which they are due, and what each costs.
+
+        Args:
+            only: numbers of rows, without a sign; None: all.
+        """
+        if only is not None:
+            signed = [row for number in sorted(only) for row in (number, -number) if self.has(row)]
+            return array("q", signed), array("q", [self._size_of(row) or 0 for row in signed])
+        rows, sizes = array("q", self._reading), array("q", self._reading.values())
+        for _, each in sorted(self._ranks.items()):
+            its_rows, its_sizes = each.all()
+            rows.extend(its_rows)
+            sizes.extend(its_sizes)
+        return rows, sizes
+
+    def has(self, row: int) -> bool:
+        """Whether a row stands here; it is negative where it is transient."""
+        return self._size_of(row) is not None
+
+    def _size_of(self, row: int) -> int | None:
+        if row in self._reading:
+            return self._reading[row]
+        return next((size for rows in self._ranks.values() if (size := rows.size_of(row)) is not None), None)
+
+    def claim(self, row: int) -> None:
+        """A row that stands here leaves, for whoever has read it by himself."""
+        size = self._reading.pop(row, None)
+        if size is None:
+            size = next(size for rows in self._ranks.values() if (size := rows.remove(row)) is not None)
+        self._count(-1, -size)
+
+    def is_before(self, rank: int) -> bool:
+        """Whether something in it is more urgent."""
+        return self._first_rank() < rank
+
+    def precedes(self, message: Message) -> bool:
+        """Whether something in it is due before a new message."""
+        return self._first_rank() <= message.rank
+
+    def _first_rank(self) -> int:
+        ranks = [rank for rank, rows in self._ranks.items() if len(rows)]
+        return min([*ranks, self._reading_rank] if self._reading else ranks, default=LOWEST_PRIORITY + 1)
+
+    def add(self, row: int, rank: int, size: int, expires: float = 0.0) -> None:
+        """A row stands behind the others of its rank."""
+        rows = self._ranks.get(rank)
+        if rows is None:
+            rows = self._ranks[rank] = PageIndex()
+        rows.add(row, size, expires)
+        self._count(1, size)
+        if expires:
+            self._look_at(expires)
+
+    def _look_at(self, expires: float) -> None:
+        """Look for what has expired at that time, or before."""
+        if expires < self._due:
+            agenda = self._queue.broker.agenda
+            agenda.cancel(self._date)
+            self._due = expires
+            self._date = agenda.at(expires, self._sweep)
+
+    def _sweep(self) -> None:
+        agenda = self._queue.broker.agenda
+        now = agenda.clock()
+        gone, soonest = [], math.inf
+        for rows in self._ranks.values():
+            expired, next_one = rows.take_expired(now)
+            gone += expired
+            soonest = min(soonest, next_one)
+        self._due = math.inf
+        if gone:
+            self._expiring.append(gone)
+            self._storage.read([abs(row) for row, _ in gone], partial(self._expired, gone))
+            soonest = min(soonest, now + _PAUSE)
+        if soonest < math.inf:
+            self._look_at(max(soonest, now + _PAUSE))
+
+    def _expired(self, gone: list[tuple[int, int]], found: list[Stored]) -> None:
+        """What has expired was read: a dead letter needs it."""
+        if all(each is not gone for each in self._expiring):
+            return  # it was purged meanwhile
+        self._expiring = [each for each in self._expiring if each is not gone]
+        self._count(-len(gone), -sum([size for _, size in gone]))
+        queue = self._queue
+        for stored in found:
+            message = self._storage.facts.message(stored)
+            queue.broker.keep(message.size)
+            fate.expired(queue, message)
+        queue.look_for_room()
+        queue.broker.forget_if_idle(queue)
+
+    def close(self) -> None:
+        """The queue goes."""
+        self._queue.broker.agenda.cancel(self._date)
+
+    def _count(self, messages: int, octets: int) -> None:
+        self.count += messages
+        self.octets += octets
+        queue = self._queue
+        queue.octets += octets
+        queue.waiting += messages
+        queue.broker.waiting += messages
+        self._storage.in_backlog += messages
+
+    def refill(self, *, stuck: bool = False) -> None:
+        """Read on, if there is little in memory.
+
+        Args:
+            stuck: somebody has room, and wants nothing of what is in memory.
+        """
+        queue = self._queue
+        if self._reading or not queue.subscriptions or not any(map(len, self._ranks.values())):
+            return
+        octets = queue.octets - self.octets
+        little = queue.waiting - self.count < _LOW and octets < _LOW_OCTETS
+        if little or (stuck and octets < _MOST_OF_OTHERS and not queue.broker.pressed):
+            self._reading_rank = min([rank for rank, rows in self._ranks.items() if len(rows)])
+            self._reading = dict(self._ranks[self._reading_rank].take(_PAGE, _PAGE_OCTETS))
+            self._storage.read(list(map(abs, self._reading)), partial(self._arrived, self._reading))
+
+    def _arrived(self, reading: dict[int, int], found: list[Stored]) -> None:
+        """Rows were read: they take their places in memory."""
+        if self._reading is not reading:
+            return  # it was purged meanwhile
+        self._reading = {}
+        self._count(-len(reading), -sum(reading.values()))
+        queue = self._queue
+        shelf = queue.shelf
+        assert shelf is not None  # this is its backlog
+        held, shelf.is_holding = shelf.is_holding, True  # until all have their places: they may be due in another order
+        shelf.place([each for each in found if _signed(each) in reading])  # others were claimed meanwhile
+        shelf.is_holding = held
+        queue.look_for_room()
+        shelf.go_on()  # who has room still gets what comes next
+        self.refill()
+        queue.broker.forget_if_idle(queue)  # all may have expired
+
+    def take_all(self) -> list[int]:
+        """Remove all of it, at the start of the process; in the order of the rows."""
+        rows = [abs(row) for each in self._ranks.values() for row in each.rows()]
+        self._count(-self.count, -self.octets)
+        self._ranks = {}
+        return sorted(rows)
+
+    def purge(self, why: Drop, then: Action | None = None) -> None:
+        """Throw all of it away.
+
+        Args:
+            then: called when the last of it has been given to the storage.
+        """
+        if then is not None:
+            self._when_left.append(then)
+        others = PageIndex()
+        for row in chain(self._reading, [row for each in self._expiring for row, _ in each]):
+            others.add(row, 0, 0.0)
+        is_leaving = bool(self._leaving)
+        self._leaving += [(rows, why) for rows in (others, *self._ranks.values())]
+        self._count(-self.count, -self.octets)
+        self._ranks, self._reading, self._expiring = {}, {}, []
+        if not is_leaving:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Some of what was thrown away leaves the store."""
+        shelf = self._queue.shelf
+        assert shelf is not None  # this is its backlog
+        most = _SLICE
+        while self._leaving and most:
+            leaving, why = self._leaving[0]
+            rows = leaving.take(most)
+            most -= len(rows)
+            if self._queue.broker.records is not None:
+                self._queue.broker.records.purged(self._queue.name, [abs(row) for row, _ in rows], why)
+            for row, _ in rows:
+                shelf.leave_row(row)
+            if not len(leaving):
+                del self._leaving[0]
+        if self._leaving:
+            self._storage.when_written(self._storage.number, self._leave)
+            return
+        actions, self._when_left = self._when_left, []
+        for action in actions:
+            action()
+
+
+def _signed(stored: Stored) -> int:
+    """The number of a row as the backlog has it."""
+    return -stored.row.row if stored.row.transient else stored.row.row

@@ -1,0 +1,1 @@
+"""Routing: the way of a SEND to its destinations, and which destinations there are."""

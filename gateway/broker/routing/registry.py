@@ -1,0 +1,244 @@
+"""The directory: which destinations there are, and how they come and go.
+
+A destination comes into being with the first SEND or SUBSCRIBE, and goes when nobody subscribes and nothing waits.
+Three tables hold them: by name, hidden ones whose canonical name means something else when a client says it, and those
+of subscriptions with wildcards, whose name is the pattern.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..core.queue_arguments import ArgumentsNotice
+from ..errors import NotAllowed
+from ..model import destinations as names
+from ..model.changes import Container
+from ..model.patterns import has_wildcard
+from ..model.policy import ClientArguments, Policies
+from ..model.trie import PatternTrie
+from ..queue.durable import QueueStorage
+from ..queue.fate import forgotten, unused
+from ..queue.queue import Queue
+from ..topic.durable_subscriptions import DurableSubscriptions
+from ..topic.stream import Stream
+from ..topic.streams import Streams
+from ..topic.topic import Topic
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..session.session import Session
+
+# Queues whose declared arguments are remembered; the ones that were declared first go first.
+_MOST_DECLARED = 10_000
+
+
+class Registry:
+    """All destinations.
+
+    Attributes:
+        destinations: canonical name -> queue or topic.
+        hidden: likewise, those whose canonical name means something else when a client says it: users', functions', and
+            durable subscriptions.
+        patterns: the topics of subscriptions with wildcards.
+        has_patterns: there are any.
+        durables: the subscriptions that outlive their sessions, or are shared.
+        logs: what topics keep for replay.
+        temporaries: canonical name of each temporary destination -> its session.
+    """
+
+    def __init__(self, broker: Broker, policies: Policies) -> None:
+        self.destinations: dict[str, Queue | Topic] = {}
+        self.hidden: dict[str, Queue | Topic] = {}
+        self.patterns: PatternTrie[Topic] = PatternTrie()
+        self.has_patterns = False
+        self.durables = DurableSubscriptions(broker, self)
+        self.logs = Streams(broker)
+        self.temporaries: dict[str, Session] = {}
+        self._broker = broker
+        self._policies = policies
+        self._declared: OrderedDict[str, ClientArguments] = OrderedDict()
+
+    def find(self, name: str) -> Queue | Topic | None:
+        """The destination of that canonical name, if there is one."""
+        return self.table(name).get(name)
+
+    def topic(self, name: str, *, checked: bool = True) -> Topic:
+        """The topic, or pattern, of that name, which may be new.
+
+        Raises:
+            NotAllowed: there would be too many, and that is `checked`.
+        """
+        is_pattern = has_wildcard(name)
+        found = self.patterns.get(name) if is_pattern else self.table(name).get(name)
+        if found is None:
+            if checked:
+                self.check_room(1)
+            policy = self._policies.find(name)
+            found = Topic(self._broker, name, policy, None if is_pattern else self.logs.of(name, policy))
+            if is_pattern:
+                self.patterns.add(name, found)
+                self.has_patterns = True
+            else:
+                self.table(name)[name] = found
+        assert isinstance(found, Topic)  # names of queues and topics differ
+        return found
+
+    def queue_of_durable(self, name: str, topic: Topic, *, lasts: bool) -> Queue:
+        """The queue of a new durable or shared subscription."""
+        policy = dataclasses.replace(topic.policy, auto_delete=not lasts)
+        queue = self.hidden[name] = Queue(self._broker, name, policy)
+        storage = self._broker.storage
+        if storage is not None and lasts and policy.durable is not False:
+            queue.shelf = QueueStorage(queue, storage, policy.durable)
+        unused(queue)
+        return queue
+
+    def create_queue(self, name: str, hints: ClientArguments | None = None, sender: str = "") -> Queue:
+        """A new queue.
+
+        Args:
+            hints: what a client wishes for it; what one wished for a queue of that name before it comes first.
+            sender: id of its session.
+        """
+        queue = self.table(name)[name] = Queue(self._broker, name, self._policies.find(name))
+        storage = self._broker.storage
+        if storage is not None and not name.startswith(names.REPLY_QUEUE):
+            queue.shelf = QueueStorage(queue, storage, queue.policy.durable)
+        if name in self._declared:
+            queue.declare(self._declared[name])
+            self.heed(queue, hints, sender)
+        elif hints is not None and not name.startswith(names.HIDDEN):
+            before = queue.policy
+            self._declare(queue, hints)
+            self._tell(queue, before.changes_of(queue.policy), sender, heard=True)
+        unused(queue)
+        return queue
+
+    def restore(self, place: Container, *, clean: bool) -> Queue:
+        """A queue, or durable subscription, that the store holds from the last process; see `QueueStorage.recover`."""
+        queue = self.table(place.name).get(place.name)
+        if queue is None and place.kind == "subscription":
+            queue = self.durables.restore(place, partial(self.topic, checked=False))
+        elif queue is None:
+            queue = self.create_queue(place.name)
+        assert isinstance(queue, Queue)  # names of queues and topics differ
+        storage = self._broker.storage
+        assert storage is not None  # it holds the queue
+        queue.shelf = queue.shelf or QueueStorage(queue, storage, queue.policy.durable)
+        queue.shelf.recover(place, clean=clean)
+        hints = queue.shelf.hints
+        if place.kind == "queue" and hints is not None and place.name not in self._declared:
+            self._declare(queue, hints)
+        return queue
+
+    def keeps_log(self, name: str) -> bool:
+        """Whether a topic of that name keeps its messages for replay."""
+        return self._policies.keeps_log(name) and not name.startswith(names.REPLY_TOPIC)
+
+    def restore_log(self, place: Container) -> Stream | None:
+        """The log of a topic, as the store holds it from the last process; see `Stream.recover`.
+
+        None: its policy keeps none any more, or not in the store.  It stays there as it is: a slip in the operator's
+        file must not cost messages.
+        """
+        if not self.keeps_log(place.name) or self._policies.find(place.name).durable is False:
+            self.logs.leave_unused(place)
+            return None
+        topic = self.topic(place.name, checked=False)
+        assert topic.log is not None  # the policy says so
+        topic.log.recover(place)
+        return topic.log
+
+    def is_gone(self, name: str) -> bool:
+        """Whether it is a temporary queue whose session has ended: nobody will ever read it."""
+        return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
+
+    def heed(self, queue: Queue, hints: ClientArguments | None, sender: str) -> None:
+        """A client's wishes for a queue that is there: they are not carried out, and the log says so.
+
+        Messages and consumers of others are there, and to narrow the queue could cost them what was confirmed.  Nobody
+        is refused: programs that RabbitMQ takes send arguments with each frame, and there the first of a connection
+        counts.
+        """
+        if hints is None or self._declared.get(queue.name) == hints or queue.name.startswith(names.HIDDEN):
+            return
+        self._tell(queue, queue.policy.changes_of(hints.applied_to(queue.policy)), sender, heard=False)
+
+    def _declare(self, queue: Queue, hints: ClientArguments) -> None:
+        """They hold for the queue, and are remembered for when it went and comes again."""
+        self._declared[queue.name] = hints
+        if len(self._declared) > _MOST_DECLARED:
+            self._declared.popitem(last=False)
+        queue.declare(hints)
+        if queue.shelf is not None:
+            queue.shelf.declare(hints)
+
+    def _tell(self, queue: Queue, changes: dict[str, object], sender: str, *, heard: bool) -> None:
+        """Say what a client's wishes came to; those for a temporary queue concern nobody else."""
+        if changes and not queue.name.startswith(names.REPLY_QUEUE):
+            session = self._broker.sessions.get(sender)
+            self._broker.on_wish(
+                ArgumentsNotice(queue.name, changes, sender, session.login if session else "", heard=heard)
+            )
+
+    def home_of(self, queue: Queue) -> Queue | None:
+        """Where messages of a queue come back to: itself, also when it was forgotten meanwhile, or its successor.
+
+        None: nobody can ever read them, for who could has gone.
+        """
+        if queue.private:
+            return queue if queue.subscriptions else None
+        if self.is_gone(queue.name) or (queue.feed is not None and self.durables.get(queue.name) is not queue.feed):
+            return None
+        table = self.table(queue.name)
+        home = table.get(queue.name)
+        if home is None:
+            home = table[queue.name] = queue
+            unused(queue)
+        assert isinstance(home, Queue)  # names of queues and topics differ
+        return home
+
+    def forget_if_idle(self, target: Queue | Topic) -> None:
+        """Drop a destination that nobody subscribes and where nothing waits."""
+        if not target.is_idle:
+            return
+        table = self.table(target.name)
+        if table.get(target.name) is target:
+            del table[target.name]
+            if isinstance(target, Topic):
+                if target.log is not None:
+                    self.logs.rest(target.log)
+            else:
+                forgotten(target)
+                if target.policy.auto_delete:
+                    self._declared.pop(target.name, None)
+                if target.shelf is not None:
+                    target.shelf.forget()
+                if target.feed is not None:
+                    self.durables.forget(target.feed)
+        elif isinstance(target, Topic) and self.patterns.get(target.name) is target:
+            self.patterns.remove(target.name)
+            self.has_patterns = len(self.patterns) > 0
+
+    def table(self, name: str) -> dict[str, Queue | Topic]:
+        return self.hidden if name.startswith(names.HIDDEN) else self.destinations
+
+    def forget_temporary(self, name: str) -> None:
+        """A session's temporary destination goes with it, and what waits there, too."""
+        self.temporaries.pop(name, None)
+        target = self.destinations.get(name)
+        if isinstance(target, Queue):
+            target.purge()
+            self.forget_if_idle(target)
+
+    def count(self) -> int:
+        """How many destinations there are."""
+        return len(self.destinations) + len(self.hidden) + len(self.patterns)
+
+    def check_room(self, new: int) -> None:
+        limit = self._broker.quotas.max_destinations
+        if self.count() + new > limit:
+            raise NotAllowed("too many destinations", f"the server may have {limit} (max_destinations)")

@@ -1,0 +1,339 @@
+"""The router: the way of a SEND to its destinations.
+
+    prepare   names are resolved and everything is checked that could refuse the SEND: nothing has happened so far
+    send      now, or, in a transaction, at COMMIT: duplicates stop here, delayed messages wait here
+    route     to the queue; or to the topic and all patterns that match its name
+
+A SEND that asks for nothing special to a destination that is there, which is nearly every one, goes the short way:
+`publish` does all three at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gateway.codec import Head
+
+from ..core import authorization
+from ..core.dedup import DedupIds, digest
+from ..core.queue_arguments import QueueArguments
+from ..core.sender_id import SenderIds
+from ..errors import NoFunction, NotAllowed
+from ..model import destinations as names
+from ..model.changes import Stored
+from ..model.message import Message, Wire
+from ..model.options import PERSISTENT, PLAIN, Retain, SendOptions
+from ..model.policy import Policies
+from ..model.sending import PreparedSend
+from ..queue.queue import Queue
+from ..session import renewal
+from ..topic.replay import Replay
+from ..topic.retained import Retained
+from ..topic.topic import Topic
+from .registry import Registry
+from .scheduled import ScheduledSends
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..session.session import Session
+
+
+class Router:
+    """Messages on their way to their destinations.
+
+    Attributes:
+        retained: the last message of each topic that keeps one.
+        delayed: messages that wait for their time.
+        replay: who begins in the past.
+        arguments: what clients may wish of queues.
+        number: of the last message.
+        policies: of destinations.
+    """
+
+    def __init__(self, broker: Broker, directory: Registry, policies: Policies) -> None:
+        quotas = broker.quotas
+        self.retained = Retained(broker)
+        self.delayed = ScheduledSends(broker, self._arrive)
+        self._broker = broker
+        self._directory = directory
+        self._destinations = directory.destinations
+        self._patterns = directory.patterns
+        self.policies = policies
+        self._stamps = SenderIds(policies) if policies.add_user_ids else None
+        self.arguments = QueueArguments(policies, quotas.client_queue_arguments)
+        self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
+        self.replay = Replay(broker, directory.logs)
+        self.number = 0
+
+    def next_number(self) -> int:
+        """The number of the next message."""
+        self.number += 1
+        return self.number
+
+    # SEND
+
+    def publish(
+        self, head: Head, body: bytes, destination: str, sender: Session, properties: SendOptions = PLAIN
+    ) -> None:
+        """Route a message that asks for nothing special, but perhaps to be stored.
+
+        Raises:
+            NotAllowed: no such kind of destination, or a limit is reached.
+        """
+        broker = self._broker
+        target = self._destinations.get(destination)
+        if target is None or broker.careful:
+            # Only patterns, as the last time: nothing is left to be checked.
+            is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
+            if is_known and not broker.careful and not self._directory.keeps_log(destination):
+                if self._stamps is not None:
+                    head = self._stamps.on(head, destination, sender)
+                self.number += 1
+                broker.counters.published += 1
+                message = Message(self.number, head, body, properties)
+                if broker.records is not None:
+                    broker.records.accepted(message, destination, sender.id)
+                self._fan_out(None, destination, message, sender.id)
+            else:
+                self.send(self.prepare(head, body, destination, properties, sender))
+            return
+        if self._stamps is not None:
+            head = self._stamps.on(head, destination, sender)
+        self.number += 1
+        broker.counters.published += 1
+        message = Message(self.number, head, body, properties)
+        if broker.records is not None:
+            broker.records.accepted(message, destination, sender.id)
+        if isinstance(target, Queue):
+            target.accept(message)
+            return
+        if target.log is not None:
+            message = target.log.add(message, sender.id)
+        if self._directory.has_patterns:
+            self._fan_out(target, destination, message, sender.id)
+        else:
+            target.accept(message, sender.id)
+
+    def _keeps_nothing(self, destination: str, properties: SendOptions) -> bool:
+        """Whether a message only goes to those who subscribe now: that there is no memory is nothing to it."""
+        target = self._destinations.get(destination)
+        if not isinstance(target, Topic) or not (properties is PLAIN or properties is PERSISTENT):
+            return False
+        return target.log is None and not target.durables and not self._directory.has_patterns
+
+    def prepare(
+        self, head: Head, body: bytes, destination: str, properties: SendOptions, sender: Session | None
+    ) -> PreparedSend:
+        """Check a SEND and find its destinations.
+
+        Raises:
+            NotAllowed: it cannot be carried out.
+        """
+        broker = self._broker
+        if destination == renewal.RENEW and sender is not None:
+            renewal.ask(sender, head, body)
+            return PreparedSend([], b"", PLAIN, sender.id, 0.0)
+        if not self._keeps_nothing(destination, properties):
+            broker.check_memory()
+        parts = names.split(destination)
+        if sender is not None and sender.access is not None:
+            authorization.check_reply_to(sender, head.headers)
+        targets = []
+        for part in parts:
+            name = self._name(part, properties.multicast, sender)
+            if sender is not None and sender.access is not None:
+                authorization.check_send(sender, name, part)
+            if sender is not None and properties.hints is not None:
+                self.arguments.check(properties.hints, name, part, sender)
+            addressed = head if len(parts) == 1 else _with(head, "destination", part)
+            if name.startswith(names.APP):
+                name, addressed = self._for_function(name, addressed, sender)
+            elif self._stamps is not None and sender is not None:
+                addressed = self._stamps.on(addressed, name, sender)
+            targets.append((name, addressed))
+        if properties.retain is not None:
+            self.retained.check(name for name, _ in targets)
+        expires = 0.0
+        if properties.time_to_live is not None:
+            expires = self._clock() + properties.time_to_live
+            moment = str(int((broker.agenda.epoch() + properties.time_to_live) * 1000))
+            targets = [(name, _with(each, "expires", moment)) for name, each in targets]
+        elif properties.expires_at is not None:
+            expires = max(self._clock() + properties.expires_at - broker.agenda.epoch(), 1e-9)
+        sending = PreparedSend(targets, body, properties, "" if sender is None else sender.id, expires)
+        self.check([sending])
+        return sending
+
+    def outlives(self, name: str, properties: SendOptions) -> bool:
+        """Whether a message outlives the process at that destination, by itself or in a log."""
+        if names.is_topic(name) and self._directory.keeps_log(name):
+            return self.policies.find(name).durable is not False
+        return self.is_durable(name, properties)
+
+    def is_durable(self, name: str, properties: SendOptions) -> bool:
+        """Whether a message outlives the process at that destination."""
+        durable = self.policies.find(name).durable
+        return properties.persistent if durable is None else durable
+
+    def _is_stored(self, name: str, properties: SendOptions) -> bool:
+        """Whether a message would have to be stored now."""
+        if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)):
+            return False
+        if not self.outlives(name, properties):
+            return False
+        if not names.is_topic(name) or properties.retain is not None or self._directory.keeps_log(name):
+            return True
+        topic = self._directory.find(name)
+        topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
+        return any(each.durables for each in topics)
+
+    def check(self, sendings: Sequence[PreparedSend]) -> None:
+        """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now.
+
+        Raises:
+            NotAllowed: a limit would be exceeded, or the store has failed.
+        """
+        wanted = {name for sending in sendings for name, _ in sending.targets}
+        new = [
+            name
+            for name in wanted
+            if self._directory.find(name) is None
+            and not self._directory.is_gone(name)
+            and (not names.is_topic(name) or self._directory.keeps_log(name))
+        ]
+        if new:
+            self._directory.check_room(len(new))
+        storage = self._broker.storage
+        if storage is not None and storage.failure:
+            durable = [self._is_stored(name, each.properties) for each in sendings for name, _ in each.targets]
+            if any(durable):
+                storage.check()
+        kept = {name for each in sendings if each.properties.retain is Retain.SET for name, _ in each.targets}
+        if kept:
+            self.retained.check_room(kept)
+        limit = self._broker.quotas.max_delayed
+        if len(self.delayed) + sum(sending.is_delayed for sending in sendings) > limit:
+            raise NotAllowed("too many delayed messages", f"the server may keep {limit} (max_delayed)")
+
+    def _name(self, destination: str, multicast: bool | None, sender: Session | None) -> str:
+        if sender is not None and destination.startswith(names.TEMPORARY):
+            name = sender.temporaries.canonical(destination)
+            names.check_type(destination, name, multicast)
+            return name
+        return names.canonical(destination, multicast)
+
+    def _for_function(self, name: str, head: Head, sender: Session | None) -> tuple[str, Head]:
+        """The queue of the function that handles a SEND, and the head, which tells it for sure who sent it."""
+        application = self._broker.application
+        queue = application.queue_of_send(name) if application is not None else None
+        if queue is None:
+            raise NoFunction(name)
+        return queue, head if sender is None else _with(_with(head, "user-id", sender.user), "session", sender.id)
+
+    def send(self, sending: PreparedSend) -> None:
+        """Carry out a SEND, now or when its time comes."""
+        properties = sending.properties
+        due = 0.0
+        if properties is not PLAIN:
+            if properties.dedup_id is not None:
+                sending.targets = self._new_ones(sending, properties.dedup_id)
+            due = properties.delay
+            if properties.deliver_at is not None:
+                due = properties.deliver_at - self._broker.agenda.epoch()
+        if due > 0 and sending.targets:
+            self.delayed.put_off(sending, due)
+        else:
+            self._arrive(sending)
+
+    def _new_ones(self, sending: PreparedSend, dedup_id: str) -> list[tuple[str, Head]]:
+        now = self._clock()
+        found = [target for target in sending.targets if self._dedup.is_new(target[0], dedup_id, now)]
+        storage = self._broker.storage
+        if storage is not None:
+            until = self._broker.agenda.epoch() + self._broker.quotas.dedup_window
+            for name, _ in found:
+                if self.outlives(name, sending.properties):
+                    storage.saw(digest(name, dedup_id), until)
+        self._broker.counters.duplicates += len(sending.targets) - len(found)
+        return found
+
+    def _arrive(self, sending: PreparedSend) -> None:
+        for name, head in sending.targets:
+            message = Message(self.next_number(), head, sending.body, sending.properties)
+            message.expires = sending.expires
+            self._broker.counters.published += 1
+            if self._broker.records is not None:
+                self._broker.records.accepted(message, name, sending.sender)
+            self._route(name, message, sending.sender)
+
+    # the way to a destination
+
+    def _route(self, name: str, message: Message, sender: str) -> None:
+        properties = message.properties
+        if message.expires and names.is_topic(name) and message.expires <= self._clock():
+            self._broker.counters.expired += 1
+            if self._broker.records is not None:
+                self._broker.records.expired(name, message)
+            return
+        target = self._directory.find(name)
+        if target is None and names.is_topic(name) and self._directory.keeps_log(name):
+            target = self._directory.topic(name, checked=False)
+        if isinstance(target, Topic) and target.log is not None:
+            message = target.log.add(message, sender)
+        if properties.retain is not None:
+            self.retained.keep(name, message)
+        if target is None and not names.is_topic(name) and not self._directory.is_gone(name):
+            target = self._directory.create_queue(name, properties.hints, sender)
+            target.accept(message)
+            self._directory.forget_if_idle(target)  # a limit, or its time, may have been against it
+        elif isinstance(target, Queue):
+            self._directory.heed(target, properties.hints, sender)
+            target.accept(message)
+        else:
+            self._fan_out(target, name, message, sender)
+
+    def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str) -> None:
+        """To the topic, if anybody subscribed to it, and to all patterns that match its name."""
+        found = self._patterns.match(name) if self._directory.has_patterns else ()
+        wire = Wire(message) if found else None
+        if topic is not None:
+            topic.accept(message, sender, wire, name)
+        elif not found:
+            self._broker.counters.unroutable += 1
+        for pattern in found:
+            pattern.accept(message, sender, wire, name)
+            if pattern.has_late:
+                pattern.tell_late(message, sender, None if topic is None else topic.log, name)
+
+    def deposit(self, name: str, head: Head, body: bytes, properties: SendOptions, expires: float = 0.0) -> None:
+        """A message of the broker's own, a dead letter or one that an operator moves: it must find room."""
+        full = self._broker.full.copy()
+        message = Message(self.next_number(), head, body, properties)
+        message.expires = expires
+        if self._broker.records is not None:
+            self._broker.records.came(message)
+        self._route(name, message, "")
+        self._broker.full.intersection_update(full)  # whoever is at work did not publish there
+
+    # what the store has of the last process
+
+    def restore_delayed(self, found: Stored) -> None:
+        """A delayed message that the store holds from the last process."""
+        self.delayed.restore(found)
+
+    def restore_seen(self, seen: Mapping[bytes, float]) -> None:
+        """De-duplication ids that the store holds, and until when they count, in seconds since the epoch."""
+        now = self._broker.agenda.epoch()
+        self._dedup.restore({key: self._clock() + until - now for key, until in seen.items()})
+
+    def number_from(self, number: int) -> None:
+        """Messages are numbered from there on: no two processes use the same numbers in one store."""
+        self.number = number
+
+    def _clock(self) -> float:
+        return self._broker.agenda.clock()
+
+
+def _with(head: Head, name: str, value: str) -> Head:
+    return Head.of(head.command, {**head.headers, name: value})

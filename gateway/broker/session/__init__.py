@@ -1,0 +1,1 @@
+"""Session: a connected client: its frames, subscriptions and transactions."""

@@ -1,0 +1,420 @@
+"""A connected client: what its frames mean.
+
+A session exists once CONNECTED is due and until the connection ends; there is no state before or between, so the state
+machine is one table, command -> method.  What is not in the table is an error, and every error is an
+exception: `fail`, called by the connection loop, is the one place that makes an ERROR frame of it.
+
+A RECEIPT goes out when the frame was carried out without error (RCP-03); inside a transaction, when it was accepted
+(RCP-06).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gateway.codec import Frame, Head, ProtocolError, Version, encoder
+
+from ..core.authorization import is_known, remember
+from ..core.freeing import freeing
+from ..core.ports import ANONYMOUS
+from ..errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
+from ..headers.parse import properties_of, requeue_of
+from ..model.message import Message
+from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions
+from ..queue.outbox import Outbox
+from ..queue.redelivery import Returned
+from ..queue.subscription import AckMode
+from .naming import delivery_named
+from .renewal import RENEW
+from .subscriptions import ENDS_PER_STEP, Subscriptions
+from .temporary import TemporaryDestinations
+from .transactions import Settlement, Transactions
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..core.ports import Carrier
+    from ..model.access import Access
+    from ..queue.queue import Queue
+    from ..queue.subscription import Subscription
+    from .renewal import Renewal
+
+
+class Session:
+    """One connected client.
+
+    Attributes:
+        id: unique; the `session` header of CONNECTED.
+        login: the user's name.
+        access: what it may do; None: everything.
+        client_id: the `client-id` of CONNECT, by which the client is known when it comes back; empty: none.
+        user: whose mail `/user/queue/...` is: the login, or, of somebody without a name, the session's id.
+        peer: address of the other end, for logs and lists.
+        transport: `tcp` or `websocket`.
+        connected_at: seconds since the epoch.
+        frame_end: what stands behind the body of each frame for it.
+        form: of its MESSAGEs: the place of version and `frame_end` in `encoder.FORMS`.
+        frames_in: frames handled.
+        heart_beat: milliseconds between the server's heart-beats, and between the client's; 0: none.
+        outstanding: deliveries not yet settled.
+        temporaries: its temporary destinations.
+        ended: the client sent DISCONNECT; whatever follows it is ignored (DSC-02).
+        failed: its ERROR is in the outbox.
+        batch: the last batch of the store in which it changed anything.
+        names: what its rows in the records have in common.
+        renewal: that the connection is asking about; None: there is none.
+    """
+
+    __slots__ = (
+        "_last_words",
+        "_left_behind",
+        "_paused",
+        "access",
+        "batch",
+        "broker",
+        "client_id",
+        "connected_at",
+        "ended",
+        "failed",
+        "form",
+        "frame_end",
+        "frames_in",
+        "heart_beat",
+        "id",
+        "login",
+        "names",
+        "outbound",
+        "outstanding",
+        "peer",
+        "renewal",
+        "subscriptions",
+        "temporaries",
+        "transactions",
+        "transport",
+        "user",
+        "version",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        session_id: str,
+        version: Version,
+        login: str,
+        *,
+        peer: str,
+        transport: str,
+        connected_at: float,
+        carrier: Carrier,
+        client_id: str = "",
+        access: Access | None = None,
+        frame_end: bytes = encoder.END,
+    ) -> None:
+        self.client_id = client_id
+        self.access = access
+        self.broker = broker
+        self.id = session_id
+        self.version = version
+        self.frame_end = frame_end
+        self.form = encoder.FORMS.index((version, frame_end))
+        self.login = login
+        self.user = session_id if login == ANONYMOUS else login
+        self.peer = peer
+        self.transport = transport
+        self.connected_at = connected_at
+        self.outbound = Outbox(self, carrier, broker.quotas.max_outbound, broker.dirty)
+        self.subscriptions = Subscriptions(self)
+        self.transactions = Transactions(self)
+        self.temporaries = TemporaryDestinations(self, broker.quotas.max_subscriptions)
+        self.frames_in = 0
+        self.heart_beat = (0, 0)
+        self.outstanding = 0
+        self.ended = False
+        self.failed = False
+        self.batch = 0
+        self.names = b""
+        self.renewal: Renewal | None = None
+        self._last_words: bytes | None = None  # the RECEIPT of a DISCONNECT that is carried out in steps
+        self._paused: Subscription | None = None  # by the SUBSCRIBE that is being carried out, until its RECEIPT
+        self._left_behind: list[bytes] = []  # bodies that its transactions kept, until they are freed in steps
+
+    def handle(self, frame: Frame) -> None:
+        """Carry out one frame.
+
+        Raises:
+            ProtocolError: it cannot be carried out; nothing of it was, and the session must end.
+        """
+        head = frame.head
+        self.frames_in += 1
+        self.broker.counters.frames_in += 1
+        handler = _COMMANDS.get(head.command)
+        if handler is None:
+            known = " ".join(command for command in _COMMANDS if command not in ("CONNECT", "STOMP"))
+            raise NotAllowed(
+                "unknown command", f"{head.command[:40]!r} is no command of STOMP {self.version.name}: {known}"
+            )
+        storage = self.broker.storage
+        if storage is None:
+            handler(self, frame)
+        else:
+            changes = storage.changes
+            handler(self, frame)
+            if storage.changes != changes:
+                self.batch = storage.number
+        receipt = frame.receipt
+        if receipt is None:
+            receipt = head.headers.get("receipt")
+            if receipt is None:
+                return
+        renewal = self.renewal
+        if renewal is not None and head.command == "SEND" and head.headers["destination"] == RENEW:
+            renewal.receipt = receipt
+            return
+        octets = encoder.receipt(receipt, self.version, self.frame_end)
+        if self._paused is not None:
+            subscription, self._paused = self._paused, None
+            self._welcome(octets, subscription)
+        elif self.ended and self.subscriptions:
+            self._last_words = octets
+        else:
+            self._promise(octets)
+
+    def _promise(self, octets: bytes) -> None:
+        """A RECEIPT, as soon as what it is for is in the store."""
+        storage = self.broker.storage
+        if storage is None or self.batch <= storage.committed:
+            self.outbound.append(octets)
+        else:
+            storage.when_written(self.batch, partial(self.confirm, octets))
+
+    def _welcome(self, octets: bytes, subscription: Subscription) -> None:
+        """The RECEIPT of a SUBSCRIBE, and behind it the messages that the subscription brings.
+
+        A subscription with a queue gets nothing as long as its RECEIPT waits for the store, unless that fails.  A topic
+        does not wait, so the RECEIPT of a subscription in mode auto goes out at once.
+        """
+        storage = self.broker.storage
+        if storage is not None and subscription.queue is not None:
+            batch = storage.last_changed if subscription.is_stored else self.batch
+            if batch > storage.committed:
+                storage.when_written(batch, partial(self.confirm, octets))
+                storage.when_settled(subscription.start, batch)
+                return
+        self.confirm(octets)
+        subscription.start()
+
+    def confirm(self, octets: bytes) -> None:
+        """A RECEIPT, now that what it is for has been done."""
+        if not self.failed:  # nothing goes out behind an ERROR
+            self.outbound.append(octets)
+
+    def fail(self, error: ProtocolError, frame: Frame | None = None) -> None:
+        """Put the ERROR frame into the outbox (ERR-01 to ERR-03).  The connection must end behind it."""
+        _go(self.failing(error, frame))
+
+    def failing(self, error: ProtocolError, frame: Frame | None = None) -> Iterator[None]:
+        """The same in steps, see `departing`."""
+        self.broker.counters.fail(error)
+        self.failed = True
+        if self.broker.records is not None:
+            self.broker.records.failed(self, error)
+        # Nothing goes out behind the ERROR (ERR-05).  Who is sent away by an operator did not fail.
+        yield from self.departing(lost=not isinstance(error, SessionEnded))
+        self.outbound.append(error_frame(error, frame, self.version, end=self.frame_end))
+
+    def end(self, error: ProtocolError) -> None:
+        """End the session from outside: the connection does the rest, soon."""
+        if self.outbound.carrier is not None:
+            self.outbound.carrier.end(error)
+
+    def close(self) -> None:
+        """The connection is gone: open transactions are aborted, unacknowledged messages given back."""
+        unsent = self.outbound.not_written()
+        self.outbound.close()
+        for _, message in unsent:
+            self.broker.keep(message.size)
+        self.depart(unsent, lost=not self.ended)
+        if self.broker.records is not None:
+            self.broker.records.disconnected(self, self._why_it_ended())
+        self.broker.forget_session(self)
+
+    def _why_it_ended(self) -> str | None:
+        """For the records; None: the client said goodbye."""
+        if self.failed:
+            return "error"
+        return None if self.ended else "connection lost"
+
+    def depart(self, unsent: Iterable[tuple[Queue, Message]] = (), *, lost: bool = False) -> None:
+        """Leave the broker at once, see `departing`."""
+        _go(self.departing(unsent, lost=lost))
+
+    def departing(self, unsent: Iterable[tuple[Queue, Message]] = (), *, lost: bool = False) -> Iterator[None]:
+        """Leave the broker in steps: abort transactions, end subscriptions, give back what was not settled.
+
+        Others may have their turn between two steps, but no frame of this session.  From the first one on no queue
+        gives anything more to who is leaving; topics do until their subscription ends.
+
+        Args:
+            unsent: messages in mode auto that never went out.
+            lost: the client did not say goodbye: what it was at work on has failed.
+        """
+        yield from self._leaving(unsent, lost=lost)
+        yield from freeing([self._left_behind])
+
+    def _leaving(self, unsent: Iterable[tuple[Queue, Message]] = (), *, lost: bool = False) -> Iterator[None]:
+        """All of `departing` that somebody else can see."""
+        storage = self.broker.storage
+        changes = 0 if storage is None else storage.changes
+        returned: Returned = {}
+        for queue, message in unsent:
+            returned.setdefault(queue, []).append(message)
+        undone = [self.transactions.undo(name, returned, why="session ended") for name in list(self.transactions)]
+        self._left_behind += [sending.body for transaction in undone for sending in transaction.sends]
+        self.subscriptions.stop()
+        yield from self.subscriptions.ending(returned, lost=lost)
+        self.temporaries.forget()
+        if storage is not None and storage.changes != changes:
+            self.batch = storage.number
+        if self._last_words is not None:
+            octets, self._last_words = self._last_words, None
+            self._promise(octets)
+
+    # SEND
+
+    def _on_send(self, frame: Frame) -> None:
+        head = frame.head
+        destination = head.headers.get("destination")
+        if destination is None:
+            raise HeaderMissing("SEND", "destination")
+        properties = head.derived
+        if properties is None:
+            head.derived = properties = properties_of(head.headers)
+        if properties is PLAIN or properties is PERSISTENT:
+            router, access = self.broker.router, self.access
+            if access is None or is_known(access, head.headers):
+                router.publish(head, frame.body, destination, self, properties)
+            else:
+                router.send(router.prepare(head, frame.body, destination, properties, self))
+                remember(access, head.headers)
+        else:
+            assert isinstance(properties, SendOptions)  # nobody else derives anything
+            self._send_specially(frame, destination, properties)
+
+    def _send_specially(self, frame: Frame, destination: str, properties: SendOptions) -> None:
+        if properties.user_id is not None and properties.user_id != self.login:
+            raise NotAllowed(
+                "user-id of somebody else", f"user-id is {properties.user_id[:80]!r}, not the login's name"
+            )
+        head = frame.head
+        headers = dict(head.headers if properties.passed_on is None else properties.passed_on)
+        if properties.temporary_reply is not None:
+            headers["reply-to"] = self._awaits_replies(properties.temporary_reply)
+        if headers != head.headers:
+            head = Head.of(head.command, headers)
+        router = self.broker.router
+        transaction = None if properties.transaction is None else self.transactions.of(frame)
+        sending = router.prepare(head, frame.body, destination, properties, self)
+        if transaction is None:
+            router.send(sending)
+        else:
+            self.transactions.add_send(transaction, sending)
+
+    # temporary destinations
+
+    def _awaits_replies(self, destination: str) -> str:
+        """The name under which others send to a temporary destination of this session.
+
+        Who names one in `reply-to` and has not subscribed to it is subscribed, as RabbitMQ does it: the replies come
+        with the destination as their `subscription`.
+        """
+        name = self.temporaries.canonical(destination)
+        target = self.broker.destinations.get(name)
+        if target is None or not target.subscriptions:
+            self.subscriptions.add(destination, destination, AckMode.AUTO, NO_OPTIONS)
+        return name
+
+    # SUBSCRIBE, UNSUBSCRIBE
+
+    def _on_subscribe(self, frame: Frame) -> None:
+        has_receipt = frame.receipt is not None or "receipt" in frame.head.headers
+        subscription = self.subscriptions.subscribe(frame, paused=has_receipt)
+        self._paused = subscription if has_receipt else None
+
+    def _on_unsubscribe(self, frame: Frame) -> None:
+        self.subscriptions.unsubscribe(frame)
+
+    # ACK, NACK
+
+    def _on_ack(self, frame: Frame) -> None:
+        self._settle(frame, acknowledged=True)
+
+    def _on_nack(self, frame: Frame) -> None:
+        self._settle(frame, acknowledged=False)
+
+    def _settle(self, frame: Frame, *, acknowledged: bool) -> None:
+        delivery = delivery_named(frame, self)
+        subscription = delivery.subscription
+        if delivery.transaction is not None:
+            raise NotAllowed(
+                f"{frame.command} of a message that a transaction holds",
+                f"{delivery.handle[:80]!r} was acknowledged or rejected in a transaction that is still open",
+            )
+        deliveries = subscription.covered(delivery)
+        headers = frame.headers
+        if acknowledged and "transaction" not in headers:  # the usual case
+            queue = subscription.queue
+            assert queue is not None  # a ledger never stands without a queue
+            queue.acknowledge(deliveries)
+            return
+        requeue = acknowledged or requeue_of(headers)
+        settlement = Settlement(deliveries, acknowledged, requeue, headers.get("reason", ""))
+        if "transaction" in headers:
+            self.transactions.of(frame).add_settlement(settlement)
+        else:
+            settlement.carry_out()
+
+    # BEGIN, COMMIT, ABORT
+
+    def _on_begin(self, frame: Frame) -> None:
+        self.transactions.begin(frame)
+
+    def _on_commit(self, frame: Frame) -> None:
+        self.transactions.commit(frame)
+
+    def _on_abort(self, frame: Frame) -> None:
+        self.transactions.abort(frame)
+
+    # the rest
+
+    def _on_disconnect(self, frame: Frame) -> None:
+        self.ended = True
+        if len(self.subscriptions) > ENDS_PER_STEP:
+            self.subscriptions.stop()  # the connection takes care of `departing`
+        else:
+            _go(self._leaving())  # nothing goes out behind the RECEIPT
+
+    def _on_connect(self, frame: Frame) -> None:
+        raise NotAllowed("already connected", "a connection has one CONNECT, at its start")
+
+
+def _go(steps: Iterator[None]) -> None:
+    deque(steps, maxlen=0)
+
+
+_Handler = Callable[[Session, Frame], None]
+
+_COMMANDS: dict[str, _Handler] = {
+    "SEND": Session._on_send,
+    "SUBSCRIBE": Session._on_subscribe,
+    "UNSUBSCRIBE": Session._on_unsubscribe,
+    "ACK": Session._on_ack,
+    "NACK": Session._on_nack,
+    "BEGIN": Session._on_begin,
+    "COMMIT": Session._on_commit,
+    "ABORT": Session._on_abort,
+    "DISCONNECT": Session._on_disconnect,
+    "CONNECT": Session._on_connect,
+    "STOMP": Session._on_connect,
+}

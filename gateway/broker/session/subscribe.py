@@ -1,0 +1,115 @@
+"""The way of a SUBSCRIBE to its destination: a queue, a topic, or a function of the application.
+
+What the client wrote becomes a name; rules say whether it may; then everything is checked that could refuse it, and the
+subscription joins what stands there under that name, or comes into being with it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from gateway.codec import Head
+
+from ..core import authorization
+from ..errors import NoFunction, NotAllowed
+from ..model import destinations as names
+from ..model.options import PLAIN
+from ..model.sending import PreparedSend
+from ..queue.queue import Queue
+from ..topic import durable_subscriptions
+
+if TYPE_CHECKING:
+    from ..queue.subscription import Subscription
+
+INTERNAL = "internal"
+"""The transport of sessions that are the server's own."""
+
+
+def subscribe(subscription: Subscription) -> None:
+    """Add a subscription to its destination, which comes into being with it.
+
+    Raises:
+        NotAllowed: no such kind of destination, or a limit is reached.
+    """
+    session, destination = subscription.session, subscription.destination
+    if names.is_temporary(destination):
+        name = session.temporaries.canonical(destination)
+        names.check_type(destination, name, subscription.options.multicast)
+    elif destination.startswith(names.HANDLERS) and session.transport == INTERNAL:
+        name = destination
+    else:
+        name = names.canonical_for(session.user, destination, subscription.options.multicast)
+    if session.access is not None:
+        authorization.check_subscribe(subscription, name)
+    if name.startswith(names.APP):
+        _ask_function(name, subscription)
+    elif names.is_topic(name):
+        _subscribe_topic(name, subscription)
+    else:
+        _subscribe_queue(name, subscription)
+
+
+def _ask_function(name: str, subscription: Subscription) -> None:
+    """A SUBSCRIBE to `/app/` is a request: what the function returns is the one MESSAGE that comes."""
+    session = subscription.session
+    broker, application = session.broker, session.broker.application
+    broker.check_memory()
+    queue = application.queue_of_subscribe(name) if application is not None else None
+    if queue is None:
+        raise NoFunction(name)
+    reply_to = names.REPLY_TOPIC + secrets.token_hex(12)
+    _subscribe_topic(reply_to, subscription)
+    asked = {"destination": name, "reply-to": reply_to, "user-id": session.user, "session": session.id}
+    broker.router.send(PreparedSend([(queue, Head.of("SEND", asked))], b"", PLAIN, session.id, 0.0))
+
+
+def _subscribe_topic(name: str, subscription: Subscription) -> None:
+    options = subscription.options
+    if options.browser:
+        raise NotAllowed(
+            "browsers are for queues",
+            f"{subscription.destination[:80]!r} is a topic; from-seq:0 replays its log, if it has one",
+        )
+    durable = durable_subscriptions.name_of(options, subscription.session, subscription.id, name)
+    if durable is not None and name.startswith(names.REPLY_TOPIC):
+        raise NotAllowed(
+            "a temporary topic has no durable subscriptions",
+            f"{subscription.destination[:80]!r} goes with its session; leave out what asks for a durable one",
+        )
+    broker = subscription.session.broker
+    directory, replay = broker.directory, broker.router.replay
+    topic = directory.topic(name)
+    try:
+        replay.check(name, subscription, durable, has_log=topic.log is not None)
+        if durable is None and replay.begin(topic, subscription):
+            return  # what the topic retained was in the log once, and may be older than what is there now
+    except NotAllowed:
+        directory.forget_if_idle(topic)
+        raise
+    if durable is None:
+        topic.join(subscription)
+    elif not directory.durables.subscribe(durable, topic, subscription):
+        return  # it was there, and knows what the topic retains
+    broker.router.retained.show(name, subscription, topic)
+
+
+def _subscribe_queue(name: str, subscription: Subscription) -> None:
+    options = subscription.options
+    if options.no_local:
+        raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
+    session = subscription.session
+    directory, router = session.broker.directory, session.broker.router
+    router.replay.check_queue(subscription)
+    router.arguments.check(options.hints, name, subscription.destination, session)
+    found = directory.find(name)
+    if found is None:
+        directory.check_room(1)
+        found = directory.create_queue(name, options.hints, session.id)
+    else:
+        assert isinstance(found, Queue)  # names of queues and topics differ
+        directory.heed(found, options.hints, session.id)
+    if options.browser:
+        found.browse(subscription)
+    else:
+        found.join(subscription)

@@ -1,0 +1,69 @@
+"""The temporary destinations of a session: queues and topics of its own, which go with it.
+
+The session calls one `/temp-queue/NAME`.  Others send to it under the canonical name, which they learn from `reply-to`
+alone, for it cannot be guessed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from ..errors import NotAllowed
+from ..model.destinations import REPLY_QUEUE, REPLY_TOPIC
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+class TemporaryDestinations:
+    """What one session has.
+
+    Args:
+        most: how many it may have.
+    """
+
+    __slots__ = ("_most", "_names", "_session")
+
+    def __init__(self, session: Session, most: int) -> None:
+        self._session = session
+        self._most = most
+        self._names: dict[str, str] = {}
+
+    def canonical(self, destination: str) -> str:
+        """The canonical name of one of them, which may be new.
+
+        Raises:
+            NotAllowed: it has no name, or there are too many.
+        """
+        name = self._names.get(destination)
+        if name is not None:
+            return name
+        kind, _, rest = destination[1:].partition("/")
+        if not rest:
+            raise NotAllowed("destination without a name", f"{destination!r} needs a name behind the last slash")
+        if len(self._names) >= self._most:
+            raise NotAllowed("too many temporary destinations", f"a session may have {self._most} (max_subscriptions)")
+        # Nobody but us learns the name of `/session/events`, so nobody else can tell something there.
+        name = (REPLY_QUEUE if kind == "temp-queue" else REPLY_TOPIC) + secrets.token_hex(12)
+        self._names[destination] = name
+        self._session.broker.directory.temporaries[name] = self._session
+        return name
+
+    def known(self, destination: str) -> str | None:
+        """The canonical name of one that is there already."""
+        return self._names.get(destination)
+
+    def release(self, destination: str) -> None:
+        """A subscription to one of them ends: with the last one it goes, and the next of that name is another."""
+        directory = self._session.broker.directory
+        name = self._names.get(destination)
+        if name is not None and (name not in directory.destinations or not directory.destinations[name].subscriptions):
+            del self._names[destination]
+            directory.forget_temporary(name)
+
+    def forget(self) -> None:
+        """The session ends."""
+        for name in self._names.values():
+            self._session.broker.directory.forget_temporary(name)
+        self._names.clear()

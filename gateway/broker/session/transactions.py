@@ -1,0 +1,184 @@
+"""A transaction: what a session did between BEGIN and COMMIT, kept until then.
+
+Everything is checked when its frame comes, so that COMMIT cannot fail half way; COMMIT then carries it out in one go,
+and since nothing else runs meanwhile, others see all of it or nothing (TXN-01).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.codec import Frame
+
+from ..errors import HeaderMissing, NotAllowed
+from ..model.message import Delivery
+from ..queue import redelivery
+
+if TYPE_CHECKING:
+    from ..model.sending import PreparedSend
+    from ..queue.redelivery import Returned
+    from .session import Session
+
+
+class Settlement(NamedTuple):
+    """An ACK, or a NACK with what it says of the fate of its messages."""
+
+    deliveries: list[Delivery]
+    acknowledged: bool
+    requeue: bool = True
+    reason: str = ""
+
+    def carry_out(self) -> None:
+        """Settle them."""
+        queue = self.deliveries[0].subscription.queue
+        assert queue is not None  # a ledger never stands without a queue
+        if self.acknowledged:
+            queue.acknowledge(self.deliveries)
+        else:
+            redelivery.reject(queue, self.deliveries, requeue=self.requeue, reason=self.reason)
+
+
+class Transaction:
+    """An open transaction.
+
+    Attributes:
+        sends: what each SEND asked for, in order.
+        settlements: of each ACK and NACK, in order.
+        octets: what the kept messages cost.
+    """
+
+    __slots__ = ("octets", "sends", "settlements")
+
+    def __init__(self) -> None:
+        self.sends: list[PreparedSend] = []
+        self.settlements: list[Settlement] = []
+        self.octets = 0
+
+    def add_send(self, sending: PreparedSend) -> None:
+        """Keep a SEND."""
+        self.sends.append(sending)
+        self.octets += sending.octets
+
+    def add_settlement(self, settlement: Settlement) -> None:
+        """Keep an ACK or NACK; nobody else can settle these deliveries meanwhile."""
+        for delivery in settlement.deliveries:
+            delivery.transaction = self
+        self.settlements.append(settlement)
+
+    def let_go(self) -> list[Delivery]:
+        """The deliveries it held, free again: for COMMIT and ABORT."""
+        held = [delivery for settlement in self.settlements for delivery in settlement.deliveries]
+        for delivery in held:
+            delivery.transaction = None
+        return held
+
+
+class Transactions(dict[str, Transaction]):
+    """The open transactions of a session, by name."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def of(self, frame: Frame) -> Transaction:
+        """The open transaction that a frame names.
+
+        Raises:
+            HeaderMissing: it names none.
+            NotAllowed: there is none of that name.
+        """
+        name = _name(frame)
+        transaction = self.get(name)
+        if transaction is None:
+            raise NotAllowed("unknown transaction", f"this connection has no open transaction {name[:80]!r}")
+        return transaction
+
+    def begin(self, frame: Frame) -> None:
+        """Open the transaction that a BEGIN names.
+
+        Raises:
+            HeaderMissing: it names none.
+            NotAllowed: it is open already, or there are too many.
+        """
+        name = _name(frame)
+        if name in self:
+            raise NotAllowed("transaction id in use", f"this connection already has a transaction {name[:80]!r}")
+        limit = self._session.broker.quotas.max_transactions
+        if len(self) >= limit:
+            raise NotAllowed("too many transactions", f"a session may have {limit} open (max_transactions)")
+        self[name] = Transaction()
+        if self._session.broker.records is not None:
+            self._session.broker.records.begun(self._session, name)
+
+    def add_send(self, transaction: Transaction, sending: PreparedSend) -> None:
+        """Keep a SEND in one of them.
+
+        Raises:
+            NotAllowed: all of them keep more than a session may.
+        """
+        self._session.broker.keep(sending.octets)
+        transaction.add_send(sending)
+        limit = self._session.broker.quotas.max_transaction_octets
+        if sum([each.octets for each in self.values()]) > limit:
+            raise NotAllowed(
+                "transaction too large", f"open transactions hold more than {limit} octets (max_transaction_octets)"
+            )
+
+    def commit(self, frame: Frame) -> None:
+        """Carry out the transaction that a COMMIT names.
+
+        Raises:
+            ProtocolError: there is none of that name, or what it would send is no longer allowed; it stays open.
+        """
+        transaction = self.of(frame)
+        broker, name = self._session.broker, _name(frame)
+        broker.router.check(transaction.sends)
+        del self[name]
+        transaction.let_go()
+        broker.release(transaction.octets)
+        records = broker.records
+        if records is not None:
+            records.committed(self._session, name)
+        try:
+            for sending in transaction.sends:
+                broker.router.send(sending)
+            for settlement in transaction.settlements:
+                settlement.carry_out()
+        finally:
+            if records is not None:
+                records.transaction = None
+
+    def abort(self, frame: Frame) -> None:
+        """Undo the transaction that an ABORT names.
+
+        Raises:
+            HeaderMissing: it names none.
+            NotAllowed: there is none of that name.
+        """
+        self.of(frame)
+        returned: Returned = {}
+        self.undo(_name(frame), returned)
+        redelivery.take_back_all(returned)
+
+    def undo(self, name: str, returned: Returned, why: str | None = None) -> Transaction:
+        """End one without effect; what it held for subscriptions that are gone goes into `returned`."""
+        transaction = self.pop(name)
+        if self._session.broker.records is not None:
+            self._session.broker.records.aborted(self._session, name, why)
+        self._session.broker.release(transaction.octets)
+        for delivery in transaction.let_go():
+            subscription = delivery.subscription
+            if subscription.ended:
+                assert subscription.queue is not None
+                subscription.remove(delivery)
+                returned.setdefault(subscription.queue, []).append(delivery.message)
+        return transaction
+
+
+def _name(frame: Frame) -> str:
+    name = frame.headers.get("transaction")
+    if name is None:
+        raise HeaderMissing(frame.command, "transaction")
+    return name

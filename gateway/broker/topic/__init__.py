@@ -1,0 +1,1 @@
+"""Topic: copies for subscribers, retained messages, durable subscriptions, streams."""

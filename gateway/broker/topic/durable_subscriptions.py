@@ -1,0 +1,277 @@
+"""Subscriptions of topics that outlive their sessions, or are shared by several: each is a queue that a topic fills.
+
+durable:true, persistent:true
+    of RabbitMQ and Apollo: known by user, id and topic; several sessions share its messages
+activemq.subscriptionName, durable-subscription-name
+    of ActiveMQ and Artemis: known by user, client-id and name; who comes last has it, and the session that had it
+    before is ended
+x-queue-name
+    of RabbitMQ: known by that name; shared, and gone with its last consumer unless durable:true is said as well
+
+Messages are filtered where the topic gives them; consumers are those of any queue.  A name that comes back with another
+topic or selector is a new subscription, as JMS has it; so is what an UNSUBSCRIBE with the same words has ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from .. import selectors
+from ..core.ports import ANONYMOUS
+from ..errors import NotAllowed, TakenOver
+from ..model.destinations import DURABLE, USER
+from ..model.message import Message
+from ..model.options import Selector, SubscribeOptions
+from ..model.policy import ClientArguments
+from ..queue.fate import drop, forgotten
+from ..queue.queue import Queue
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..model.changes import Container
+    from ..queue.subscription import Subscription
+    from ..routing.registry import Registry
+    from ..session.session import Session
+    from .topic import Topic
+
+# Messages that are thrown away in one turn: 1 ms.
+_PER_TURN = 500
+
+
+class SubscriptionName(NamedTuple):
+    """What a durable or shared subscription is known by.
+
+    Attributes:
+        text: unique; the name of its queue, as operators see it.
+        lasts: it outlives its consumers.
+        single: one session at a time has it.
+    """
+
+    text: str
+    lasts: bool
+    single: bool = False
+
+
+def name_of(
+    options: SubscribeOptions, session: Session, subscription_id: str | None, topic: str
+) -> SubscriptionName | None:
+    """The name that a SUBSCRIBE, or UNSUBSCRIBE, gives; None: an ordinary subscription.
+
+    Raises:
+        NotAllowed: it has no id to be known by, or is for the mail of somebody without a name, who cannot come back.
+    """
+    if not (options.durable or options.durable_name or options.queue_name):
+        return None
+    if topic.startswith(USER) and session.login == ANONYMOUS:
+        raise NotAllowed(
+            "a durable subscription to one's mail needs a login", "without one, it would be another user who comes back"
+        )
+    ends_with_consumers = options.hints is not None and options.hints.auto_delete is True
+    if options.durable_name and session.login == ANONYMOUS and not session.client_id:
+        raise NotAllowed(
+            "a durable subscription with a name needs a client-id",
+            "nobody has a login here, so another program with that name would be taken for this one: say client-id on "
+            "CONNECT",
+        )
+    if options.durable_name:
+        return SubscriptionName(joined(session.login, session.client_id, options.durable_name), True, single=True)
+    if options.queue_name:
+        return SubscriptionName(joined(options.queue_name), options.durable and not ends_with_consumers)
+    if subscription_id is None:
+        raise NotAllowed("a durable subscription needs an id", "the id and the topic are what it is known by")
+    return SubscriptionName(joined(session.login, "", subscription_id, topic), not ends_with_consumers)
+
+
+def joined(*parts: str) -> str:
+    """One name of several parts, whatever they hold; no destination has it."""
+    return DURABLE + "/".join([quote(part, safe="") for part in parts])
+
+
+def _take_over(durable: DurableSubscription, by: Session) -> None:
+    """Who had a subscription that only one may have is gone, or must go; both have one client-id, or none."""
+    for session in dict.fromkeys(consumer.session for consumer in durable.queue.subscriptions):
+        if session is not by:
+            session.end(TakenOver(by.peer, "" if by.client_id else durable.name))
+
+
+def _in_use(name: str, consumers: int) -> NotAllowed:
+    return NotAllowed(
+        "a durable subscription is in use",
+        f"{consumers} consume {name[:80]!r}; before it ends, or gets another topic, selector or no-local, they must go",
+    )
+
+
+def _throw_away(queue: Queue, messages: deque[Message]) -> None:
+    """What waits in a queue that is gone goes, in slices; should the process die meanwhile, the store knows the end."""
+    for _ in range(min(_PER_TURN, len(messages))):
+        message = messages.popleft()
+        if message.waits:
+            queue.remove(message)
+            drop(queue, message, "queue-gone")
+    if messages:
+        queue.broker.agenda.later(partial(_throw_away, queue, messages))
+
+
+class DurableSubscription:
+    """A durable or shared subscription.
+
+    Attributes:
+        name: see `SubscriptionName.text`.
+        topic: whose messages it gets; the canonical name, or a pattern.
+        queue: where they wait.
+        lasts: it outlives its consumers.
+        selector: only messages that it takes; None: all.
+        no_local: not those of the sessions that consume it.
+    """
+
+    __slots__ = ("lasts", "name", "no_local", "queue", "selector", "selector_text", "topic")
+
+    def __init__(self, name: str, topic: Topic, queue: Queue, *, lasts: bool, selector: str, no_local: bool) -> None:
+        self.name = name
+        self.topic = topic
+        self.queue = queue
+        self.lasts = lasts
+        self.selector_text = selector
+        self.selector: Selector | None = selectors.parse(selector) if selector else None
+        self.no_local = no_local
+        queue.feed = self
+
+    def wants(self, message: Message, sender: str) -> bool:
+        """Whether a message of the topic is for it."""
+        if not self.lasts and not self.queue.subscriptions:
+            return False  # it is only there because of messages that somebody gave back
+        if self.no_local and any(each.session.id == sender for each in self.queue.subscriptions):
+            return False
+        return self.selector is None or self.selector(message.head.headers) is True
+
+    def is_same(self, name: SubscriptionName, topic: str, options: SubscribeOptions) -> bool:
+        """Whether a SUBSCRIBE means this one, and not a new one of its name."""
+        asked = (topic, options.selector_text, options.no_local)
+        return asked == (self.topic.name, self.selector_text, self.no_local) and name.lasts <= self.lasts
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the store keeps of it."""
+        return {"topic": self.topic.name, "selector": self.selector_text, "no_local": self.no_local}
+
+
+class DurableSubscriptions:
+    """All of them.
+
+    Args:
+        broker: whose they are.
+    """
+
+    def __init__(self, broker: Broker, directory: Registry) -> None:
+        self._broker = broker
+        self._directory = directory
+        self._found: dict[str, DurableSubscription] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, name: str) -> DurableSubscription | None:
+        """The one of that name."""
+        return self._found.get(name)
+
+    def subscribe(self, name: SubscriptionName, topic: Topic, subscription: Subscription) -> bool:
+        """Add a consumer; the subscription comes into being with the first one.  True: it is new.
+
+        Raises:
+            NotAllowed: others consume it, and mean something else; or there are too many.
+        """
+        found = self._found.get(name.text)
+        if found is not None and name.single:
+            _take_over(found, subscription.session)
+        is_new = found is None or not found.is_same(name, topic.name, subscription.options)
+        if found is None or is_new:
+            try:
+                found = self._begin(name, topic, subscription)
+            except NotAllowed:
+                self._broker.forget_if_idle(topic)
+                raise
+        if name.single:
+            # A session that has it still, and is about to go, keeps it till then: what it gives back comes first.
+            subscription.options = dataclasses.replace(subscription.options, exclusive=True)
+        found.queue.join(subscription)
+        return is_new
+
+    def _begin(self, name: SubscriptionName, topic: Topic, subscription: Subscription) -> DurableSubscription:
+        """A new one; another one of its name ends with that."""
+        options = subscription.options
+        old = self._found.get(name.text)
+        consumers = () if old is None else old.queue.subscriptions
+        if any(not name.single or each.session is subscription.session for each in consumers):
+            raise _in_use(name.text, len(consumers))
+        limit = self._broker.quotas.max_durable_subscriptions
+        if len(self._found) - (old is not None) >= limit:
+            raise NotAllowed(
+                "too many durable subscriptions", f"the server may have {limit} (max_durable_subscriptions)"
+            )
+        if old is not None:
+            self.forget(old, heir=topic)
+        durable = self._make(name.text, topic, options.selector_text, options.no_local, lasts=name.lasts)
+        queue, facts = durable.queue, durable.facts
+        if options.hints is not None:
+            hints = dataclasses.replace(options.hints, auto_delete=None)  # `SubscriptionName.lasts` says that
+            queue.declare(hints)
+            facts["hints"] = dataclasses.asdict(hints)
+        if queue.shelf is not None:
+            queue.shelf.describe(facts)
+        return durable
+
+    def _make(self, name: str, topic: Topic, selector: str, no_local: bool, *, lasts: bool) -> DurableSubscription:
+        queue = self._directory.queue_of_durable(name, topic, lasts=lasts)
+        durable = DurableSubscription(name, topic, queue, lasts=lasts, selector=selector, no_local=no_local)
+        self._found[name] = topic.durables[name] = durable
+        return durable
+
+    def end(self, name: str) -> None:
+        """A subscription is no more, and what waits for it.
+
+        Raises:
+            NotAllowed: somebody consumes it.
+        """
+        durable = self._found.get(name)
+        if durable is None:
+            raise NotAllowed(
+                "unknown durable subscription", f"there is no {name[:80]!r}, which is user, client-id and name"
+            )
+        if durable.queue.subscriptions:
+            raise _in_use(name, len(durable.queue.subscriptions))
+        self.forget(durable)
+
+    def forget(self, durable: DurableSubscription, *, heir: Topic | None = None) -> None:
+        """A subscription is no more.  What somebody still has of it, or gives back later, is thrown away then.
+
+        Args:
+            heir: the topic of the one that takes its place at once.
+        """
+        durable.lasts = False
+        name, topic, queue = durable.name, durable.topic, durable.queue
+        if self._found.get(name) is not durable:
+            return
+        del self._found[name], topic.durables[name]
+        self._directory.hidden.pop(name, None)
+        _throw_away(queue, deque(queue.waiting_messages()))
+        if queue.shelf is not None:
+            queue.shelf.purge("queue-gone")
+        forgotten(queue)
+        if queue.shelf is not None:
+            queue.shelf.end()
+        if topic is not heir:
+            self._broker.forget_if_idle(topic)
+
+    def restore(self, place: Container, topic_of: Callable[[str], Topic]) -> Queue:
+        """One that the store holds from the last process."""
+        facts = json.loads(place.facts)
+        queue = self._make(place.name, topic_of(facts["topic"]), facts["selector"], facts["no_local"], lasts=True).queue
+        if "hints" in facts:
+            queue.declare(ClientArguments(**facts["hints"]))
+        return queue

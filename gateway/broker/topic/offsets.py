@@ -1,0 +1,225 @@
+"""How far clients have read topics, by names of their own: who comes back under a name goes on there.
+
+A cursor stands behind the last message before which all are acknowledged.  While somebody consumes under its name it is
+not moved with each ACK: where it stands is found out when the client leaves, and now and then.  So it costs a message
+nothing, and after a kill the last seconds come again.  As long as a rejected message waits to come back, it stands.
+
+Who was told of a gap, and has not acknowledged the message that said so, is told again.
+
+It belongs to the user, the client-id and the name that SUBSCRIBE gives as `resume`.  Who comes last has it; whoever had
+it before goes on and moves it no longer.  The same name for another topic begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Protocol
+
+from ..core.scheduler import Timer
+from ..errors import NotAllowed
+from ..model.changes import Container
+from ..queue.outbox import Feeder
+from .durable_subscriptions import joined
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..queue.subscription import Subscription
+    from ..session.session import Session
+    from .topic import Topic
+
+KIND = "cursor"
+"""The kind of its place in the store."""
+
+# Seconds between two looks at where it stands; and where there is no store.
+_PAUSE, _LONG_PAUSE = 5.0, 60.0
+# Seconds after which a cursor goes that nobody came back to, where the topic's policy has no `idle_timeout`.
+_LONGEST = 30 * 86_400.0
+
+
+class StreamPosition(Feeder, Protocol):
+    """Whoever gives the holder of a cursor what it missed."""
+
+    position: int
+
+
+class Offset:
+    """One of them.
+
+    Attributes:
+        name: unique.
+        topic: the name, or pattern, that is read.
+        gaps: number of a message that tells of a gap -> that of one which is gone.
+        position: the number of the last message that is done.
+        holder: who reads.
+        reader: gives the holder what it missed; `holder.reader` is it as long as it does.
+        place: in the store; 0: none.
+        date: of the next look, or of its end.
+        timeout: seconds until that.
+    """
+
+    __slots__ = ("date", "gaps", "holder", "name", "place", "position", "reader", "timeout", "topic")
+
+    def __init__(self, name: str, topic: str, position: int, timeout: float) -> None:
+        self.name = name
+        self.topic = topic
+        self.position = position
+        self.timeout = timeout or _LONGEST
+        self.holder: Subscription | None = None
+        self.reader: StreamPosition | None = None
+        self.gaps: dict[int, int] = {}
+        self.place = 0
+        self.date: Timer | None = None
+
+    @property
+    def facts(self) -> str:
+        """What the store keeps of it."""
+        return json.dumps({"topic": self.topic, "position": self.position, "timeout": self.timeout})
+
+
+class Offsets:
+    """All of them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._found: dict[str, Offset] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def find(self, subscription: Subscription, topic: str) -> Offset | None:
+        """The one that a SUBSCRIBE means, where it stands now; None: there is none."""
+        cursor = self._found.get(_name_of(subscription))
+        if cursor is None or cursor.topic != topic:
+            return None
+        self._move(cursor)
+        return cursor
+
+    def hold(self, subscription: Subscription, topic: Topic, reader: StreamPosition) -> None:
+        """A subscription reads under its name, from where its reader is.
+
+        Raises:
+            NotAllowed: there are too many.
+        """
+        name = _name_of(subscription)
+        cursor = self._found.get(name)
+        limit = self._broker.quotas.max_durable_subscriptions
+        if cursor is None and len(self._found) >= limit and not self._forget_idle():
+            raise NotAllowed(
+                "too many names to resume by",
+                f"the server may remember {limit} (max_durable_subscriptions); one goes with an UNSUBSCRIBE that names "
+                "it, or with the idle_timeout of its topic",
+            )
+        if cursor is None or cursor.topic != topic.name:
+            if cursor is not None:
+                self.forget(cursor)
+            cursor = self._found[name] = Offset(name, topic.name, reader.position, topic.policy.idle_timeout)
+            self._store(cursor)
+        if cursor.holder is not None:
+            cursor.holder.cursor = None
+        cursor.holder, cursor.reader = subscription, reader
+        subscription.cursor = cursor
+        self._look_later(cursor)
+
+    def end(self, session: Session, name: str) -> None:
+        """A name is to be known no more.
+
+        Raises:
+            NotAllowed: it is not known.
+        """
+        cursor = self._found.get(joined(session.login, session.client_id, name))
+        if cursor is None:
+            raise NotAllowed("unknown name", f"there is no {name[:80]!r} of this user and client-id to resume by")
+        self.forget(cursor)
+
+    def leave(self, cursor: Offset) -> None:
+        """Whoever holds it goes, and has still what it did not acknowledge."""
+        self._move(cursor)
+        assert cursor.holder is not None  # it is who goes
+        cursor.holder.cursor = cursor.holder = cursor.reader = None
+        self._found[cursor.name] = self._found.pop(cursor.name)  # the idle ones stand in the order of their leaving
+        self._end_later(cursor)
+
+    def every(self) -> list[Offset]:
+        """All of them."""
+        return list(self._found.values())
+
+    def get(self, name: str) -> Offset | None:
+        """The one whose whole name that is."""
+        return self._found.get(name)
+
+    def forget(self, cursor: Offset) -> None:
+        """It is known no more; whoever holds it goes on reading."""
+        self._broker.agenda.cancel(cursor.date)
+        del self._found[cursor.name]
+        if cursor.holder is not None:
+            cursor.holder.cursor = None
+        storage = self._broker.storage
+        if cursor.place and storage is not None:
+            storage.drop(cursor.place)
+
+    def restore(self, place: Container) -> None:
+        """One that the store holds from the last process."""
+        facts = json.loads(place.facts)
+        cursor = Offset(place.name, facts["topic"], facts["position"], facts["timeout"])
+        cursor.place = place.number
+        router = self._broker.router
+        router.number_from(max(router.number, cursor.position))  # the system's clock may have been set back
+        self._found[place.name] = cursor
+        self._end_later(cursor)
+
+    def _forget_idle(self) -> bool:
+        """The one that nobody came back to for the longest time makes room; False: all are in use."""
+        idle = next((cursor for cursor in self._found.values() if cursor.holder is None), None)
+        if idle is not None:
+            self.forget(idle)
+        return idle is not None
+
+    def _store(self, cursor: Offset) -> None:
+        storage = self._broker.storage
+        if storage is not None:
+            cursor.place = storage.place(KIND, cursor.name, cursor.facts)
+            storage.await_place()
+
+    def _move(self, cursor: Offset) -> None:
+        """Find out where it stands."""
+        position = self._position(cursor)
+        storage = self._broker.storage
+        if position > cursor.position:
+            cursor.position = position
+            if storage is not None:
+                storage.describe(Container(cursor.place, KIND, cursor.name, cursor.facts))
+
+    def _position(self, cursor: Offset) -> int:
+        holder = cursor.holder
+        if holder is None or holder.ledger is None or holder.queue is None or holder.queue.resting:
+            return cursor.position  # of what is rejected, and comes back later, nobody knows the number
+        reader = cursor.reader
+        last = reader.position if reader is not None else 0
+        if holder.topic is not None and holder.reader is not reader:
+            last = max(last, holder.topic.last)  # what comes to others moves nobody
+        open_ones = [delivery.message.number for delivery in holder.ledger.values()]
+        open_ones += [message.number for message in holder.queue.lanes[0] if message.waits]
+        if cursor.gaps:
+            cursor.gaps = {number: cursor.gaps[number] for number in open_ones if number in cursor.gaps}
+            open_ones += cursor.gaps.values()
+        return min([last, *[number - 1 for number in open_ones]])
+
+    def _look(self, cursor: Offset) -> None:
+        self._move(cursor)
+        self._look_later(cursor)
+
+    def _look_later(self, cursor: Offset) -> None:
+        agenda = self._broker.agenda
+        agenda.cancel(cursor.date)
+        pause = _LONG_PAUSE if self._broker.storage is None else _PAUSE
+        cursor.date = agenda.at(agenda.clock() + pause, lambda: self._look(cursor))
+
+    def _end_later(self, cursor: Offset) -> None:
+        agenda = self._broker.agenda
+        agenda.cancel(cursor.date)
+        cursor.date = agenda.at(agenda.clock() + cursor.timeout, lambda: self.forget(cursor))
+
+
+def _name_of(subscription: Subscription) -> str:
+    session = subscription.session
+    return joined(session.login, session.client_id, subscription.options.resume)

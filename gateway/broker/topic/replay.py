@@ -1,0 +1,134 @@
+"""Replay: a subscriber gets from the logs what it missed, and then what comes live.
+
+    SUBSCRIBE with from-seq, or resume  ->  a `StreamReader` reads the logs, as fast as the client reads
+    it has come to their end            ->  the subscription joins the topic
+
+What the logs no longer have is told.  The first MESSAGE behind a gap has `gap:true`, and `first-seq`, the first number
+that was there.  Where there is none that could have it, an empty MESSAGE does, which has no `seq`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.ports import ANONYMOUS
+from ..errors import NotAllowed
+from ..model.destinations import REPLY_TOPIC, USER
+from ..model.options import Origin
+from ..model.patterns import has_wildcard
+from ..queue.extra_headers import ExtraHeaders
+from .durable_subscriptions import SubscriptionName
+from .offsets import Offsets
+from .stream_reader import StreamReader
+from .streams import Streams
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..queue.subscription import Subscription
+    from .topic import Topic
+
+
+class Replay:
+    """Which subscriptions begin in the past, and where.
+
+    Attributes:
+        cursors: where those with a name have come to.
+    """
+
+    def __init__(self, broker: Broker, logs: Streams) -> None:
+        self.cursors = Offsets(broker)
+        self._broker = broker
+        self._logs = logs
+
+    def check(self, name: str, subscription: Subscription, durable: SubscriptionName | None, *, has_log: bool) -> None:
+        """Refuse what cannot be replayed.
+
+        Args:
+            name: of the topic, or a pattern.
+
+        Raises:
+            NotAllowed: there is no log, or the frame asks for two things that do not go together.
+        """
+        options = subscription.options
+        start, shown = options.start, subscription.destination[:80]
+        begins = start is not None and not start.is_wish and start.origin is not Origin.NEXT
+        if not (begins or options.resume or options.include_seq):
+            return
+        if durable is not None:
+            raise NotAllowed(
+                "a durable subscription has a queue of its own",
+                "it keeps what its client misses; leave out from-seq, resume and include-seq, or what makes it durable",
+            )
+        if has_wildcard(name):
+            if start is not None and start.origin is Origin.SEQ:
+                raise NotAllowed(
+                    "from-seq is for one topic",
+                    f"{shown!r} is a pattern, and each topic has numbers of its own; 0, -1, timestamp=S, or resume do",
+                )
+        elif name.startswith(REPLY_TOPIC):
+            raise NotAllowed(
+                "a temporary topic keeps no log", f"{shown!r} goes with its session, and all that was sent"
+            )
+        elif not has_log:
+            raise NotAllowed(
+                "the topic keeps no log",
+                f"{shown!r} cannot be replayed: the server's policy for it sets none of log_messages, log_octets and "
+                "log_age",
+            )
+        if options.resume and name.startswith(USER) and subscription.session.login == ANONYMOUS:
+            raise NotAllowed(
+                "resume of one's mail needs a login", "without one, it would be another user who comes back"
+            )
+        if options.resume and subscription.ledger is None:
+            raise NotAllowed(
+                "resume needs acknowledgements", "with ack:auto nobody knows what has arrived; say ack:client"
+            )
+
+    def check_queue(self, subscription: Subscription) -> None:
+        """Refuse replay of a queue, and see to the numbers of its messages.
+
+        Raises:
+            NotAllowed: a queue is not replayed.
+        """
+        options = subscription.options
+        start = options.start
+        if options.resume or (start is not None and start.origin is not Origin.NEXT and not start.is_wish):
+            raise NotAllowed(
+                "replay is for topics",
+                f"{subscription.destination[:80]!r} is a queue: what is consumed is gone; a browser reads what waits",
+            )
+        if options.include_seq:
+            subscription.notes = ExtraHeaders([options.include_seq], numbered=False)
+
+    def begin(self, topic: Topic, subscription: Subscription) -> bool:
+        """Begin in the past, if that was asked for; False: the subscription is still to join its topic.
+
+        Raises:
+            NotAllowed: there are too many names to resume by.
+        """
+        options = subscription.options
+        start = options.start
+        if start is None and not options.resume and not options.include_seq:
+            return False
+        if start is not None and start.is_wish and topic.log is None and not has_wildcard(topic.name):
+            start = None
+        notes = ExtraHeaders(["" if start is None else start.header, options.include_seq], numbered=True)
+        if notes:
+            subscription.notes = notes
+        cursor = self.cursors.find(subscription, topic.name) if options.resume else None
+        is_new = cursor is None and (start is None or start.origin is Origin.NEXT)
+        reader = StreamReader(self._broker, self._logs, topic, subscription)
+        if cursor is not None:
+            reader.begin_behind(cursor.position)
+        elif start is not None and not is_new:
+            reader.begin_at(start)
+        if options.resume:
+            self.cursors.hold(subscription, topic, reader)
+            if topic.log is not None:
+                topic.log.remember()
+        if is_new:
+            return False
+        topic.join(subscription, late=reader)
+        subscription.reader = reader
+        reader.offer()
+        return True

@@ -1,0 +1,394 @@
+"""The logs of topics: the last messages of each, numbered, for who was away and asks for what he missed.
+
+A topic has a log where its policy says so (`log_messages`, `log_octets`, `log_age`).  Each message gets the next number
+of the log, which all subscribers see as the header `seq`, and is kept until one of these bounds is reached.
+
+    number   of the broker: in the order of arrival over all topics, so that the logs of a pattern are read as one
+    seq      of the log: each the last one and 1, so that a client sees whether it missed anything
+
+A new log begins with the time, in microseconds, and so does one that goes on after a kill, which may have taken
+messages that clients have seen.  So no number of a log is ever used again, whatever was forgotten meanwhile.
+
+Where there is a store, the log is in it, and the memory holds its end alone: enough to pass a reader on to what comes
+live.  A policy with `durable = false` keeps the log in memory.  What all logs have in memory costs a quarter of
+`memory_limit` at most; beyond, the oldest message of them goes, whosever it is.  To know the messages that are in the
+store costs 32 octets each; these may cost another quarter.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gateway.codec import Head
+
+from ..model.changes import Container, StoredRow
+from ..model.message import Message
+from ..model.policy import Policy
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..core.scheduler import Timer as Date
+    from ..core.storage import Storage
+    from .streams import Streams
+
+KIND = "log"
+"""The kind of its place in the store."""
+
+# Octets of a log whose policy names no bound but its age.
+_OCTETS = 16 * 1024 * 1024
+# What of a log that is in the store is in memory, too.
+_TAIL, _TAIL_OCTETS = 1_000, 1024 * 1024
+# What an entry costs in memory beside its message.
+_ENTRY = 32
+# Messages that have gone, beside as many as are there, before arrays and list are cut.
+_SLACK = 1_024
+# Seconds between two looks for what is too old, and messages that go in one turn: 5 ms.
+_PAUSE, _MOST_AT_ONCE = 1.0, 1_000
+# Behind a kill, numbers go on so far ahead at least: clients may have seen some that were never written.
+_AHEAD = 1_000_000
+
+
+class StreamEntry(NamedTuple):
+    """A message of a log.
+
+    Attributes:
+        number: of the broker, and of the row in the store.
+        size: octets in memory; 0: it is there no longer.
+        message: None: it is in the store alone, or nowhere.
+        sender: id of the session that sent it; empty: the broker, or it is to be read.
+    """
+
+    number: int
+    log: Stream
+    size: int
+    message: Message | None
+    sender: str
+
+
+class Stream:
+    """The log of one topic.
+
+    Attributes:
+        name: of the topic.
+        next: the seq of the next message.
+        lost: the number of the last message that is, or may be, there no longer; 0: all are.
+        octets: what its messages would cost in memory.
+        memory: what it costs there.
+        is_listed: it stands among those whose first message may have to go.
+    """
+
+    __slots__ = (
+        "_age",
+        "_broker",
+        "_date",
+        "_dates",
+        "_has_missed",
+        "_logs",
+        "_most",
+        "_most_octets",
+        "_numbers",
+        "_place",
+        "_seqs",
+        "_sizes",
+        "_start",
+        "_stored",
+        "_tail",
+        "_tail_start",
+        "_time_to_live",
+        "is_listed",
+        "lost",
+        "memory",
+        "name",
+        "next",
+        "octets",
+    )
+
+    def __init__(self, logs: Streams, broker: Broker, name: str, policy: Policy) -> None:
+        self.name = name
+        self.next = int(broker.agenda.epoch() * 1e6)
+        self.octets = 0
+        self.memory = 0
+        self.is_listed = False
+        self._logs = logs
+        self._broker = broker
+        self._most = policy.log_messages
+        self._most_octets = policy.log_octets or (0 if policy.log_messages else _OCTETS)
+        self._age = policy.log_age
+        self._time_to_live = policy.time_to_live
+        self._stored = broker.storage is not None and policy.durable is not False
+        self.lost = logs.forgotten if self._stored else max(logs.forgotten, logs.started)
+        self._place = 0
+        self._has_missed = False  # no policy kept it for a while
+        self._date: Date | None = None
+        # The first `_start` have gone; likewise with the tail.
+        self._numbers, self._seqs, self._sizes = array("q"), array("q"), array("q")
+        self._dates = array("d")
+        self._start = 0
+        self._tail: list[tuple[Message, str]] = []
+        self._tail_start = 0
+
+    @property
+    def first_number(self) -> int:
+        """The number of the first message, of which there is one."""
+        return self._numbers[self._start]
+
+    def __len__(self) -> int:
+        """Messages that are there."""
+        return len(self._numbers) - self._start
+
+    @property
+    def first(self) -> int:
+        """The seq of the first message that is there, or of the next one."""
+        return self._seqs[self._start] if len(self) else self.next
+
+    @property
+    def is_stored(self) -> bool:
+        """It outlives the process."""
+        return self._stored
+
+    @property
+    def has_place(self) -> bool:
+        """The store knows of it."""
+        return self._place > 0
+
+    # messages come
+
+    def add(self, message: Message, sender: str) -> Message:
+        """Number a message and keep it; the one that subscribers get."""
+        seq, now = self.next, self._logs.now()
+        numbered = Message(message.number, _with_seq(message.head, seq), message.body, message.properties)
+        numbered.expires, numbered.at = message.expires, message.at
+        if self._time_to_live and not message.expires:
+            numbered.expires = self._broker.agenda.clock() + self._time_to_live
+        size = numbered.size
+        if self._stored:
+            before = self._numbers[-1] if len(self) else self.lost
+            self._store(numbered, {"seq": seq, "at": round(now * 1000), "before": before, "sender": sender})
+        self._note(message.number, seq, size, now)
+        self._tail.append((numbered, sender))
+        self._spend(size)
+        self._cut_tail()
+        self._trim()
+        self._logs.make_room()
+        return numbered
+
+    def remember(self) -> None:
+        """Somebody will come back: the next process is to know that nothing was lost meanwhile."""
+        if self._stored and not self._place:
+            self._place = self._storage.place(KIND, self.name, self._facts)
+
+    def _store(self, message: Message, extra: dict[str, object]) -> None:
+        storage = self._storage
+        self.remember()
+        kept = Message(message.number, message.head, message.body, message.properties)
+        kept.expires = message.expires
+        storage.enter(self._place, kept, row=message.number, extra=extra)
+
+    def _note(self, number: int, seq: int, size: int, at: float) -> None:
+        if not len(self):
+            self._logs.begun(self, number)
+        self._numbers.append(number)
+        self._seqs.append(seq)
+        self._sizes.append(size)
+        self._dates.append(max(at, self._dates[-1]) if self._dates else at)  # the system's clock may be set back
+        self.next = seq + 1
+        self.octets += size
+        self._spend(_ENTRY, is_index=self._stored)
+        if self._age and self._date is None:
+            self._look_at(at + self._age)
+
+    def _spend(self, octets: int, *, is_index: bool = False) -> None:
+        self.memory += octets
+        if is_index:
+            self._logs.index += octets
+        else:
+            self._logs.octets += octets
+        if octets > 0:
+            self._broker.keep(octets)
+        else:
+            self._broker.release(-octets)
+
+    # messages go
+
+    def _trim(self) -> None:
+        """Keep the bounds; a log whose bounds became narrower does so by and by."""
+        drops = _MOST_AT_ONCE
+        while len(self) and (0 < self._most < len(self) or 0 < self._most_octets < self.octets):
+            if not drops:
+                self._broker.agenda.later(self._trim)
+                break
+            drops -= 1
+            self.drop_first()
+        self.compact()
+        if not len(self):
+            self._logs.emptied(self)
+
+    def _cut_tail(self) -> None:
+        """What the store has, too, need not stay in memory."""
+        if not self._stored:
+            return
+        while (
+            len(self._tail) - self._tail_start > _TAIL
+            or self.memory - _ENTRY * len(self) > _TAIL_OCTETS
+            or (self._logs.octets > self._logs.most_octets and self._tail_start < len(self._tail))
+        ):
+            self._drop_first_of_tail()
+
+    def _drop_first_of_tail(self) -> None:
+        message, _ = self._tail[self._tail_start]
+        self._tail[self._tail_start] = _NOTHING
+        self._tail_start += 1
+        self._spend(-message.size)
+
+    def drop_first(self) -> None:
+        """The first message goes."""
+        start = self._start
+        self.lost = self._numbers[start]
+        self.octets -= self._sizes[start]
+        if len(self) == len(self._tail) - self._tail_start:
+            self._drop_first_of_tail()
+        self._start += 1
+        self._spend(-_ENTRY, is_index=self._stored)
+        if self._stored:
+            self._storage.leave_row(self.lost)
+            if not len(self):
+                self._describe()
+
+    def compact(self) -> None:
+        """Forget what has gone."""
+        if self._start > _SLACK and self._start > len(self):
+            for each in (self._numbers, self._seqs, self._sizes, self._dates):
+                del each[: self._start]
+            self._start = 0
+        if self._tail_start > _SLACK and 2 * self._tail_start > len(self._tail):
+            del self._tail[: self._tail_start]
+            self._tail_start = 0
+
+    def _look_at(self, moment: float) -> None:
+        """Look for what is too old at that time, in seconds since the epoch, but not at once."""
+        agenda = self._broker.agenda
+        due = agenda.clock() + max(moment - self._logs.now(), _PAUSE)
+        self._date = agenda.at(due, lambda: agenda.later(self._sweep))
+
+    def _sweep(self) -> None:
+        oldest = self._logs.now() - self._age
+        for _ in range(_MOST_AT_ONCE):
+            if not len(self) or self._dates[self._start] > oldest:
+                break
+            self.drop_first()
+        self.compact()
+        if not len(self):
+            self._date = None
+            self._logs.emptied(self)
+        elif self._dates[self._start] > oldest:
+            self._look_at(self._dates[self._start] + self._age)
+        else:
+            self._broker.agenda.later(self._sweep)
+
+    # messages are read
+
+    def behind(self, number: int) -> StreamEntry | None:
+        """The first message behind that number."""
+        index = bisect_right(self._numbers, number, self._start)
+        if index == len(self._numbers):
+            return None
+        # Those that are in memory are the last.
+        place = index - len(self._numbers) + len(self._tail)
+        message, sender = self._tail[place] if place >= self._tail_start else (None, "")
+        return StreamEntry(self._numbers[index], self, self._sizes[index], message, sender)
+
+    def count_behind(self, number: int) -> int:
+        """How many messages are behind that number."""
+        return len(self._numbers) - bisect_right(self._numbers, number, self._start)
+
+    def before_seq(self, seq: int) -> int:
+        """The number before the first message with at least that seq."""
+        return self._before(bisect_left(self._seqs, seq, self._start))
+
+    def before_time(self, moment: float) -> int:
+        """The number before the first message that came at that time, in seconds since the epoch, or later."""
+        return self._before(bisect_left(self._dates, moment, self._start))
+
+    def has_lost_since(self, moment: float) -> bool:
+        """Whether messages may be gone that came at that time, in seconds since the epoch, or later."""
+        return self.lost > 0 and (not len(self) or moment < self._dates[self._start])
+
+    def before_last(self) -> int:
+        """The number before the last message; there is one."""
+        return self._numbers[-1] - 1
+
+    def _before(self, index: int) -> int:
+        return self._numbers[index] - 1 if index < len(self._numbers) else self._broker.router.number
+
+    # the store
+
+    @property
+    def _storage(self) -> Storage:
+        storage = self._broker.storage
+        assert storage is not None  # the log is stored
+        return storage
+
+    @property
+    def _facts(self) -> str:
+        return json.dumps({"next": self.next, "lost": self.lost})
+
+    def _describe(self) -> None:
+        self._storage.describe(Container(self._place, KIND, self.name, self._facts))
+
+    def recover(self, place: Container) -> None:
+        """What the store knows of it from the last process; its rows follow."""
+        self._place = place.number
+        facts = json.loads(place.facts)
+        self.lost, self.next = facts["lost"], facts["next"]
+        self._has_missed = "missed" in facts
+
+    def recover_row(self, row: StoredRow) -> None:
+        """One of the rows of that place, in order."""
+        extra: dict[str, Any] = json.loads(row.facts or "{}")["extra"]
+        if not len(self):
+            self.lost = extra["before"]
+        next_one = self.next
+        self._note(row.row, extra["seq"], row.size, extra["at"] / 1000)
+        self.next = max(self.next, next_one)
+
+    def recovered(self, *, clean: bool) -> None:
+        """All of it is there.
+
+        Args:
+            clean: the last process told all it knew.
+        """
+        if not clean or self._has_missed:
+            self._has_missed = False
+            self.next = max(self.next + _AHEAD, int(self._broker.agenda.epoch() * 1e6))
+            self._describe()
+        self._trim()
+        self._logs.make_room()
+
+    def clear(self) -> None:
+        """Nobody will ever ask for it."""
+        while len(self):
+            self.drop_first()
+        self.compact()
+
+    def end(self) -> None:
+        """It is empty, and forgotten."""
+        self._broker.agenda.cancel(self._date)
+        if self._place:
+            self._storage.drop(self._place)
+
+
+# What a sender wrote there would be taken for ours.
+_OURS = frozenset({"gap", "first-seq"})
+_NOTHING = (Message(0, Head.of("SEND", {}), b""), "")
+
+
+def _with_seq(head: Head, seq: int) -> Head:
+    headers = {**head.headers, "seq": str(seq)}
+    for name in _OURS & headers.keys():
+        del headers[name]
+    numbered = Head.of(head.command, headers)
+    numbered.derived = seq
+    return numbered

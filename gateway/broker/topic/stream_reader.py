@@ -1,0 +1,295 @@
+"""Reads logs for one subscription, until there is nothing more to read; then it is one of its topic's like others.
+
+    begin     the logs are looked at, in turns where there are many: which message of each is the first
+    run       their messages up to that moment, page by page, as fast as the client reads
+    run       what came meanwhile, and so on
+    welcome   nothing came meanwhile
+
+Nothing can come between the last look and the welcome, so that nothing is missed, doubled or out of order.  Until then
+a pattern tells in which logs there is news, so that the others need not be looked at again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from gateway.codec import Head
+
+from ..model.changes import Stored
+from ..model.message import Message
+from ..model.options import Origin, Start
+from ..queue.extra_headers import ExtraHeaders
+from .stream import Stream, StreamEntry
+from .streams import MergedStreams, Streams
+from .topic import wants
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..queue.subscription import Subscription
+    from .topic import Topic
+
+# What is read at once, and given in one turn, at most.
+_PAGE, _PAGE_OCTETS = 200, 256 * 1024
+# Logs that are looked at in one turn: about 2 ms.
+_LOGS_PER_TURN = 500
+# Octets in the outbox from which on nothing more is read; a client that follows live may have more.
+_AHEAD = 256 * 1024
+# What a log costs while it is read.
+_PLACE = 200
+# No log has lower numbers: they begin with the time in microseconds, and this is in 2001.
+_EARLIEST = 10**15
+
+
+class StreamReader:
+    """What is left of the logs that a new subscriber is to get.
+
+    Attributes:
+        position: the number of the last message that it was given, or passed over.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_gaps",
+        "_is_reading",
+        "_kept",
+        "_logs",
+        "_news",
+        "_page",
+        "_run",
+        "_start",
+        "_subscription",
+        "_to_visit",
+        "_topic",
+        "position",
+    )
+
+    def __init__(self, broker: Broker, logs: Streams, topic: Topic, subscription: Subscription) -> None:
+        self.position = broker.router.number
+        # What is still to be told: log -> number of a message that is gone; None: some log that is not known any more.
+        self._gaps: dict[Stream | None, int] = {}
+        self._broker = broker
+        self._logs = logs
+        self._topic = topic
+        self._subscription = subscription
+        self._start: Start | None = None
+        self._to_visit: Iterator[Stream] | None = None
+        self._news: dict[Stream, None] = {}
+        self._run = MergedStreams(self.position)
+        self._page: deque[StreamEntry] = deque()
+        self._kept = 0  # octets of what stands in the page, and of logs that are read
+        self._is_reading = False
+
+    def begin_at(self, start: Start) -> None:
+        """Begin where a SUBSCRIBE says."""
+        self._start = start
+        self._to_visit = self._logs.each(self._topic.name)
+        log = self._topic.log
+        if log is None:
+            self.position = 0
+            return
+        first, has_gap = self._first_of(log)
+        if has_gap:
+            self.position = log.lost - 1  # who does not acknowledge what tells of it is to be told again
+        elif first is not None:
+            self.position = first.number - 1
+
+    def begin_behind(self, position: int) -> None:
+        """Begin behind that message."""
+        self.position = position
+        logs = self._logs
+        forgotten = logs.started if self._topic.policy.durable is False else logs.forgotten
+        if self._topic.log is None and position < forgotten:
+            self._gaps[None] = forgotten
+        self._to_visit = logs.each(self._topic.name)
+
+    def note(self, log: Stream) -> None:
+        """There is news in a log that the pattern matches."""
+        if self._may_see(log):
+            self._news[log] = None
+
+    def _may_see(self, log: Stream) -> bool:
+        """Whether the subscriber may know of a log: also that something of it is lost."""
+        sight = self._subscription.sight
+        return sight is None or sight.shows(log.name)
+
+    def offer(self) -> None:
+        """Go on: there may be room."""
+        if self._is_reading:
+            return
+        for _ in range(_PAGE):
+            if self._subscription.reader is not self or not self._has_room() or not (self._page or self._turn_page()):
+                return
+            self._give(self._page.popleft())
+        self._broker.agenda.later(self.offer)
+
+    def end(self) -> None:
+        """The subscription goes, or has come to the end of the logs."""
+        self._subscription.reader = None
+        self._subscription.outbound.starved.pop(self, None)
+        self._logs.do_not_read(self)
+        self._keep(-self._kept)
+
+    def _keep(self, octets: int) -> None:
+        self._kept += octets
+        if octets > 0:
+            self._broker.keep(octets)
+        else:
+            self._broker.release(-octets)
+
+    # what is next
+
+    def _turn_page(self) -> bool:
+        """Have more to give; False: there is nothing left, or it is being looked for."""
+        if self._to_visit is not None and not self._visit(self._to_visit):
+            return False
+        entries = self._next_entries()
+        if not entries:
+            self._follow()
+            entries = self._next_entries()
+        if not entries:
+            self._go_live()
+            return False
+        missing = [entry.number for entry in entries if entry.message is None and entry.size]
+        if not missing:
+            self._add(entries)
+            return True
+        self._is_reading = True
+        self._logs.read(self, missing, partial(self._arrived, entries))
+        return False
+
+    def _visit(self, logs: Iterator[Stream]) -> bool:
+        """Look at logs for the first time; False: there are more of them, for another turn."""
+        count = 0
+        for log in islice(logs, _LOGS_PER_TURN):
+            count += 1
+            if not self._may_see(log):
+                continue
+            first, has_gap = self._first_of(log)
+            self._run.add(first)
+            if has_gap:
+                self._gaps.setdefault(log, log.lost)
+        self._keep(_PLACE * count)
+        if count == _LOGS_PER_TURN:
+            self._broker.agenda.later(self.offer)
+            return False
+        if self._start is not None and self._start.origin is Origin.LAST:
+            self._run.keep_last()
+        self._to_visit = None
+        return True
+
+    def _first_of(self, log: Stream) -> tuple[StreamEntry | None, bool]:
+        """The first message of a log that is asked for, and whether others are gone that were."""
+        start = self._start
+        if start is None:
+            return log.behind(self.position), log.lost > self.position
+        if start.origin is Origin.SEQ:
+            if log.first <= start.value <= log.next:
+                return log.behind(log.before_seq(start.value)), False
+            # A number that is no time at all was never given: it means the first.
+            return log.behind(0), start.value >= _EARLIEST or log.lost > 0
+        if start.origin is Origin.TIME:
+            return log.behind(log.before_time(start.value)), log.has_lost_since(start.value)
+        if start.origin is Origin.LAST:
+            return (log.behind(log.before_last()) if len(log) else None), False
+        return log.behind(0), False
+
+    def _follow(self) -> None:
+        """All that was there is given: look what came meanwhile, and what went."""
+        log, end = self._topic.log, self._run.end
+        logs: Iterable[Stream] = self._news if log is None else (log,)
+        self._run, self._news = MergedStreams(self._broker.router.number), {}
+        self.position = max(self.position, end)
+        for log in logs:
+            if log.lost > end:
+                self._gaps.setdefault(log, log.lost)
+            self._run.add(log.behind(end))
+
+    def _next_entries(self) -> list[StreamEntry]:
+        """The next ones that the logs have."""
+        entries: list[StreamEntry] = []
+        octets = _PAGE_OCTETS
+        while len(entries) < _PAGE and octets > 0 and (entry := self._run.next()) is not None:
+            entries.append(entry)
+            octets -= entry.size
+        return entries
+
+    def _arrived(self, entries: list[StreamEntry], found: list[Stored]) -> None:
+        """Messages were read; some may be gone."""
+        self._is_reading = False
+        if self._subscription.reader is not self:
+            return
+        storage = self._broker.storage
+        assert storage is not None  # they come from there
+        read = {stored.row.row: storage.facts.read(stored) for stored in found}
+        for place, entry in enumerate(entries):
+            if entry.number in read:
+                message, extra = read[entry.number]
+                message.row = 0
+                message.head.derived = extra["seq"]
+                entries[place] = entry._replace(message=message, sender=extra["sender"])
+        self._add(entries)
+        self.offer()
+
+    def _add(self, entries: list[StreamEntry]) -> None:
+        self._page.extend(entries)
+        self._keep(sum([entry.size for entry in entries]))
+
+    # giving it
+
+    def _has_room(self) -> bool:
+        subscription = self._subscription
+        outbound, queue = subscription.outbound, subscription.queue
+        if outbound.closed or (queue is not None and queue.waiting):
+            return False  # the subscription asks again when it has room
+        if outbound.size >= min(subscription.window, _AHEAD):
+            outbound.starved[self] = None
+            return False
+        return True
+
+    def _give(self, entry: StreamEntry) -> None:
+        self.position = entry.number
+        self._keep(-entry.size)
+        message, subscription = entry.message, self._subscription
+        if message is None:
+            self._gaps.setdefault(entry.log, entry.number)
+            return
+        if 0 < message.expires <= self._broker.agenda.clock():
+            return
+        if not wants(subscription, message, entry.sender, entry.log.name):
+            return
+        found = [log for log in (entry.log, None) if log in self._gaps]
+        if found:
+            self._tell(message, found)
+            subscription.notes = subscription.notes or ExtraHeaders([], numbered=True)
+            subscription.notes.tell_gap(message, int(message.head.headers["seq"]))
+        message.at = 0  # it did not wait for this subscriber all the time
+        self._topic.give(subscription, message)
+
+    def _tell(self, message: Message, logs: Iterable[Stream | None]) -> None:
+        """A message tells that these have lost something; whoever has not acknowledged it is to be told again."""
+        lost = min([self._gaps.pop(log) for log in logs])
+        if self._subscription.cursor is not None:
+            self._subscription.cursor.gaps[message.number] = lost
+
+    def _go_live(self) -> None:
+        """All that the logs have was given: what comes next comes from the topic."""
+        self.end()
+        for log in list(self._gaps):
+            notice = self._notice(log)
+            self._tell(notice, [log])
+            self._topic.give(self._subscription, notice)
+        if not self._subscription.notes:
+            self._subscription.notes = None
+        self._topic.welcome(self._subscription)
+
+    def _notice(self, log: Stream | None) -> Message:
+        """A MESSAGE that tells of a gap, where there is no other."""
+        name = self._subscription.destination
+        headers = {"destination": name if log is None or log is self._topic.log else log.name, "gap": "true"}
+        if log is not None:
+            headers["first-seq"] = str(log.first)
+        return Message(self._broker.next_number(), Head.of("MESSAGE", headers), b"")

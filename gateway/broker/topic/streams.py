@@ -1,0 +1,255 @@
+"""The logs of all topics: which there are, and how several are read as one.
+
+A log comes into being with its topic.  One that is empty, and that nobody subscribes to, is remembered among the last
+`_MOST_RESTING`, for what it lost; who comes back to one of the others is told of a gap, though there may be none.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..model.changes import Container, Stored
+from ..model.destinations import REPLY_TOPIC, USER
+from ..model.policy import Policy
+from ..model.trie import NameTree
+from .stream import KIND, Stream, StreamEntry
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+# Empty logs without a subscriber that are remembered.
+_MOST_RESTING = 10_000
+# What a topic costs that has a log, beside what is in it.
+_EMPTY = 2_048
+# Readers of the store at a time.
+_MOST_READING = 4
+# Logs that have gone, beside as many as there are, before they are struck from the list of the oldest messages.
+_SLACK = 1_024
+
+
+class Streams:
+    """The logs of all topics.
+
+    Attributes:
+        octets: what they have in memory costs.
+        index: what it costs to know of the messages in the store.
+        forgotten: of a log that is not known, messages up to that number may be lost.
+        unused: names of logs that the store holds, and that no policy keeps there any more.
+        started: of a log in memory, messages up to that number are lost: the last process had them.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.octets = 0
+        self.index = 0
+        self.forgotten = 0
+        self.started = 0
+        self.unused: list[str] = []
+        self.most_octets = broker.quotas.memory_limit // 4
+        self._broker = broker
+        self._logs: NameTree[Stream] = NameTree()
+        self._resting: OrderedDict[str, Stream] = OrderedDict()
+        self._place = 0  # in the store, for what was forgotten
+        # By the number of its first message, or of one that was the first before: each log once that has any.
+        self._in_memory: list[tuple[int, Stream]] = []
+        self._in_store: list[tuple[int, Stream]] = []
+        self._offset: float | None = None
+        self._waiting: dict[object, tuple[Sequence[int], Callable[[list[Stored]], None]]] = {}
+        self._reading = 0
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    @property
+    def messages(self) -> int:
+        """How many there are in all logs."""
+        return sum([len(log) for log in self._logs.values()])
+
+    def of(self, name: str, policy: Policy) -> Stream | None:
+        """The log of a topic that comes into being; None: its policy asks for none."""
+        if not policy.keeps_log or name.startswith(REPLY_TOPIC):
+            return None
+        log = self._resting.pop(name, None) or self._logs.get(name)
+        if log is None:
+            log = Stream(self, self._broker, name, policy)
+            self._logs.add(name, log)
+        self._broker.keep(_EMPTY)
+        return log
+
+    def now(self) -> float:
+        """Seconds since the epoch, as they go on from the start, whatever becomes of the system's clock."""
+        agenda = self._broker.agenda
+        if self._offset is None:
+            self._offset = agenda.epoch() - agenda.clock()
+        return agenda.clock() + self._offset
+
+    def begun(self, log: Stream, number: int) -> None:
+        """A log has its first message, with that number."""
+        if log.is_listed:
+            return
+        heads = self._in_store if log.is_stored else self._in_memory
+        if len(heads) > 2 * len(self._logs) + _SLACK:
+            for _, each in heads:
+                each.is_listed = len(each) > 0
+            heads[:] = [entry for entry in heads if entry[1].is_listed]
+            heapq.heapify(heads)
+        log.is_listed = True
+        heapq.heappush(heads, (number, log))
+
+    def make_room(self) -> None:
+        """Keep what all logs may cost: the oldest messages go."""
+        while self.octets > self.most_octets and (log := _oldest(self._in_memory)) is not None:
+            self._drop_first(log)
+        while self.index > self.most_octets and (log := _oldest(self._in_store)) is not None:
+            self._drop_first(log)
+
+    def _drop_first(self, log: Stream) -> None:
+        log.drop_first()
+        log.compact()
+        if not len(log):
+            self.emptied(log)
+
+    def emptied(self, log: Stream) -> None:
+        """A log has become empty by time: its topic may go."""
+        topic = self._broker.directory.find(log.name)
+        if topic is not None:
+            self._broker.forget_if_idle(topic)
+
+    def rest(self, log: Stream) -> None:
+        """The topic of an empty log goes: what was lost of it is remembered for a while."""
+        self._broker.release(_EMPTY)
+        if log.lost <= self.forgotten and not log.has_place:
+            self._forget(log)
+            return
+        self._resting[log.name] = log
+        if len(self._resting) > _MOST_RESTING:
+            _, oldest = self._resting.popitem(last=False)
+            self.forget_up_to(oldest.lost)
+            self._forget(oldest)
+
+    def forget_up_to(self, number: int) -> None:
+        """Of logs that are not known any more, messages up to that number may be lost."""
+        if number <= self.forgotten:
+            return
+        self.forgotten = number
+        storage, facts = self._broker.storage, json.dumps({"forgotten": number})
+        if storage is None:
+            return
+        if self._place:
+            storage.describe(Container(self._place, KIND, "", facts))
+        else:
+            self._place = storage.place(KIND, "", facts)
+
+    def leave_unused(self, place: Container) -> None:
+        """A log stays in the store, and what comes meanwhile is not in it."""
+        self.unused.append(place.name)
+        storage = self._broker.storage
+        assert storage is not None  # it holds the log
+        storage.describe(place._replace(facts=json.dumps(json.loads(place.facts) | {"missed": True})))
+
+    def restore(self, place: Container) -> None:
+        """What the store knows of logs that were forgotten."""
+        self._place = place.number
+        self.forgotten = json.loads(place.facts)["forgotten"]
+
+    def forget_mail(self, user: str) -> None:
+        """A user without a login has gone, and cannot come back."""
+        for log in self._logs.matching(f"{USER}{user}/#"):
+            log.clear()
+            self.emptied(log)
+            if self._resting.pop(log.name, None) is not None:
+                self._forget(log)
+
+    def _forget(self, log: Stream) -> None:
+        self._logs.remove(log.name)
+        log.end()
+
+    def matching(self, text: str) -> list[Stream]:
+        """The logs that a name or pattern means."""
+        return self._logs.matching(text)
+
+    # reading
+
+    def read(self, reader: object, rows: Sequence[int], action: Callable[[list[Stored]], None]) -> None:
+        """Read rows back, when it is the reader's turn: commits must not wait for very many of them."""
+        self._waiting[reader] = (rows, action)
+        self._read_on()
+
+    def do_not_read(self, reader: object) -> None:
+        """A reader has gone."""
+        self._waiting.pop(reader, None)
+
+    def _read_on(self) -> None:
+        storage = self._broker.storage
+        while self._waiting and self._reading < _MOST_READING:
+            assert storage is not None  # messages are there
+            rows, action = self._waiting.pop(next(iter(self._waiting)))
+            self._reading += 1
+            storage.read(rows, partial(self._read, action))
+
+    def _read(self, action: Callable[[list[Stored]], None], found: list[Stored]) -> None:
+        self._reading -= 1
+        action(found)
+        self._read_on()
+
+    def each(self, text: str) -> Iterator[Stream]:
+        """The same one by one, in no order; it may take many turns, and those that come meanwhile may be left out."""
+        return self._logs.each(text)
+
+
+class MergedStreams:
+    """The messages of several logs up to a certain one, in the order in which they came.
+
+    Attributes:
+        end: the number of the last one that may be in it.
+    """
+
+    __slots__ = ("_heap", "end")
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self._heap: list[tuple[int, Stream]] = []
+
+    def __len__(self) -> int:
+        """Logs that have more."""
+        return len(self._heap)
+
+    def add(self, first: StreamEntry | None) -> None:
+        """A log begins with that message, if with any."""
+        if first is not None and first.number <= self.end:
+            heapq.heappush(self._heap, (first.number, first.log))
+
+    def keep_last(self) -> None:
+        """Only the last of what the logs begin with stays."""
+        self._heap = [max(self._heap)] if self._heap else []
+
+    def next(self) -> StreamEntry | None:
+        """What comes next.  Whoever takes his time finds some of it gone: the first of these of a log comes without
+        message and size."""
+        if not self._heap:
+            return None
+        number, log = self._heap[0]
+        entry, following = log.behind(number - 1), log.behind(number)
+        if following is None or following.number > self.end:
+            heapq.heappop(self._heap)
+        else:
+            heapq.heapreplace(self._heap, (following.number, log))
+        return entry if entry is not None and entry.number == number else StreamEntry(number, log, 0, None, "")
+
+
+def _oldest(heads: list[tuple[int, Stream]]) -> Stream | None:
+    """The log with the oldest message of all."""
+    while heads:
+        number, log = heads[0]
+        if not len(log):
+            heapq.heappop(heads)
+            log.is_listed = False
+        elif log.first_number != number:
+            heapq.heapreplace(heads, (log.first_number, log))
+        else:
+            return log
+    return None

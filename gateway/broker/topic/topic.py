@@ -1,0 +1,243 @@
+"""A topic: every current subscriber gets a copy, nothing is kept.
+
+The fan-out is the hottest loop of the broker, so it does nothing but append two references per receiver: the message is
+encoded once per form (version, and what ends a frame), and the outbox's `append` is written out in place.  Who wants
+only some of the messages is asked about each, in a loop of its own.  Whoever must acknowledge, or is not to hold
+publishers back when he is slow, gets a private queue instead, which brings window, ledger, redelivery and limits with
+it.
+
+A subscription with wildcards has a topic, too, whose name is the pattern; the router hands it what matches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gateway.codec import encoder
+from gateway.codec.encoder import FORMS
+
+from ..model.message import PLAIN_RANK, Message, Wire
+from ..model.policy import Policy, SlowConsumerAction
+from ..queue.fate import forgotten
+from ..queue.overflow import limits_of_subscriber
+from ..queue.queue import Queue
+from ..queue.subscription import Subscription
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from .durable_subscriptions import DurableSubscription
+    from .stream import Stream
+    from .stream_reader import StreamReader
+
+# Octets in the outbox of a subscriber whose messages are conflated or dropped: little, so that what it gets is news.
+_WINDOW_OF_NEWS = 16 * 1024
+
+
+class Topic:
+    """A topic with at least one subscriber, or a log.
+
+    Attributes:
+        log: what it keeps for replay; None: nothing.
+        durables: the durable subscriptions that it fills, by name.
+        last: the number of the last message that came while somebody had to acknowledge; 0: none did.
+    """
+
+    __slots__ = ("_auto", "_broker", "_choosy", "_late", "_queued", "durables", "last", "log", "name", "policy")
+
+    def __init__(self, broker: Broker, name: str, policy: Policy, log: Stream | None = None) -> None:
+        self.name = name
+        self.policy = policy
+        self.log = log
+        self.last = 0
+        self._broker = broker
+        self._auto: dict[int, dict[Subscription, None]] = {}  # by form; none is empty
+        self._choosy: dict[Subscription, None] = {}
+        self._queued: dict[Subscription, Queue] = {}
+        self._late: dict[Subscription, StreamReader] = {}  # they get what they missed, first
+        self.durables: dict[str, DurableSubscription] = {}
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        """All subscribers."""
+        auto = [subscription for group in self._auto.values() for subscription in group]
+        return [*auto, *self._choosy, *self._queued, *self._late]
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody subscribes, and nothing is kept."""
+        return not (self._auto or self._queued or self.durables or self._choosy or self._late or self.log)
+
+    @property
+    def queued(self) -> Mapping[Subscription, Queue]:
+        """Those who must acknowledge, or may lose messages when they are slow; and what waits for each."""
+        return self._queued
+
+    @property
+    def has_late(self) -> bool:
+        """Some of those who subscribe get what they missed, first."""
+        return bool(self._late)
+
+    def accept(self, message: Message, sender: str, wire: Wire | None = None, name: str = "") -> None:
+        """Copy a message to everybody.
+
+        Args:
+            sender: id of the session that sent it; empty: the broker itself.
+            wire: the message's octets, where it goes to several topics.
+            name: the canonical name that a pattern has matched.
+        """
+        broker = self._broker
+        for form, group in self._auto.items():
+            if wire is not None:
+                shared = wire[form]
+            else:
+                version, end = FORMS[form]
+                shared = encoder.message(message.head, message.id, message.body, version, end)
+            size = len(shared)
+            broker.counters.delivered += len(group)
+            for subscription in group:
+                outbound = subscription.outbound
+                parts = outbound.parts
+                if not parts:
+                    outbound.dirty.append(outbound)
+                prefix = subscription.prefix
+                parts.append(prefix)
+                parts.append(shared)
+                outbound.size += len(prefix) + size
+                if outbound.size > outbound.high:
+                    broker.strain(outbound)
+            if broker.records is not None:
+                broker.records.fanned_out(group, message)
+        if self._choosy:
+            wire = wire or Wire(message)
+            for subscription in self._choosy:
+                if wants(subscription, message, sender, name):
+                    broker.counters.delivered += 1
+                    prefix, notes = subscription.prefix, subscription.notes
+                    if notes is not None:
+                        prefix += notes.of(message)
+                    subscription.outbound.append(prefix, wire[subscription.form])
+                    if broker.records is not None:
+                        broker.records.delivered(subscription, message)
+        if self._queued:
+            wire = wire or Wire(message)
+            self.last = message.number
+            for subscription, queue in self._queued.items():
+                if wants(subscription, message, sender, name):
+                    queue.accept(_in_line(message.copy(wire)))
+        if self.durables:
+            wire = wire or Wire(message)
+            for durable in list(self.durables.values()):
+                if durable.wants(message, sender):
+                    durable.queue.accept(message.copy(wire, place=broker.next_number()))
+
+    def show(self, subscription: Subscription, message: Message, name: str) -> None:
+        """Give one subscriber a message that the topic of that name retained."""
+        if wants(subscription, message, "", name):
+            self.give(subscription, message)
+
+    def give(self, subscription: Subscription, message: Message) -> None:
+        """Give one subscriber a message that others do not get now."""
+        queue, notes = subscription.queue, subscription.notes
+        if queue is not None:
+            queue.accept(_in_line(message.copy(Wire(message), place=self._broker.next_number())))
+        else:
+            self._broker.counters.delivered += 1
+            subscription.show(message, b"" if notes is None else notes.of(message))
+            if subscription.records is not None:
+                subscription.records.delivered(subscription, message)
+
+    def join(self, subscription: Subscription, *, late: StreamReader | None = None) -> None:
+        """A new subscriber.
+
+        Args:
+            late: gives it what it missed, and then makes it `welcome`; None: there is nothing.
+        """
+        subscription.topic = self
+        options = subscription.options
+        policy, asked = self.policy, options.slow_messages
+        if options.resume:  # who falls behind comes back to the log; what is dropped it would never get
+            policy, asked = dataclasses.replace(policy, slow_consumer=SlowConsumerAction.BLOCK), None
+        ours = policy
+        if options.hints is not None:  # to RabbitMQ a topic's subscription is a queue
+            policy = options.hints.applied_to(policy)
+            asked = asked or options.hints.max_messages
+        holds_back = policy.slow_consumer is SlowConsumerAction.BLOCK and asked is None and policy == ours
+        if subscription.ledger is not None or not holds_back:
+            if not holds_back:
+                subscription.narrow(_WINDOW_OF_NEWS)
+            most = subscription.outbound.limit
+            limits = limits_of_subscriber(policy, asked, min(policy.max_octets or most, most))
+            Queue(self._broker, self.name, policy, limits=limits).join(subscription)
+        if late is not None:
+            self._late[subscription] = late
+        else:
+            self.welcome(subscription)
+
+    def tell_late(self, message: Message, sender: str, log: Stream | None, name: str) -> None:
+        """A message that this pattern matches, for those who get what they missed first.
+
+        Args:
+            log: that has it; None: its topic has none, so that they get it at once.
+            name: of its topic.
+        """
+        for subscription, reader in list(self._late.items()):
+            if log is not None:
+                reader.note(log)
+            elif wants(subscription, message, sender, name):
+                self.give(subscription, message)
+
+    def welcome(self, subscription: Subscription) -> None:
+        """A subscriber gets what comes from now on."""
+        self._late.pop(subscription, None)
+        options = subscription.options
+        if subscription.queue is not None:
+            self._queued[subscription] = subscription.queue
+        elif options.selector or options.no_local or subscription.sight or subscription.notes is not None:
+            self._choosy[subscription] = None
+        else:
+            self._auto.setdefault(subscription.form, {})[subscription] = None
+
+    def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
+        """A subscriber goes; the last one takes the topic with it."""
+        if subscription.cursor is not None:
+            self._broker.router.replay.cursors.leave(subscription.cursor)
+        subscription.topic = None
+        if subscription.reader is not None:
+            subscription.reader.end()
+        self._late.pop(subscription, None)
+        self._queued.pop(subscription, None)
+        queue = subscription.queue
+        if queue is not None:
+            queue.take_back(queue.drop(subscription, lost=lost))
+            forgotten(queue)
+        else:
+            self._choosy.pop(subscription, None)
+            group = self._auto.get(subscription.form, {})
+            group.pop(subscription, None)
+            if not group:
+                self._auto.pop(subscription.form, None)
+        self._broker.forget_if_idle(self)
+
+
+def wants(subscription: Subscription, message: Message, sender: str, name: str) -> bool:
+    """Whether a message is for a subscriber.
+
+    Args:
+        sender: id of the session that sent it.
+        name: the canonical name of its destination.
+    """
+    options = subscription.options
+    if subscription.sight is not None and not subscription.sight.shows(name):
+        return False
+    if options.no_local and sender == subscription.session.id:
+        return False
+    return options.selector is None or options.selector(message.head.headers) is True
+
+
+def _in_line(message: Message) -> Message:
+    """A message of a log comes in its order, whatever its priority: clients go by the last number that they saw."""
+    if isinstance(message.head.derived, int):
+        message.rank = PLAIN_RANK
+    return message

@@ -1,0 +1,145 @@
+"""`gateway acl`: what the rules of gateway.toml mean for somebody.
+
+It asks the same code as the gateway does, about the file as it stands now: a gateway that runs may have read another.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+
+import click
+
+from gateway.auth import passwords
+from gateway.auth.files import FileFault
+from gateway.auth.rules import Explanation, Rules
+from gateway.broker.core.authorization import FREE
+from gateway.broker.errors import NotAllowed
+from gateway.broker.model import destinations
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.identity import Identity
+from gateway.broker.session.renewal import RENEW
+from gateway.config.rules import ACTIONS, TRANSPORTS, UNIX
+from gateway.config.settings import SettingsError, load
+
+_GROUP = "A group that the user belongs to; may be given several times. Without any, those that users_file says."
+
+_ADDRESS = (
+    f"Where the user comes from, behind all trusted proxies; {UNIX}: a unix socket. "
+    "Without it no rule with addresses is for the user."
+)
+
+REFUSED = 3
+"""The exit status of `explain` where something is refused; 1 is a mistake, 2 one in the arguments."""
+
+
+def _address(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    """The address as rules know it; empty: a unix socket; None: nobody has said it."""
+    if text is None:
+        return None
+    if text == UNIX:
+        return ""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no address, like 192.0.2.7 or 2001:db8::7, nor {UNIX}") from None
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return str(mapped or found)
+
+
+@click.group()
+def acl() -> None:
+    """Look into the rules of who may do what."""
+
+
+@acl.command()
+@click.argument("user")
+@click.argument("action", type=click.Choice(ACTIONS))
+@click.argument("destination")
+@click.option("--group", "groups", multiple=True, help=_GROUP)
+@click.option("--transport", type=click.Choice(TRANSPORTS), default=TRANSPORTS[0], show_default=True)
+@click.option("--address", callback=_address, metavar="ADDRESS", help=_ADDRESS)
+@click.option("--json", "as_json", is_flag=True, help="Print an object of JSON instead of sentences.")
+def explain(
+    user: str,
+    action: str,
+    destination: str,
+    groups: tuple[str, ...],
+    transport: str,
+    address: str | None,
+    as_json: bool,
+) -> None:
+    """Say whether USER may do ACTION at DESTINATION, and which rule decides.
+
+    DESTINATION is written as a client writes it.  Of a pattern it is said whether all, some or none of it is allowed.
+
+    Exit status: 0 when it is allowed, of a pattern at least a part; 3 when it is refused; 1 with a sentence when the
+    rules cannot be read, or no client could name such a destination.
+    """
+    try:
+        settings = load()
+        rules = Rules(settings.rule)
+        names = _names(user, Action(action), destination)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
+    except NotAllowed as error:
+        raise click.ClickException(f"{error}: {error.detail}") from None
+    identity = Identity(user, frozenset(groups) or _groups_of(user, settings.users_file))
+    found = [_explained(rules, identity, (transport, address), Action(action), name) for name in names]
+    for each in found:
+        click.echo(json.dumps(_row(each)) if as_json else each.text)
+    if any(each.reach is Coverage.NONE for each in found):
+        sys.exit(REFUSED)
+
+
+def _groups_of(user: str, users_file: Path | None) -> frozenset[str]:
+    """The groups of a user of the users file; none, with a word on that, where it cannot be read."""
+    if users_file is None:
+        return frozenset()
+    try:
+        found = passwords.read_users(users_file).get(user)
+    except FileFault as fault:
+        click.echo(f"The groups of {user} are not known, and taken for none: {fault}; name them with --group", err=True)
+        return frozenset()
+    return frozenset() if found is None else found.groups
+
+
+def _names(user: str, action: Action, destination: str) -> list[str]:
+    """The canonical names of what a client says: of a SEND there may be several.
+
+    Raises:
+        NotAllowed: no client could say that.
+    """
+    if action is Action.SEND and destination == RENEW:
+        return [destination]
+    if destination.startswith(destinations.TEMPORARY):
+        return [destination]
+    if action is Action.SUBSCRIBE and destinations.is_temporary(destination):
+        return [destination]
+    if action is Action.SUBSCRIBE:
+        return [destinations.canonical_for(user, destination)]
+    return [destinations.canonical(part) for part in destinations.split(destination)]
+
+
+def _explained(rules: Rules, identity: Identity, way: tuple[str, str | None], action: Action, name: str) -> Explanation:
+    free = ""
+    if name.startswith((*FREE, *destinations.TEMPORARY)):
+        free = "no rule is needed for temporary destinations, and for what is a session's own"
+    elif not rules.index.entries:
+        free = "there are no rules, so everybody may do everything"
+    if free:
+        return Explanation(action, name, Coverage.ALL, (), False, free)
+    return rules.explain(identity, *way, action, name)
+
+
+def _row(found: Explanation) -> dict[str, object]:
+    return {
+        "action": found.action.value,
+        "destination": found.name,
+        "allowed": found.reach.value,
+        "rules": [{"number": number, "line": line or None} for number, line in found.rules],
+        "default": found.default,
+        "text": found.text,
+    }

@@ -1,0 +1,373 @@
+"""The command line.  `serve`, `check-config`, `passwd` and `store` are here; the others elsewhere.
+
+Each command imports what it needs and no more: `gateway passwd` loads no event loop.  An error is one sentence on
+standard error and status 1, never a traceback; statuses of `serve` stand in `serve.py`.  What `gateway store` finds
+wrong is a sentence each, on standard error, too: standard output is the export's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import click
+
+import gateway
+
+if TYPE_CHECKING:
+    from gateway.config.settings import Settings
+
+
+class _Commands(click.Group):
+    """The commands of this file, and those that are imported when somebody asks for them."""
+
+    elsewhere: ClassVar = {
+        "acl": ("gateway.cli.acl", "acl"),
+        "archive": ("gateway.archive.command", "archive"),
+        "doctor": ("gateway.doctor.command", "doctor"),
+        "pipeline": ("gateway.pipeline.command", "pipeline"),
+        "relay": ("gateway.relay.command", "relay"),
+        "send": ("gateway.cli.send", "send"),
+        "subscribe": ("gateway.cli.subscribe", "subscribe"),
+        "top": ("gateway.cli.top", "top"),
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self.elsewhere])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.elsewhere:
+            return super().get_command(ctx, cmd_name)
+        module, name = self.elsewhere[cmd_name]
+        found: click.Command = getattr(importlib.import_module(module), name)
+        return found
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(gateway.__version__, prog_name="gateway", message="%(prog)s %(version)s")
+def main() -> None:
+    """A STOMP broker: browsers over WebSocket and workers over TCP meet in one core."""
+
+
+@main.command()
+def serve() -> None:
+    """Run the gateway with its HTTP side until SIGTERM or Ctrl-C, then drain.
+
+    Exit status: 0 after a drain, 1 when it did not start, 70 when it failed.
+    """
+    # A reload that comes before there is anything to reload must not be the end; later the gateway catches it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    settings = _load()
+    from gateway.cli.serve import run
+    from gateway.config.errors import StartError
+
+    try:
+        status = run(settings)
+    except StartError as reason:
+        raise click.ClickException(str(reason)) from None
+    sys.exit(status)
+
+
+@main.command("check-config")
+@click.option("--bind", is_flag=True, help="Try also whether every port can be had.")
+@click.option("--list", "list_names", is_flag=True, help="List every setting: name, variable, default.")
+@click.option("--hypercorn", is_flag=True, help="Print instead how hypercorn is told to listen where `http` says.")
+def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
+    """Print the settings in force, as lines of gateway.toml, each with its source.
+
+    Exit status 1 and one sentence when a setting is wrong.
+    """
+    from gateway.config import reference
+
+    if list_names:
+        for line in reference.listed():
+            click.echo(line)
+        return
+    settings = _load()
+    _check_authenticators(settings)
+    _check_handlers(settings)
+    _check_store(settings)
+    _check_tls(settings)
+    for line in [_hypercorn_options(settings)] if hypercorn else reference.in_force(settings):
+        click.echo(line)
+    if bind:
+        _check_ports(settings)
+    if not hypercorn:
+        click.echo()
+        for line in [*reference.summary(settings), *["# All ports are free."] * bind]:
+            click.echo(line)
+
+
+def _hypercorn_options(settings: Settings) -> str:
+    """Options of hypercorn's command, quoted for a shell."""
+    from gateway.config.settings import LISTENERS, Address
+
+    every = [address for name in LISTENERS for address in map(Address.parse, getattr(settings, name))]
+    if any(address.name for address in every):
+        return "--config python:gateway.cli.sockets.options"  # which has `http`, too
+    # Written out in full: hypercorn takes `:8000` for every address of the machine.
+    return shlex.join([word for text in settings.http for word in ("--bind", str(Address.parse(text)))])
+
+
+def _check_handlers(settings: Settings) -> None:
+    from gateway.config.settings import wrong
+    from gateway.handlers import HandlersError, load
+
+    try:
+        if settings.handlers:
+            load(settings.handlers)
+    except HandlersError as error:
+        raise click.ClickException(wrong("handlers", error)) from None
+
+
+def _check_store(settings: Settings) -> None:
+    """Look at the store without opening it, for a gateway may be running with it."""
+    from gateway.config.settings import unusable
+    from gateway.stores import StoreError, preflight
+
+    try:
+        preflight.look(settings.store)
+    except StoreError as error:
+        raise click.ClickException(unusable("store", error)) from None
+    warning = preflight.unkept((text, table.values) for table in settings.policy for text in table.match)
+    if warning and settings.store == "memory":
+        click.echo(f"Warning: {warning}", err=True)
+
+
+def _check_tls(settings: Settings) -> None:
+    """Read the certificates; what an operator should know of them and of the listeners goes to standard error."""
+    from gateway.config.errors import StartError
+    from gateway.runtime.listeners import read_certificates, warnings
+
+    try:
+        certificates = read_certificates(settings)
+    except StartError as reason:
+        raise click.ClickException(str(reason)) from None
+    if certificates is not None:
+        hosts = ", ".join(certificates.hosts) or "no host"
+        click.echo(f"The certificate is for {hosts}, and good until {certificates.end_date}.", err=True)
+    for warning in warnings(settings, certificates):
+        click.echo(f"Warning: {warning}", err=True)
+
+
+def _load() -> Settings:
+    from gateway.config.settings import SettingsError, load
+
+    try:
+        return load()
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _check_authenticators(settings: Settings) -> None:
+    """Read what says who may come in: users, keys, the operator's function."""
+    from gateway import auth
+    from gateway.config.settings import SettingsError
+
+    try:
+        auth.for_settings(settings)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _check_ports(settings: Settings) -> None:
+    """Open every port at the same time, and close them again: two settings may name the same."""
+    import trio
+
+    from gateway.config.address import Address
+    from gateway.config.errors import StartError
+    from gateway.runtime.listeners import KINDS, open_all
+    from gateway.transports import unlinking
+
+    async def open_and_close() -> None:
+        async with AsyncExitStack() as stack:
+            for setting in (*KINDS, "http"):
+                # What systemd opens is there only where systemd has started this.
+                texts = [text for text in getattr(settings, setting) if not Address.parse(text).name]
+                listening = await open_all(setting, texts)
+                stack.enter_context(unlinking(listening.addresses))
+                for listener in listening.listeners:
+                    await stack.enter_async_context(listener)
+
+    try:
+        trio.run(open_and_close)
+    except StartError as reason:
+        raise click.ClickException(str(reason)) from None
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("user", required=False)
+@click.option("--list", "listed", is_flag=True, help="List the users of FILE, with their groups, and change nothing.")
+@click.option("--remove", is_flag=True, help="Take USER out of FILE.")
+@click.option("--group", "groups", multiple=True, help="A group of USER, for rules; may be given several times.")
+@click.option("--no-groups", is_flag=True, help="USER shall be in no group.  Without either, groups stay as they are.")
+def passwd(file: Path, user: str | None, listed: bool, remove: bool, groups: tuple[str, ...], no_groups: bool) -> None:
+    """Write USER with the hash of a passcode into the users file FILE, or take one out, or list all.
+
+    Asks for the passcode twice on a terminal; else reads it from one line of standard input.  A gateway that runs meets
+    the change at the next login, and at SIGHUP ends the sessions of who is gone or has another passcode.
+    """
+    asked = {"--list": listed, "--remove": remove, "--group": bool(groups), "--no-groups": no_groups}
+    given = [name for name, is_given in asked.items() if is_given]
+    if len(given) > 1:
+        raise click.ClickException(f"{given[0]} and {given[1]} contradict each other")
+    if listed is (user is not None):
+        raise click.ClickException(
+            "--list names all users: leave USER out" if listed else "name USER, or ask for all with --list"
+        )
+    with _of_users(file):
+        if user is None:
+            _list_users(file)
+        elif remove:
+            _remove_user(file, user)
+        else:
+            _write_user(file, user, () if no_groups else groups or None)
+
+
+@contextmanager
+def _of_users(file: Path) -> Iterator[None]:
+    """What the users file refuses becomes the sentence of this command."""
+    from gateway.auth.files import FileFault
+
+    try:
+        yield
+    except FileFault as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _list_users(file: Path) -> None:
+    """A line each, in the order of the names: the name, and behind a tab the groups."""
+    from gateway.auth import passwords
+
+    for name, user in sorted(passwords.read_users(file).items()):
+        click.echo("\t".join([name, ",".join(sorted(user.groups))]).rstrip("\t"))
+
+
+def _remove_user(file: Path, user: str) -> None:
+    from gateway.auth import passwords
+
+    if not passwords.remove_user(file, user):
+        raise click.ClickException(f"{file} has no user {user!r}; --list shows who is there")
+    click.echo(f"removed user {user} from {file}")
+
+
+def _write_user(file: Path, user: str, groups: tuple[str, ...] | None) -> None:
+    from gateway.auth import passwords
+
+    reason = next(filter(None, [passwords.refuse_user(user), *map(passwords.refuse_group, groups or ())]), None)
+    if reason is None:
+        passcode = _ask_passcode()
+        reason = passwords.refuse_passcode(passcode)
+    if reason is not None:
+        raise click.ClickException(reason)
+    known = passwords.write_user(file, user, passwords.hash_passcode(passcode), groups)
+    click.echo(f"{'changed' if known else 'added'} user {user} in {file}")
+
+
+def _ask_passcode() -> str:
+    if sys.stdin.isatty():
+        asked: str = click.prompt("Passcode", hide_input=True, confirmation_prompt="Passcode again")
+        return asked
+    return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
+
+
+@main.group()
+def store() -> None:
+    """Look into a store, or carry it to another file, while no gateway has it.
+
+    FILE is the file of the store; where none is given, the one that the setting `store` names.
+    """
+
+
+@store.command("check")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def check_store(file: Path | None) -> None:
+    """Read the whole store, and say what is wrong with it.
+
+    Exit status: 0 when it is whole; 1 with a sentence for each thing that is not.
+    """
+    from gateway.stores import tools
+
+    path = _store_path(file)
+    with _refusals():
+        findings = tools.check(path)
+    _tell(findings)
+    click.echo(f"{path} is whole")
+
+
+@store.command("export")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def export_store(file: Path | None) -> None:
+    """Write what the store holds to standard output, as lines of JSON.
+
+    Exit status: 0 when all is there; 1 with a sentence for each thing that could not be read.
+    """
+    from gateway.stores import tools
+
+    path = _store_path(file)
+    with _refusals():
+        try:
+            missing = tools.export(path, sys.stdout)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise  # whoever reads has enough: click ends quietly then
+        except OSError as error:
+            raise click.ClickException(f"the export cannot be written: {error.strerror}") from None
+    _tell(missing)
+
+
+@store.command("import")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def import_store(file: Path | None) -> None:
+    """Make a new store of an export, which is read from standard input.
+
+    Exit status: 0 when the store has all of it; 1 with a sentence for each thing that was left out, or that was in the
+    way: then there is no new store.
+    """
+    from gateway.stores import tools
+
+    path = _store_path(file)
+    with _refusals():
+        try:
+            left_out = tools.import_(path, map(bytes.decode, sys.stdin.buffer))
+        except UnicodeDecodeError:
+            raise click.ClickException("what is to be imported is no export: it is not UTF-8") from None
+    click.echo(f"made {path}")
+    _tell(left_out)
+
+
+def _store_path(file: Path | None) -> Path:
+    if file is not None:
+        return file
+    kind, _, path = _load().store.partition(":")
+    if kind != "sqlite":
+        raise click.ClickException("name the file: the setting store is memory, which is none")
+    return Path(path)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn a store that cannot be used into one sentence."""
+    from gateway.stores import StoreError
+
+    try:
+        yield
+    except StoreError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _tell(findings: Sequence[str]) -> None:
+    """Say what is wrong, and end with status 1 if anything is."""
+    for finding in findings:
+        click.echo(finding, err=True)
+    if findings:
+        sys.exit(1)

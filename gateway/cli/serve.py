@@ -1,0 +1,110 @@
+"""`gateway serve`: the application under hypercorn's trio server, in this process, with an exit status that tells.
+
+Why not hypercorn's own command: it exits with 0 after its worker failed, so no service manager notices; and it begins
+to drain STOMP sessions only when its HTTP connections are done.  Here the drain begins with the signal, and HTTP is
+answered meanwhile: `/readyz` says 503 to load balancers from the first moment on.
+
+    0   stopped by SIGTERM or SIGINT, and drained
+    1   did not start: settings, or a port that is taken (one sentence)
+    70  failed while running (the log says why)
+
+SIGHUP reads again what lies in files (`Gateway.reload`); the application catches it.
+
+A service manager hears when clients are served, and when the drain begins (`gateway/process/systemd.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterable
+from functools import partial
+
+import structlog
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve as serve_http
+
+from gateway.app import App
+from gateway.config.errors import StartError
+from gateway.config.settings import Settings
+from gateway.observe import logs
+from gateway.process import systemd
+from gateway.process.asyncio_bridge import CRASHED
+from gateway.runtime.listeners import open_all
+from gateway.transports import unlinking
+
+SHUTDOWN_MARGIN = 5.0
+"""Seconds on top of `drain_timeout` after which hypercorn gives up waiting for the application."""
+
+LONGEST_STUCK = 20_000
+"""Milliseconds in which a reader of HTTP takes nothing, until the system cuts its connection.  hypercorn's writes
+cannot be called off, so one that is stuck would keep the process from ending."""
+
+log = structlog.get_logger("gateway")
+
+
+def run(settings: Settings) -> int:
+    """Serve until a signal.
+
+    Returns:
+        The exit status: 0 after a drain, 70 after a failure.
+
+    Raises:
+        StartError: a port is taken, or a file cannot be used.
+    """
+    logs.configure(settings.log_format, settings.log_level)
+    app = App(settings)
+    try:
+        trio.run(_serve, app, settings)
+    except StartError:
+        raise
+    except BaseException:
+        # The application has said by then what happened; hypercorn's exceptions only wrap it.
+        if app.refusal is None and not app.crashed:
+            log.exception("the HTTP server failed")
+            return CRASHED
+    if app.refusal is not None:
+        raise StartError(app.refusal)
+    return CRASHED if app.crashed else 0
+
+
+async def _serve(app: App, settings: Settings) -> None:
+    listening = await open_all("http", settings.http)
+    with unlinking(listening.addresses), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        # hypercorn closes what it is given: it gets descriptors of its own.
+        for listener in listening.listeners:
+            _give_up_the_stuck(listener.socket)
+        descriptors = [each.socket.dup().detach() for each in listening.listeners]
+        for listener in listening.listeners:
+            await listener.aclose()
+        log.info("listening", http=" ".join(listening.addresses))
+        trigger = partial(_drained, app, signals)
+        config = _config(settings, descriptors)
+        await serve_http(app, config, shutdown_trigger=trigger, mode="asgi")  # type: ignore[arg-type]
+
+
+def _give_up_the_stuck(sock: trio.socket.SocketType) -> None:
+    """Accepted sockets inherit it."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LONGEST_STUCK)
+
+
+def _config(settings: Settings, descriptors: Iterable[int]) -> Config:
+    config = Config()
+    config.bind = [f"fd://{descriptor}" for descriptor in descriptors]
+    config.include_server_header = False
+    config.accesslog = None
+    config.errorlog = logging.getLogger("gateway.http")  # in our form, see gateway/observe/logs.py
+    config.shutdown_timeout = settings.drain_timeout + SHUTDOWN_MARGIN
+    return config
+
+
+async def _drained(app: App, signals: AsyncIterator[int]) -> None:
+    """Wait for a signal, and drain."""
+    number = await anext(signals)
+    log.info("draining", signal=signal.Signals(number).name)
+    systemd.stopping()
+    if app.gateway is not None:
+        await app.gateway.drain()

@@ -1,0 +1,144 @@
+"""`gateway subscribe`: messages on standard output, until somebody stops it.
+
+A message is acknowledged when it has been written, so whoever reads a queue through a pipe that breaks loses nothing:
+what was not written goes back.  Where a terminal reads, characters that would do something to it are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import Any, Self
+
+import click
+
+from gateway.client import Client
+from gateway.codec import Frame
+from gateway.text import visible
+
+from . import lines
+from .server import connected, header, server_of, told, where
+
+_PREFETCH = 100
+# Seconds after which we look whether the time is up; heart-beats go out in between.
+_LOOK = 1.0
+LATE = 3
+"""The exit status where --count messages did not come within --timeout."""
+
+
+@click.command()
+@click.argument("destinations", nargs=-1, required=True, metavar="DESTINATION...")
+@where
+@click.option("--header", "-H", "headers", multiple=True, callback=header, help="A header, as NAME:VALUE; repeatable.")
+@click.option("--selector", default="", help="Only messages whose headers match it.")
+@click.option("--browse", is_flag=True, help="Show what waits in a queue, consume nothing, and end.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Lines of JSON with headers and body, as `send --json` reads them."
+)
+@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="End after so many seconds.")
+def subscribe(
+    destinations: tuple[str, ...],
+    headers: dict[str, str],
+    selector: str,
+    browse: bool,
+    as_json: bool,
+    count: int | None,
+    timeout: float | None,
+    **server: Any,
+) -> None:
+    """Write the messages of each DESTINATION to standard output: the body and a line end.
+
+    What is read from a queue is consumed, unless --browse is given.
+
+    Exit status: 0 after --count messages, or --timeout without it, or the end of --browse; 3 when --timeout came before
+    --count; 130 after Ctrl-C; 1 and one sentence when the server refuses or the connection is lost.
+    """
+    if selector:
+        headers["selector"] = selector
+    window = min(_PREFETCH, count or _PREFETCH)
+    wanted = {"ack": "client-individual", "prefetch-count": str(window)}
+    if browse:
+        wanted = {"ack": "auto", "browser": "true"}
+    where_to, is_late = server_of(**server), False
+    with told("cannot subscribe"), connected(where_to, beat=True) as client:
+        for number, destination in enumerate(destinations):
+            client.request("SUBSCRIBE", {"id": str(number), "destination": destination, **wanted, **headers})
+        browsers = len(destinations) if browse else 0
+        with _Reader(client, as_json, count or math.inf, window, browsers) as reader:
+            is_late = reader.run(time.monotonic() + (timeout or math.inf))
+    if is_late and count:
+        click.echo(f"{reader.written} of {count} messages came in {timeout:g} s", err=True)
+        sys.exit(LATE)
+
+
+class _Reader:
+    """Takes messages, writes them, and acknowledges them, at the latest at the end of its block.
+
+    Each ACK lets the server send one more.  The last ones are held back, so that it never sends what is not wanted.
+
+    Attributes:
+        written: how many messages.
+    """
+
+    def __init__(self, client: Client, as_json: bool, count: float, window: int, browsers: int) -> None:
+        self.written = 0
+        self._client = client
+        self._as_json = as_json
+        self._count = count
+        self._browsers = browsers
+        self._browses = browsers > 0
+        self._escapes = sys.stdout.isatty()
+        self._held: list[tuple[str, str]] = []  # subscription and handle of what is written and not acknowledged
+        self._window = window
+        self._acknowledged = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._acknowledge(len(self._held))
+
+    def run(self, deadline: float) -> bool:
+        """Go on until there is enough; True: the deadline came first."""
+        while self.written < self._count and (self._browsers or not self._browses):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return True
+            self._take(self._client.receive(min(left, _LOOK)))
+        return False
+
+    def _take(self, frames: list[Frame]) -> None:
+        taken = []
+        for frame in frames:
+            if self._browses and frame.headers.get("browser") == "end":
+                self._browsers -= 1
+            elif frame.command == "MESSAGE" and self.written < self._count:
+                self._write(frame)
+                self.written += 1
+                handle = frame.headers.get("ack") or frame.headers.get("message-id", "")
+                taken.append((frame.headers.get("subscription", ""), handle))
+        sys.stdout.flush()
+        if not self._browses:
+            self._held += taken
+            self._acknowledge(min(len(self._held), self._count - self._window - self._acknowledged))
+
+    def _acknowledge(self, count: float) -> None:
+        if count <= 0:
+            return
+        first, self._held = self._held[: int(count)], self._held[int(count) :]
+        by_subscription: dict[str, list[str]] = {}
+        for subscription, handle in first:
+            by_subscription.setdefault(subscription, []).append(handle)
+        self._client.send(b"".join([self._client.acks(name, each) for name, each in by_subscription.items()]))
+        self._acknowledged += len(first)
+
+    def _write(self, frame: Frame) -> None:
+        if self._as_json:
+            line = lines.write(frame.headers, frame.body)
+            click.echo(visible(line) if self._escapes else line)
+        elif self._escapes:
+            click.echo(visible(frame.body.decode(errors="backslashreplace")))
+        else:
+            sys.stdout.buffer.write(frame.body + b"\n")

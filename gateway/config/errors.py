@@ -1,0 +1,152 @@
+"""What is wrong with the settings, and where that stands: one sentence for whoever has to mend it.
+
+gateway.toml line 3: max_body is wrong: ...     the value stands in the file
+max_body (GATEWAY_MAX_BODY) is wrong: ...       it stands in the environment, or it is the default
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from gateway.config import policies, rules, tables, toml_file
+from gateway.config.toml_file import SettingsError, SettingsFile
+
+_KEYS = {"policy": frozenset({"match", *policies.RULES}), "rule": frozenset(rules.KEYS)}
+"""Of the settings that are tables: what these may say."""
+_PLURALS = {"policy": "policies", "rule": "rules"}
+
+_KUBERNETES = re.compile(r"GATEWAY_(SERVICE_HOST|SERVICE_PORT.*|PORT.*)")
+"""Variables that Kubernetes sets by itself in every pod beside a service named `gateway`: none of ours."""
+
+
+class StartError(Exception):
+    """The gateway cannot start; `str()` is one sentence that names the setting."""
+
+
+class Misfit(ValueError):
+    """Settings do not fit together; `str()` says why.
+
+    Args:
+        values: those that it is about.
+    """
+
+    def __init__(self, reason: str, **values: object) -> None:
+        super().__init__(reason)
+        self.values = values
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where settings have their values from.
+
+    Attributes:
+        arguments: names that a program gave itself.
+    """
+
+    file: SettingsFile
+    arguments: Collection[str] = ()
+
+    def of(self, name: str) -> str:
+        """Where the value stands that counts: the file's line, the variable, or a word for other places."""
+        if name in self.arguments:
+            return "argument"
+        if variable(name) in map(str.upper, os.environ):  # pydantic takes any letter case
+            return variable(name)
+        return f"{self.file.path} line {self.file.line_of(name)}" if name in self.file.values else "default"
+
+    def is_in_file(self, name: str) -> bool:
+        """Whether it is the file's value that counts."""
+        return name in self.file.values and self.of(name) not in ("argument", variable(name))
+
+    def place(self, name: str) -> str:
+        """A setting, with the place where it stands, or could."""
+        return f"{self.of(name)}: {name}" if self.is_in_file(name) else f"{name} ({variable(name)})"
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"GATEWAY_{name.upper()}"
+
+
+def wrong(name: str, reason: object) -> str:
+    """The sentence on a value that turned out to be wrong when it was used."""
+    return f"{_place(name)} is wrong: {reason}"
+
+
+def unusable(name: str, reason: object) -> str:
+    """The sentence on a value that is right, but what it names cannot be used."""
+    return f"{_place(name)} cannot be used: {reason}"
+
+
+def _place(name: str) -> str:
+    try:
+        return Sources(toml_file.read()).place(name)
+    except SettingsError:  # the file has changed since the settings were read
+        return f"{name} ({variable(name)})"
+
+
+def refuse_unknown(names: Collection[str], file: SettingsFile) -> None:
+    """Refuse variables and names in the file that are no settings: they would silently have no effect.
+
+    Args:
+        names: the settings.
+
+    Raises:
+        SettingsError: of the first one.
+    """
+    variables = [variable(name) for name in names if name not in _KEYS]
+    for found in sorted(os.environ):
+        ours = found in variables or found == "GATEWAY_CONFIG" or _KUBERNETES.fullmatch(found)
+        if found.startswith("GATEWAY_") and not ours:
+            raise SettingsError(_unknown_variable(found, names, file))
+    for name, value in file.values.items():
+        if name not in names:
+            raise SettingsError(f"{file.path} line {file.line_of(name)}: {_unknown(name, value, names)}")
+
+
+def _unknown_variable(found: str, names: Collection[str], file: SettingsFile) -> str:
+    name = found.removeprefix("GATEWAY_").lower()
+    for kind, keys in _KEYS.items():
+        if name == kind or name in keys:
+            return f"{found} is no variable; write {_PLURALS[kind]} as [[{kind}]] tables into {file.path}"
+    return f"there is no setting {found}; {_hint(name, {each: variable(each) for each in names if each not in _KEYS})}"
+
+
+def _unknown(name: str, value: object, names: Collection[str]) -> str:
+    for kind, keys in _KEYS.items():
+        if name in keys:
+            return f"{name} belongs in a [[{kind}]]: it is a key of {_PLURALS[kind]} and no setting"
+    hint = _hint(name, {each: each for each in names})
+    if isinstance(value, dict) and hint not in [f"did you mean {kind}?" for kind in _KEYS]:
+        hint = "settings stand in no table: write them above the first [header]"
+    return f"there is no setting {name!r}; {hint}"
+
+
+def _hint(name: str, known: Mapping[str, str]) -> str:
+    """What else could be meant: names, and how to write them."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {known[near[0]]}?" if near else "`gateway check-config --list` names them all"
+
+
+def sentence(error: ValidationError, sources: Sources) -> str:
+    """The first fault, with the setting's place, the value found and what would be right."""
+    first = error.errors()[0]
+    fault = first.get("ctx", {}).get("error")
+    if isinstance(fault, tables.TableError):
+        return tables.sentence(fault, sources.file if sources.is_in_file(fault.kind) else None)
+    reason = first["msg"].removeprefix("Value error, ")
+    reason = reason[:1].lower() + reason[1:]
+    if isinstance(fault, Misfit):
+        values = ", ".join([f"{name} is {value} ({sources.of(name)})" for name, value in fault.values.items()])
+        return f"settings do not fit together: {reason}; {values}"
+    name = str(first["loc"][0])
+    # Our own sentences show the value where that helps; pydantic's never do.
+    is_hidden = name in ("admin_token", "metrics_token") or first["type"] == "value_error"
+    shown = "" if is_hidden else f", not {first['input']!r}"
+    return f"{sources.place(name)} is wrong: {reason}{shown}"

@@ -1,0 +1,193 @@
+"""The settings as text: the reference page, and the lists of `gateway check-config`.
+
+    python -m gateway.config.reference > docs/settings.md
+
+Everything comes from the one class in `gateway/config/settings.py`; a test compares the committed page with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from gateway.config.errors import variable
+from gateway.config.journal import Journalling
+from gateway.config.observe import Observe
+from gateway.config.security import KIB, MIB, Security
+from gateway.config.settings import LISTENERS, Address, Settings
+
+SECRETS = frozenset({"admin_token", "metrics_token"})
+"""Settings whose values are not shown."""
+
+HIDDEN = "(hidden)"
+
+TABLES = ("policy", "rule")
+"""The settings that are no lines but tables, and no variables."""
+
+HEAD = """\
+# Settings
+
+Written by `make docs` from `gateway/config/settings.py`; change them there.
+
+Each setting is read from, strongest first: the environment variable `GATEWAY_<NAME>`; the file `gateway.toml` in the
+working directory, or the file that `GATEWAY_CONFIG` names; the default. A list is comma-separated in a variable and
+an array in the file. Octets may have a unit: `64MiB`, or `"64MiB"` in the file. Relative paths in the file count from
+the folder that the file is in, those in variables from the working directory. A name that does not exist, or a value
+that is wrong, ends the start with one sentence that says where it stands.
+What holds for single destinations stands behind all of them, in `[[policy]]` and `[[rule]]` tables: see
+[policies](policies.md) and [rules](rules.md).
+
+    gateway check-config          # what is in force, and where each value comes from
+    gateway check-config --bind   # and whether the ports can be had
+    gateway check-config --list   # every name
+
+| Setting | Default | Allowed | Meaning |
+| --- | --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """The reference page, in Markdown."""
+    return HEAD + "".join(_row(name, field) for name, field in _fields())
+
+
+def _fields() -> list[tuple[str, FieldInfo]]:
+    """Every setting as a reader looks for it: addresses first, and the tables behind all that has a line."""
+    later = Journalling.model_fields.keys() | Security.model_fields.keys() | Observe.model_fields.keys()
+    return sorted(Settings.model_fields.items(), key=lambda item: (item[0] in TABLES, item[0] in later))
+
+
+def listed() -> Iterator[str]:
+    """Every setting in one line: name, variable, default."""
+    for name, field in _fields():
+        where = f"[[{name}]] in the file" if name in TABLES else variable(name)
+        yield f"{name:25} {where:32} {_toml(field.default)}"
+
+
+def in_force(settings: Settings) -> Iterator[str]:
+    """Every setting as a line of `gateway.toml`, with its source, and policies and rules as tables; secrets hidden."""
+    for name, _ in _fields():
+        value = _shown(name, settings)
+        if name in TABLES and value:
+            continue
+        text = _toml(value)
+        line = f"{name} = {text}"
+        # TOML has no null: a setting without a value is a comment.
+        yield f"{'# ' if value is None else ''}{line:48} # {_source(name, settings)}"
+    for policy in settings.policy:
+        match = policy.match[0] if len(policy.match) == 1 else policy.match
+        yield from _table("policy", {"match": match, **policy.values}, settings)
+    for rule in settings.rule:
+        yield from _table("rule", rule.values, settings)
+
+
+def rows(settings: Settings) -> Iterator[dict[str, object]]:
+    """Every setting that has a line: name, value, source, default and description; secrets hidden."""
+    for name, field in _fields():
+        if name in TABLES:
+            continue
+        yield {
+            "name": name,
+            "value": _plain(_shown(name, settings)),
+            "source": _source(name, settings),
+            "default": _plain(field.default),
+            "description": field.description,
+        }
+
+
+def summary(settings: Settings) -> Iterator[str]:
+    """Who can come in, from where, and what rules there are, as comments of `gateway.toml`."""
+    ways = [name for name in ("users_file", "jwt_keys", "cookie_keys", "authenticator") if getattr(settings, name)]
+    if settings.certificates_are_users:
+        ways.append("tls_client_ca")
+    yield f"# Who comes in: {', '.join(ways) or 'everybody, under any name, for no authenticator is set'}."
+    yield f"# Rules: {len(settings.rule) or 'none, so whoever is in may do everything'}."
+    yield f"# Admin API: {_admins(settings)}."
+    texts = [(name, text, Address.parse(text)) for name in LISTENERS for text in getattr(settings, name)]
+    reached = [f"{name} {text}" for name, text, address in texts if not (address.name or address.is_loopback)]
+    reached += [f"{name} {text} if its .socket unit says so" for name, text, address in texts if address.name]
+    nothing = "nothing directly" if settings.trusted_proxies else "nothing"
+    yield f"# Other machines can reach: {', '.join(reached) or nothing}."
+
+
+def _admins(settings: Settings) -> str:
+    """Who may use the admin API."""
+    ways = ["whoever has the admin token"] if settings.admin_token else []
+    if settings.admin_groups:
+        ways.append(f"users of {', '.join(settings.admin_groups)}")
+    return ", and ".join(ways) or "every program on this machine"
+
+
+def _table(kind: str, values: Mapping[str, object], settings: Settings) -> Iterator[str]:
+    yield ""
+    yield f"{f'[[{kind}]]':48} # {_source(kind, settings)}"
+    yield from (f"{key} = {_toml(value)}" for key, value in values.items())
+
+
+def _source(name: str, settings: Settings) -> str:
+    if variable(name) in os.environ:
+        return variable(name)
+    return "file" if name in settings.model_fields_set else "default"
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    text = (field.description or "").replace("|", "\\|")
+    where = "in the file" if name in TABLES else f"`{variable(name)}`"
+    return f"| `{name}`<br>{where} | {_default(field)} | {_allowed(field)} | {text} |\n"
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if value is None or value in ("", [], ()):
+        return "none"
+    if isinstance(value, int) and value >= 64 * KIB and value % KIB == 0:
+        size = f"{value // MIB} MiB" if value % MIB == 0 else f"{value // KIB} KiB"
+        return f"`{value}` ({size})"
+    return f"`{_toml(value)}`"
+
+
+def _allowed(field: FieldInfo) -> str:
+    """The bounds that the class states, in words."""
+    bounds: dict[str, Any] = {}
+    for constraint in field.metadata:
+        for key in ("ge", "gt", "le", "pattern"):
+            if getattr(constraint, key, None) is not None:
+                bounds[key] = getattr(constraint, key)
+    if "pattern" in bounds:
+        return f"`{bounds['pattern']}`".replace("|", "\\|")
+    least = f"{bounds['ge']}" if "ge" in bounds else f"more than {bounds['gt']}" if "gt" in bounds else ""
+    return f"{least} to {bounds['le']}" if least else ""
+
+
+def _shown(name: str, settings: Settings) -> Any:
+    """A value as others may see it: nothing secret, and paths as they are wherever it is read."""
+    value = getattr(settings, name)
+    if isinstance(value, Path):
+        return value.absolute()
+    if name == "store" and value != "memory":
+        return f"sqlite:{Path(value.removeprefix('sqlite:')).absolute()}"
+    return HIDDEN if name in SECRETS and value else value
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it."""
+    if isinstance(value, Path):
+        return str(value)
+    return value.value if isinstance(value, Enum) else value
+
+
+def _toml(value: object) -> str:
+    """A value as TOML writes it; JSON's strings, numbers and arrays are TOML's too, but for one character."""
+    shown = value.value if isinstance(value, Enum) else value
+    return json.dumps(shown, default=str, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

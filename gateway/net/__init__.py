@@ -1,0 +1,1 @@
+"""Net: addresses of clients, and origins of pages."""

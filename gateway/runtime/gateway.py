@@ -1,0 +1,401 @@
+"""The gateway without HTTP: listeners, wheel and connections in one nursery, and the way it all ends.
+
+    open_gateway
+      |- wheel                      heart-beats of all connections
+      |- functions                  the operator's, each message a task, where the setting `handlers` names any
+      |- a listener per address     each connection a task, with a nursery of its own
+      '- (the caller's block)
+
+Around it stand the store, the journal and the traces: open before the first listener, closed behind the last session.
+
+Draining.  Listeners close, so that nobody new comes; every session gets an ERROR that says when to come back, and over
+WebSocket the close code 1012; what was routed before is written; functions end what they have begun; all of it within
+`drain_timeout`, after which the connections are cut.  What waits in queues then is lost, and the log says how much.
+
+After a drain on an operator's word the process stays.  Sockets that came from systemd stay then, too, with somebody who
+accepts: systemd would go on listening, and whoever came would wait for ever.  So they are told when to come back.
+At the end of the process they do wait, for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from gateway.auth.rules import Rules
+from gateway.broker import Broker
+from gateway.broker.core import authorization
+from gateway.broker.core.ports import Authenticator
+from gateway.broker.model.identity import Credentials, Identity
+from gateway.broker.model.message import Message
+from gateway.broker.model.policy import Policies
+from gateway.codec import ProtocolError
+from gateway.config.errors import StartError as StartError
+from gateway.config.settings import Settings, unusable, wrong
+from gateway.handlers import HandlersError, Runner, load
+from gateway.journal import Journal, JournalError
+from gateway.runtime.journal import close_journal, open_journal
+from gateway.runtime.listeners import addresses_of, entrance_of, open_all, read_certificates, warnings
+from gateway.runtime.reload import InForce, Reading, Reloadable, reload_all
+from gateway.runtime.store import last_words, open_the_store, recover_from
+from gateway.runtime.tracing import close_tracing, open_tracing
+from gateway.runtime.wiring import options_of, policies_of, quotas_of, tables_of
+from gateway.stores import SQLiteStore
+from gateway.stores.preflight import unkept
+from gateway.transports import ConnectionHandler, Listening, Server, Trusted, close, identify
+from gateway.transports.accept.fair_accept import Acceptor
+from gateway.transports.connection.session_expiry import FollowedSession
+from gateway.transports.flow.connection_limits import within_files
+from gateway.transports.flow.memory_guard import watch_process, within_mark
+
+if TYPE_CHECKING:
+    from gateway.observe.spans import Spans
+    from gateway.transports.wire.certificates import Certificates
+
+log = structlog.get_logger("gateway")
+
+# Seconds for the last batches at the end.
+_LONGEST_WRITE = 10.0
+
+
+class Gateway:
+    """A running gateway.
+
+    Attributes:
+        broker: the core.
+        holds: the publishers that are held.
+        admission: how many connections there are, and whom there was no room for.
+        memory: whether there is enough of it.
+        turns: how long turns of clients take.
+        turnstiles: in front of who takes long, and of who is not known yet.
+        taps: show the frames of sessions to operators.
+        committer: writes to the store; None: there is none.
+        journal: of what happens; None: nothing is recorded.
+        addresses: kind of listener -> where it listens, with real ports.
+        in_force: the settings, which a reload may change.
+        reloadables: what `reload` reads again.
+        trusted: proxies that may say who a client is.
+        certificates: of the TLS listeners; None: there are none.
+        functions: the operator's own; None: there are none.
+        tracing: sends spans to a collector; None: nothing is traced.
+        drained: an operator's drain is over: nothing is connected, and all that is durable is written.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        hub: Server,
+        addresses: dict[str, list[str]],
+        functions: Runner | None = None,
+        journal: Journal | None = None,
+        reading: Reading | None = None,
+    ) -> None:
+        self._reading = reading or Reading(lambda: settings)
+        self.in_force = InForce(settings, self._reading)
+        self.in_force.on_change.append(self._take)
+        self.broker: Broker = hub.broker
+        self.holds = hub.holds
+        self.admission = hub.admission
+        self.memory = hub.memory
+        self.turns = hub.back_pressure.turns
+        self.turnstiles = hub.turnstiles
+        self.taps = hub.taps
+        self.committer = hub.committer
+        self.journal = journal
+        self.addresses = addresses
+        self.reloadables: list[Reloadable] = []
+        self.trusted = hub.rates.trusted = Trusted(settings.trusted_proxies)
+        self.certificates: Certificates | None = None
+        self.tracing: Spans | None = None
+        self.drained = False
+        self._hub = hub
+        self.functions = functions
+        self._listening = trio.CancelScope()
+        self._own_doors: list[trio.CancelScope] = []  # within it: those that nobody else holds open
+        self._drained_by = 0.0
+        self._drain_asked = trio.Event()
+
+    async def identify(self, credentials: Credentials) -> Identity:
+        """Who somebody is that has no session.
+
+        Raises:
+            LoginRefused: the credentials are refused.
+        """
+        return await identify(self._hub, credentials)
+
+    @property
+    def draining(self) -> bool:
+        """Sessions are being ended, or have been, and none will be opened any more."""
+        return self._hub.draining
+
+    def not_ready(self) -> str | None:
+        """Why no new session should be sent here, or None."""
+        if self._hub.draining:
+            return "the gateway is shutting down"
+        # Short memory is no reason: it would keep away the consumers, who alone can make room.  Full memory is one.
+        if self.memory.reason:
+            return f"memory is full: {self.memory.reason}"
+        storage = self.broker.storage
+        if storage is None or not storage.failure:
+            return None
+        return f"{'the store has failed' if storage.is_failing else 'the store is short of room'}: {storage.failure}"
+
+    def complaints(self) -> dict[str, str]:
+        """What does not work as it should, by name, though clients are served all the same."""
+        found = {
+            "journal": self.journal.failure if self.journal is not None else "",
+            "certificate": self.certificates.warning() if self.certificates is not None else "",
+            "tracing": self.tracing.failure if self.tracing is not None else "",
+        }
+        return {name: sentence for name, sentence in found.items() if sentence}
+
+    async def drain(self) -> None:
+        """End all sessions as described at the top; returns when they are gone or the time is up."""
+        self._begin_drain()
+        self._listening.cancel()
+        await self._end_sessions()
+
+    def _begin_drain(self) -> None:
+        if not self._hub.draining:
+            self._hub.draining = True
+            self._drained_by = trio.current_time() + self.in_force.now.drain_timeout
+
+    async def _end_sessions(self) -> None:
+        error = self._hub.shutting_down()
+        for connection in list(self._hub.open_connections):
+            connection.end(error)
+        with trio.move_on_at(self._drained_by):
+            await self._hub.wait_empty()
+            if self.functions is not None:
+                await self.functions.finish()
+
+    def begin_drain(self) -> None:
+        """Drain on an operator's word, and return at once; whoever has the block open goes on."""
+        if not self._drain_asked.is_set():
+            log.info("draining", signal="an operator's word")
+            self._begin_drain()
+            self._drain_asked.set()
+
+    async def _drain_when_asked(self) -> None:
+        await self._drain_asked.wait()
+        for door in self._own_doors:
+            door.cancel()
+        await self._end_sessions()
+        # Unlike a signal's drain this one need not end: the process stays, so whoever lingers is waited for.
+        await self._hub.wait_empty()
+        if self._hub.committer is not None:
+            await self._hub.committer.finish()
+        self.drained = True
+        log.info("drained", next="stop or restart the process: nothing is connected any more")
+
+    async def store_all(self) -> bool:
+        """Write what is not in the store yet; False: it took too long."""
+        if self._hub.committer is None:
+            return True
+        with trio.move_on_after(_LONGEST_WRITE) as waiting:
+            await self._hub.committer.finish()
+        if waiting.cancelled_caught:
+            log.error("the store does not take what is left")
+        return not waiting.cancelled_caught
+
+    def reload(self) -> None:
+        """Read again what lies in files and may change while sessions go on; what cannot be used stays as it was."""
+        self._reading.forget()
+        reload_all(self.reloadables)
+        self._reading.forget()  # what nobody needs any more
+        self.warn()
+
+    def warn(self) -> None:
+        """Tell the log what an operator should know of the doors, and of their keys."""
+        for warning in warnings(self.in_force.now, self.certificates):
+            log.warning(warning)
+
+    def _take(self, settings: Settings) -> None:
+        """Other settings are in force: who comes from now on is judged by them."""
+        self.trusted.replace(settings.trusted_proxies)
+        self._hub.options = replace(self._hub.options, allowed_origins=tuple(settings.allowed_origins))
+
+    async def _listen(self, doors: Iterable[tuple[ConnectionHandler, Listening]], connections: trio.Nursery) -> None:
+        async def accept(
+            scope: trio.CancelScope, entrance: ConnectionHandler, listeners: list[trio.SocketListener]
+        ) -> None:
+            acceptors = [Acceptor(each) for each in listeners]
+            with scope:
+                await trio.serve_listeners(entrance.serve, acceptors, handler_nursery=connections)
+
+        with self._listening:
+            async with trio.open_nursery() as nursery:
+                for entrance, listening in doors:
+                    own = [each for each in listening.listeners if each not in listening.inherited]
+                    if own:
+                        self._own_doors.append(trio.CancelScope())
+                        nursery.start_soon(accept, self._own_doors[-1], entrance, own)
+                    if listening.inherited:
+                        nursery.start_soon(accept, trio.CancelScope(), entrance, listening.inherited)
+
+
+@asynccontextmanager
+async def open_gateway(
+    settings: Settings, *, authenticator: Authenticator, read: Callable[[], Settings] | None = None
+) -> AsyncIterator[Gateway]:
+    """Open all listeners, serve while the block runs, drain at its end.
+
+    To stop it, leave the block: a cancellation around it reaches the connections, too, and cuts them without a word.
+
+    Args:
+        read: reads the settings again, for a reload; by default they are what they were.
+
+    Raises:
+        StartError: an address cannot be opened, the functions cannot be loaded, or certificates, store or journal
+            cannot be used.
+    """
+    certificates = read_certificates(settings)
+    store = await open_the_store(settings)
+    policies = policies_of(settings)
+    reading = Reading(read or (lambda: settings))
+    rules = Rules(settings.rule, lambda: reading().rule)
+    hub = _hub_of(settings, authenticator, policies, store, rules)
+    opened: dict[str, Listening] = {}
+    async with _closing(opened), _keeping(settings, hub, policies, store) as kept:
+        functions = runner_of(settings, hub)
+        for kind, texts in addresses_of(settings):
+            opened[kind] = await open_all(kind, texts)
+        addresses = {kind: listening.addresses for kind, listening in opened.items()}
+        with last_words(hub.broker):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(hub.run)
+                if functions is not None:
+                    nursery.start_soon(functions.run)
+                gateway = Gateway(settings, hub, addresses, functions, kept.journal, reading)
+                gateway.certificates = certificates
+                gateway.tracing = kept.tracing
+                users = FollowedSession(authenticator, hub) if isinstance(authenticator, Reloadable) else None
+                changing = (certificates, users, rules, gateway.in_force)
+                gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
+                doors = [
+                    (entrance_of(kind, hub, settings, certificates, gateway.trusted), opened[kind]) for kind in opened
+                ]
+                nursery.start_soon(gateway._listen, doors, nursery)
+                nursery.start_soon(gateway._drain_when_asked)
+                log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
+                gateway.warn()
+                try:
+                    yield gateway
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await gateway.drain()
+                        kept.is_written = await gateway.store_all()
+                    nursery.cancel_scope.cancel()
+
+
+def _hub_of(
+    settings: Settings, authenticator: Authenticator, policies: Policies, store: SQLiteStore | None, rules: Rules
+) -> Server:
+    options = options_of(settings)
+    capacity = within_files(options.capacity, is_wish="max_connections" in settings.model_fields_set)
+    options = replace(options, capacity=capacity)
+    quotas = within_mark(quotas_of(settings), settings.memory_mark)
+    hub = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
+    watch_process(hub.memory, settings.memory_mark)
+    rules.on_change = partial(authorization.recheck, hub.broker)
+    return hub
+
+
+@asynccontextmanager
+async def _closing(opened: dict[str, Listening]) -> AsyncIterator[None]:
+    """Listeners of that table, whichever are in it when the block ends, are closed then."""
+    try:
+        yield
+    finally:
+        for listening in opened.values():
+            with trio.CancelScope(shield=True):
+                await close(listening)
+
+
+@dataclass
+class _Kept:
+    """What is open beside the broker while the gateway runs.
+
+    Attributes:
+        journal: None: nothing is recorded.
+        tracing: None: nothing is traced.
+        is_written: all that is durable is in the store.
+    """
+
+    journal: Journal | None = None
+    tracing: Spans | None = None
+    is_written: bool = False
+
+
+@asynccontextmanager
+async def _keeping(
+    settings: Settings, hub: Server, policies: Policies, store: SQLiteStore | None
+) -> AsyncIterator[_Kept]:
+    """Journal and traces are open for the block, and the broker has what the store has; then all of them are closed.
+
+    What was opened first is closed last, and each of them though another one fails.
+
+    Raises:
+        StartError: one of them cannot be used.
+    """
+    kept = _Kept()
+    async with AsyncExitStack() as closing:
+        if store is not None:
+            closing.push_async_callback(_shielded, partial(_close_store, store, kept))
+            Message.run = store.token.encode()
+        # What a recovery throws away is recorded, too.
+        kept.journal = journal = await _open_the_journal(settings, hub, policies)
+        if journal is not None:
+            closing.push_async_callback(_shielded, partial(close_journal, journal, hub.broker))
+        kept.tracing = tracing = open_tracing(settings, hub.broker, journal)
+        if tracing is not None:
+            closing.push_async_callback(_shielded, partial(close_tracing, tracing, hub.broker))
+        if store is not None:
+            damaged = recover_from(store, hub.broker)  # nobody waits: no listener is open
+            assert hub.committer is not None  # it came with the store
+            hub.committer.damaged += damaged
+        elif unkept_policies := unkept(tables_of(settings)):
+            log.warning(unkept_policies)
+        yield kept
+
+
+async def _shielded(close: Callable[[], Awaitable[None]]) -> None:
+    with trio.CancelScope(shield=True):
+        await close()
+
+
+async def _close_store(store: SQLiteStore, kept: _Kept) -> None:
+    await trio.to_thread.run_sync(partial(store.close, clean=kept.is_written))
+
+
+async def _open_the_journal(settings: Settings, hub: Server, policies: Policies) -> Journal | None:
+    try:
+        return await open_journal(settings, hub, policies)
+    except JournalError as error:
+        raise StartError(unusable("journal", error)) from None
+
+
+def runner_of(settings: Settings, hub: Server) -> Runner | None:
+    """The operator's functions, ready to run; None: there are none.
+
+    Raises:
+        StartError: the setting names no functions, or more than limits allow.
+    """
+    if not settings.handlers:
+        return None
+
+    async def settle(runner: Runner) -> None:
+        await hub.settle(runner, kept=True)
+
+    try:
+        return Runner(hub.broker, load(settings.handlers), settle)
+    except HandlersError as error:
+        raise StartError(wrong("handlers", error)) from None
+    except ProtocolError as error:
+        raise StartError(wrong("handlers", f"it has more functions than may be: {error.detail}")) from None

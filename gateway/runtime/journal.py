@@ -1,0 +1,105 @@
+"""The journal of a running gateway: opened as the settings say, told of all that the broker does, closed behind it.
+
+open        behind the store's recovery, for message-ids start with the store's token; in a thread, for what the
+            last process left must be completed
+broker  ->  `EventLog`, each message and session; `Gauges`, every few seconds
+failure     one line in the log when it begins and one when it ends; the gateway goes on
+close       behind the last session, so that its end is in the journal, too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+import structlog
+import trio
+
+from gateway.broker import Broker
+from gateway.broker.events import EventLog
+from gateway.broker.gauges import Gauges
+from gateway.broker.model.message import Message
+from gateway.broker.model.policy import Policies
+from gateway.config.kinds import bodies
+from gateway.config.settings import Settings
+from gateway.journal import Journal, Mended
+from gateway.transports import Server
+
+log = structlog.get_logger("gateway.journal")
+
+# Seconds for the last rows at the end.
+_LONGEST_CLOSE = 5.0
+
+
+async def open_journal(settings: Settings, hub: Server, policies: Policies) -> Journal | None:
+    """Begin to record what the hub's broker does, if the settings say so.
+
+    Raises:
+        JournalError: the folder cannot be used, or another gateway uses it.
+    """
+    if settings.journal is None:
+        return None
+    journal: Journal = await trio.to_thread.run_sync(
+        partial(
+            Journal,
+            settings.journal,
+            settings.journal_id,
+            run=Message.run.decode(),
+            bodies=_bodies(policies, bodies(settings.journal_bodies)),
+            sync=settings.journal_sync,
+            limit=settings.journal_queue,
+            holds=settings.journal_when_full == "block",
+            call_soon=partial(_call_soon, trio.lowlevel.current_trio_token()),
+            on_relief=hub.relieve,
+            on_state=lambda: _tell(journal),
+            on_mended=_tell_mended,
+        )
+    )
+    broker = hub.broker
+    broker.records = records = EventLog(broker, journal)
+    if settings.journal_gauges:
+        Gauges(broker, records, settings.journal_gauges).begin()
+    journal.start()
+    log.info("recording", journal=str(settings.journal / settings.journal_id), epoch=journal.epoch)
+    return journal
+
+
+async def close_journal(journal: Journal, broker: Broker) -> None:
+    """Write what waits, within some seconds."""
+    broker.records = None
+    unwritten = await trio.to_thread.run_sync(journal.close, _LONGEST_CLOSE)
+    missing = unwritten + journal.rows_dropped + journal.segments.lost
+    if missing:
+        why = "a segment was removed before it was complete" if journal.segments.lost else "the disk was too slow"
+        log.warning("rows are missing in the journal", rows=missing, reason=journal.failure or why)
+
+
+def _bodies(policies: Policies, default: int) -> Callable[[str], int]:
+    """How much of a body is kept, by destination."""
+
+    def kept(destination: str) -> int:
+        said = policies.find(destination).journal_bodies
+        return default if said is None else bodies(said)
+
+    return kept
+
+
+def _call_soon(token: trio.lowlevel.TrioToken, action: Callable[[], None]) -> None:
+    with suppress(trio.RunFinishedError):  # nobody is there to be told
+        token.run_sync_soon(action)
+
+
+def _tell(journal: Journal) -> None:
+    if journal.failure:
+        log.error("nothing is recorded for now", reason=journal.failure, waiting=journal.queued)
+    else:
+        log.info("what happens is recorded again", missing=journal.rows_dropped + journal.segments.lost)
+
+
+def _tell_mended(mended: Mended) -> None:
+    segment = str(mended.path)
+    if mended.torn:
+        log.warning("the torn end of a segment was cut off", segment=segment, octets=mended.torn)
+    if mended.damaged:
+        log.warning("a segment is damaged, all other rows of it are kept", segment=segment, octets=mended.damaged)

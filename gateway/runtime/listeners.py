@@ -1,0 +1,173 @@
+"""From the settings to open listeners, and what stands at the door of each.
+
+setting         transport   before STOMP
+tcp             tcp         PROXY header, if tcp_proxy_protocol
+tcp_tls         tcp         the same, then TLS
+websocket       websocket   PROXY header, if websocket_proxy_protocol; then the HTTP upgrade
+websocket_tls   websocket   the same, with TLS before the upgrade
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import structlog
+
+from gateway.config.address import Address
+from gateway.config.errors import StartError, unusable, wrong
+from gateway.config.settings import Settings
+from gateway.process import systemd
+from gateway.runtime import file_permissions
+from gateway.transports import (
+    AddressError,
+    ConnectionHandler,
+    Listening,
+    Server,
+    Trusted,
+    close,
+    inherit_listeners,
+    open_listeners,
+)
+
+if TYPE_CHECKING:
+    from gateway.transports.wire.certificates import Certificates
+
+log = structlog.get_logger("gateway")
+
+_TLS = ("tcp_tls", "websocket_tls")
+KINDS = ("tcp", "websocket", *_TLS)
+
+
+def addresses_of(settings: Settings) -> Iterator[tuple[str, list[str]]]:
+    """Settings of STOMP listeners, with their addresses; those of TLS only where there are any."""
+    for kind in KINDS:
+        texts = getattr(settings, kind)
+        if texts or kind not in _TLS:
+            yield kind, texts
+
+
+def read_certificates(settings: Settings) -> Certificates | None:
+    """What the TLS listeners show, and whom they believe; None: there are none.
+
+    Raises:
+        StartError: a file is not named, or cannot be used.
+    """
+    kinds = [kind for kind in _TLS if getattr(settings, kind)]
+    if settings.tls_client_certificates == "required" and settings.tls_client_ca is None:
+        raise StartError(wrong("tls_client_certificates", "it is required, and tls_client_ca names no authorities"))
+    if not kinds:
+        return None
+    from gateway.transports.wire.certificates import CertificateError, CertificateFiles, Certificates
+
+    if settings.tls_certificate is None:
+        raise StartError(wrong(kinds[0], "it needs a certificate and its key: set tls_certificate and tls_key"))
+    files = CertificateFiles(
+        settings.tls_certificate,
+        settings.tls_key,
+        settings.tls_client_ca,
+        settings.tls_client_certificates == "required",
+        settings.tls_min_version,
+    )
+    try:
+        return Certificates(files)
+    except CertificateError as error:
+        raise StartError(unusable(error.setting, error)) from None
+
+
+def entrance_of(
+    kind: str, hub: Server, settings: Settings, certificates: Certificates | None, trusted: Trusted
+) -> ConnectionHandler:
+    """What stands at the door of that kind of listener."""
+    transport = kind.removesuffix("_tls")
+    return ConnectionHandler(
+        hub,
+        transport,
+        certificates if kind in _TLS else None,
+        proxied=bool(getattr(settings, f"{transport}_proxy_protocol")),
+        trusted=trusted,
+    )
+
+
+def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[str]:
+    """What an operator should know of the doors and their keys, a sentence each: what it is, a colon, what mends it.
+
+    Of a certificate that ends it says when, instead.
+    """
+    expired = certificates.warning() if certificates is not None else None
+    if expired:
+        yield expired
+    # A trusted proxy in front may well do TLS; who has none lets the world in by these addresses itself.
+    open_ones = [str(each) for each in map(Address.parse, [*settings.tcp, *settings.websocket]) if not each.is_loopback]
+    if open_ones and not settings.trusted_proxies:
+        yield (
+            f"{', '.join(open_ones)} can be reached from other machines without TLS, so passcodes and messages can be "
+            "read on the way: use tcp_tls and websocket_tls, or a proxy with TLS (trusted_proxies)"
+        )
+    if settings.trusted_proxies and settings.anonymous:
+        yield (
+            "trusted_proxies is set and no authenticator is, so everybody who comes through a proxy is let in, under "
+            "any name: set users_file (GATEWAY_USERS_FILE), or another authenticator"
+        )
+    if not (settings.anonymous or settings.admin_token or settings.admin_groups):
+        yield (
+            "clients must log in, and every program on this machine may use the admin API without a login, whoever "
+            "runs it: set admin_token (GATEWAY_ADMIN_TOKEN), or admin_groups"
+        )
+    if not settings.rule and (reached := _for_pages_elsewhere(settings)):
+        yield (
+            f"pages can reach {', '.join(reached)} from other machines, and there are no rules, so whoever is in may "
+            "do everything: write [[rule]] tables, and what none allows is refused"
+        )
+    yield from file_permissions.warnings(settings)
+    for transport in ("tcp", "websocket"):
+        if getattr(settings, f"{transport}_proxy_protocol") and not settings.trusted_proxies:
+            yield (
+                f"{transport}_proxy_protocol is on and trusted_proxies names nobody, so nobody can connect there: "
+                "name the proxy there, or turn it off"
+            )
+
+
+def _for_pages_elsewhere(settings: Settings) -> list[str]:
+    """The WebSocket addresses that browsers on other machines can reach, be it through a proxy on this one."""
+    every = list(map(Address.parse, [*settings.websocket, *settings.websocket_tls]))
+    return [str(each) for each in every if settings.trusted_proxies or not each.is_loopback]
+
+
+async def open_all(setting: str, texts: list[str]) -> Listening:
+    """Open the addresses of one setting; if one fails, close the others again."""
+    all_of_them = Listening([], [])
+    for text in texts:
+        address = Address.parse(text)
+        try:
+            if address.name:
+                listening = _inherit(address.name)
+            else:
+                listening = await open_listeners(address.host, address.port, address.path)
+        except AddressError as error:
+            await close(all_of_them)
+            variable = f"GATEWAY_{setting.upper()}"
+            raise StartError(f"cannot listen on {error}; change the setting {setting} ({variable})") from None
+        all_of_them.listeners.extend(listening.listeners)
+        all_of_them.addresses.extend(listening.addresses)
+        all_of_them.inherited.extend(listening.inherited)
+    return all_of_them
+
+
+def _inherit(name: str) -> Listening:
+    sockets = systemd.inherited()
+    taken = sockets.take(name)
+    if not taken:
+        raise AddressError(f"systemd:{name}: {_why_none(name, sockets.names)}")
+    return inherit_listeners(f"systemd:{name}", taken)
+
+
+def _why_none(name: str, names: list[str]) -> str:
+    if name in names:
+        return "another setting has that socket already"
+    if names:
+        return f"of systemd came {', '.join(names)}; FileDescriptorName= of the .socket unit must be {name}"
+    return (
+        "systemd passed no sockets; enable its .socket units, and where hypercorn is started, give it --config "
+        "python:gateway.cli.sockets.options"
+    )

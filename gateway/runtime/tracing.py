@@ -1,0 +1,61 @@
+"""The traces of a running gateway: opened as the settings say, told of what happens to messages, closed behind it.
+
+open    behind the journal, around which they stand; before the store is read, for subscriptions remember whom to tell
+close   behind the last session; the collector has some seconds for what waits
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from gateway.broker import Broker
+from gateway.broker.model.message import Message
+from gateway.config.errors import StartError, unusable
+from gateway.config.settings import Settings
+from gateway.journal import Journal
+from gateway.observe.nobody import Nobody
+from gateway.observe.tracing import Traced
+
+if TYPE_CHECKING:
+    from gateway.observe.spans import Spans
+
+log = structlog.get_logger("gateway.tracing")
+
+# Seconds for the last spans.
+_LONGEST_CLOSE = 3.0
+
+
+def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) -> Spans | None:
+    """Begin to trace messages, if the settings say so.
+
+    Args:
+        journal: is told of everything as before; None: there is none.
+
+    Raises:
+        StartError: the packages are missing.
+    """
+    if not settings.trace_endpoint:
+        return None
+    try:
+        # Costs 100 ms and 20 MB, and is not installed everywhere.
+        from gateway.observe.spans import Spans, over_http
+    except ImportError as error:
+        reason = f"{error.name} is not installed; pip install 'stomp-gateway[otel]' brings it"
+        raise StartError(unusable("trace_endpoint", reason)) from None
+    recorder = Nobody() if journal is None else journal
+    exporter = over_http(settings.trace_endpoint)
+    spans = Spans(exporter, settings.server_name, lambda: Message.run.decode(), recorder.clock)
+    broker.records = Traced(broker, recorder, settings.trace_ratio, spans.tell, spans.may)
+    spans.start()
+    log.info("tracing", endpoint=settings.trace_endpoint, ratio=settings.trace_ratio)
+    return spans
+
+
+async def close_tracing(spans: Spans, broker: Broker) -> None:
+    """Send what waits, within some seconds."""
+    broker.records = None
+    await trio.to_thread.run_sync(partial(spans.close, _LONGEST_CLOSE))

@@ -1,0 +1,1 @@
+"""Accept: listeners, and what happens to a connection before STOMP begins."""

@@ -1,0 +1,207 @@
+"""What a connection passes on its way from a listener to STOMP.
+
+    accepted -> room? -> PROXY header -> TLS handshake -> HTTP upgrade -> STOMP
+                         where the listener has it        WebSocket
+
+All of it is done in the connection's own task, under `connect_timeout`; what comes behind has as much again.  Nothing
+that happens here may leave: an exception would end the whole listener.
+
+Who the client is becomes known on the way: first it is the other end of the socket, then whoever a trusted proxy names.
+By that address it is counted, limited, and written into the log.
+
+While the gateway drains nobody comes in.  Who still can knock, because systemd holds the socket, is told when to come
+back: by an ERROR, or by 503.  The log has no line of that for each of them: all whom it sent away come back, and again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from gateway.broker.errors import NotAllowed, error_frame
+from gateway.codec import encoder
+
+from ..connection.closing import linger, warn_of_tls
+from ..connection.connection import Connection
+from ..wire.forwarded import NOBODY, Trusted, plain
+from ..wire.link import BrokenLink, Link, Pipe, Remote, SocketPipe, TcpLink
+from ..wire.proxy_protocol import ProxyError, Resumed, read_header
+from ..wire.tls import HandshakeError, TlsPipe
+from .listener import name_of
+from .websocket import Conditions, Refusal, accept
+
+if TYPE_CHECKING:
+    from ..flow.connection_limits import Slot
+    from ..server import Server
+    from ..wire.certificates import Certificates  # which loads much that only TLS needs
+
+log = structlog.get_logger("gateway.listen")
+
+# What a client that does not speak TLS is told on a port that does.
+_TLS_ONLY = "this port speaks TLS only: dial it with TLS, or dial another port"
+_STOMP = (b"CONNECT", b"STOMP", b"\n", b"\r\n")
+_HTTP = (b"GET ", b"HEAD ", b"POST ", b"OPTIONS ")
+
+
+class TurnedAway(Exception):
+    """A connection ends before STOMP begins; `str()` says why, for the log; empty: it is worth no line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionHandler:
+    """One kind of listener.
+
+    Attributes:
+        transport: `tcp` or `websocket`.
+        certificates: of its TLS; None: it has none.
+        proxied: connections begin with a PROXY header.
+        trusted: the proxies that are believed.
+    """
+
+    hub: Server
+    transport: str = "tcp"
+    certificates: Certificates | None = None
+    proxied: bool = False
+    trusted: Trusted = NOBODY
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """One accepted connection, to its end."""
+        known = _other_end(stream)
+        if known is None:
+            await trio.aclose_forcefully(stream)
+            return
+        peer, address = known
+        pipe = SocketPipe(stream, self.hub.turnstiles)
+        scope = trio.CancelScope()
+        guest = self.hub.admission.enter(address, lambda _: scope.cancel())
+        link: Link | None = None
+        try:
+            if not guest.in_a_hurry:
+                link = await self._admit(pipe, peer, Remote(address), guest, scope)
+            if link is not None:
+                await Connection(self.hub, link, guest).serve()
+        finally:
+            guest.leave()
+            if link is None:
+                self.hub.broker.counters.refusals[self._why_early(guest)] += 1
+                with trio.CancelScope(shield=True):
+                    await pipe.aclose()
+
+    async def _admit(self, pipe: Pipe, peer: str, remote: Remote, guest: Slot, scope: trio.CancelScope) -> Link | None:
+        """Bring a connection as far as STOMP; None: it does not come so far."""
+        if self.transport == "tcp" and self.certificates is None and not self.proxied and not self.hub.draining:
+            guest.comes_from(remote.address)
+            return TcpLink(pipe, peer, remote)
+        stage = "PROXY header"
+        try:
+            with scope, trio.move_on_after(self.hub.options.connect_timeout) as time_left:
+                if self.proxied:
+                    pipe, peer, remote = await self._behind_header(pipe, peer, remote)
+                stage = "TLS handshake"
+                if self.certificates is not None:
+                    pipe, remote = await self._within_tls(self.certificates, pipe, peer, remote)
+                stage = "HTTP upgrade"
+                if self.transport == "websocket":
+                    return await self._upgraded(pipe, peer, remote, guest)
+                if self.hub.draining:
+                    await self._tell(pipe, error_frame(self.hub.shutting_down(), None, end=encoder.END))
+                    return None
+                guest.comes_from(remote.address)
+                return TcpLink(pipe, peer, remote)
+            if time_left.cancelled_caught and not self.hub.draining:
+                log.info("connection refused", peer=peer, reason=f"connect timeout: the {stage} did not come to an end")
+        except TurnedAway as reason:
+            if str(reason):
+                log.info("connection refused", peer=peer, reason=str(reason))
+        except Exception:
+            log.exception("handshake failed", peer=peer, transport=self.transport)
+        return None
+
+    def _why_early(self, guest: Slot) -> str:
+        """The cause of an end before STOMP began, for the metrics."""
+        if guest.refusal is not None:
+            return guest.refusal.cause
+        return "draining" if self.hub.draining else "handshake"
+
+    async def _behind_header(self, pipe: Pipe, peer: str, remote: Remote) -> tuple[Pipe, str, Remote]:
+        """Read the PROXY header."""
+        if remote.address not in self.trusted:
+            setting = f"{self.transport}_proxy_protocol"
+            raise TurnedAway(f"{setting} is on, and {remote.address or 'unix'} is not one of trusted_proxies")
+        try:
+            header, behind = await read_header(pipe)
+        except ProxyError as error:
+            raise TurnedAway(str(error)) from None
+        if behind:
+            pipe = Resumed(pipe, behind)
+        if header.address:
+            peer = name_of((header.address, header.port))
+        return pipe, peer, Remote(header.address or remote.address, header.secure)
+
+    async def _within_tls(
+        self, certificates: Certificates, pipe: Pipe, peer: str, remote: Remote
+    ) -> tuple[Pipe, Remote]:
+        """Do the TLS handshake."""
+        secured = TlsPipe(pipe, certificates.context(self.transport))
+        try:
+            await secured.handshake()
+        except HandshakeError as error:
+            if error.octets:
+                await self._ask_for_tls(pipe, error.octets)
+            raise TurnedAway(str(error)) from None
+        shown = secured.certificate
+        return secured, replace(remote, secure=True, certificate=certificates.client(shown) if shown else None)
+
+    async def _ask_for_tls(self, pipe: Pipe, octets: bytes) -> None:
+        """Tell a client that does not speak TLS, in its own words."""
+        answer = b""
+        if octets.startswith(_HTTP):
+            head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(_TLS_ONLY) + 1}\r\n"
+            answer = f"{head}Connection: close\r\n\r\n{_TLS_ONLY}\n".encode()
+        elif octets.startswith(_STOMP):
+            answer = error_frame(NotAllowed("TLS only", _TLS_ONLY), None, end=encoder.END)
+        await self._tell(pipe, answer)
+
+    async def _tell(self, pipe: Pipe, answer: bytes) -> None:
+        """The last that a client hears; empty: nothing."""
+        try:
+            pipe.send_nowait([answer])
+        except BrokenLink:
+            return
+        await pipe.send_eof()
+        await linger(pipe, self.hub.options.close_linger)
+
+    async def _upgraded(self, pipe: Pipe, peer: str, remote: Remote, guest: Slot) -> Link | None:
+        """Do the opening handshake of a WebSocket."""
+        options = self.hub.options
+        conditions = Conditions(options.websocket_path, options.allowed_origins, options.anonymous, self.trusted)
+
+        def admit(shown: Remote) -> Refusal | None:
+            guest.comes_from(shown.address)
+            if guest.refusal is not None:
+                return Refusal(guest.status, f"{guest.refusal}: {guest.refusal.detail}")
+            if self.hub.draining:
+                return Refusal(503, "the server is shutting down", math.ceil(options.drain_retry / 1000))
+            return None
+
+        result = await accept(pipe, peer, conditions, remote, admit)
+        if not isinstance(result, Refusal):
+            return result
+        if guest.refusal is None and result.retry_after is None and not warn_of_tls(result.request[:2], peer):
+            log.info("WebSocket refused", peer=peer, status=result.status, reason=result.reason)
+        await pipe.send_eof()
+        return None
+
+
+def _other_end(stream: trio.SocketStream) -> tuple[str, str] | None:
+    """Name and address of who is there; of a unix socket `unix`, and none; None: it has gone already."""
+    try:
+        address = stream.socket.getpeername()
+    except OSError:
+        return None
+    return name_of(address), plain(ip_address(address[0])) if isinstance(address, tuple) else ""

@@ -1,0 +1,1 @@
+"""Connection: one client, from its first byte to its last."""

@@ -1,0 +1,79 @@
+"""The handshake's question: who is it?  Asked once the first frame is there; the authenticator may take its time."""
+
+from __future__ import annotations
+
+import structlog
+import trio
+
+from gateway.broker import Session
+from gateway.broker.errors import LoginRefused
+from gateway.broker.headers.connect import Opening, read_opening
+from gateway.broker.model.identity import Credentials, Identity
+from gateway.codec import Frame
+
+from ..server import Server
+from ..wire.link import Link
+
+log = structlog.get_logger("gateway.connection")
+
+
+async def log_in(hub: Server, link: Link, frame: Frame) -> tuple[Opening, Identity]:
+    """Read the first frame, and have its sender authenticated.
+
+    Raises:
+        ProtocolError: it is no good opening, nobody is let in any more, or the credentials are refused.
+    """
+    hub.now = trio.current_time()
+    opening = read_opening(frame)
+    if hub.draining:
+        raise hub.shutting_down()
+    return opening, await identify(hub, credentials_of(link, opening))
+
+
+async def identify(hub: Server, credentials: Credentials) -> Identity:
+    """Who it is; whoever is refused is counted.
+
+    Raises:
+        LoginRefused: the credentials are refused.
+    """
+    try:
+        identity = await hub.authenticator.authenticate(credentials)
+        if identity is None:
+            raise LoginRefused
+    except LoginRefused as error:
+        hub.broker.counters.fail_login(error.method)
+        raise
+    return identity
+
+
+def tell_of_login(event: str, link: Link, session: Session, identity: Identity) -> None:
+    """One line in the log; where nobody has to say who he is, only for those who look closely."""
+    say = log.debug if identity.method == "anonymous" else log.info
+    say(
+        event,
+        session=session.id,
+        login=session.login,
+        method=identity.method,
+        peer=session.peer,
+        transport=link.transport,
+    )
+
+
+def fits_a_line(text: str) -> bool:
+    """Whether CONNECTED, which knows no escapes, can say that."""
+    return "\n" not in text and "\r" not in text
+
+
+def credentials_of(link: Link, opening: Opening) -> Credentials:
+    """All that a client has shown so far."""
+    remote = link.remote
+    return Credentials(
+        login=opening.login,
+        passcode=opening.passcode,
+        authorization=opening.authorization,
+        transport=link.transport,
+        address=remote.address,
+        secure=remote.secure,
+        upgrade=remote.upgrade,
+        certificate=remote.certificate,
+    )

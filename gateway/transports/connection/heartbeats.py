@@ -1,0 +1,131 @@
+"""The timed part of a session: heart-beats out, silence in, WebSocket pings.
+
+Silent is only whose octets were waited for.  Where very many send at once they stand in a line for their turn
+(`turnstile`), and those of a client may lie unread for longer than it promised to be silent: it is none the worse.
+
+A pulse stands on the wheel in its connection's place, so that a connection that has ended leaves nothing behind there
+but this small object, and only until its next moment comes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from gateway.broker import Session
+from gateway.broker.headers import heartbeat
+from gateway.broker.headers.connect import Opening
+from gateway.codec import ProtocolError
+
+from ..wire.link import Link, Pipe
+from .writer import ConnectionWriter
+
+if TYPE_CHECKING:
+    from ..server import Server
+
+# Browsers throttle timers of hidden tabs to one a minute but answer pings; asking more often than this is of no use.
+_SHORTEST_PING = 5.0
+# Seconds after which a pulse leaves the wheel at the latest once its session has ended: a client may agree on years.
+_LONGEST_LOOK = 60.0
+
+
+class HeartbeatMissing(ProtocolError):
+    """The client was silent for longer than it promised."""
+
+    cause = "no-heart-beat"
+
+
+class Heartbeats:
+    """When a session must speak, and when its client must have spoken.
+
+    Attributes:
+        last_read: trio's clock when octets last came.
+        held: we do not read this client, so its silence is our doing.
+    """
+
+    __slots__ = (
+        "_hub",
+        "_last_ping",
+        "_outgoing",
+        "_ping",
+        "_ping_every",
+        "_pipe",
+        "_receive_within",
+        "_send_every",
+        "_session",
+        "held",
+        "last_read",
+    )
+
+    def __init__(self, hub: Server, session: Session, outgoing: ConnectionWriter, opening: Opening, link: Link) -> None:
+        options = hub.options
+        self._hub = hub
+        self._session: Session | None = session
+        self._outgoing: ConnectionWriter | None = outgoing
+        self._ping = link.ping
+        self._pipe: Pipe | None = link.pipe
+        # Intervals in seconds, 0 where nothing is due.
+        cx, cy = opening.heart_beat
+        send_every = heartbeat.interval(options.heartbeat_send, cy)
+        self._send_every = heartbeat.send_early(send_every)
+        receive_every = heartbeat.interval(cx, options.heartbeat_receive)
+        session.heart_beat = round(send_every * 1000), round(receive_every * 1000)
+        self._receive_within = receive_every * options.heartbeat_margin
+        self._ping_every = options.websocket_ping if self._ping else 0.0
+        if self._ping_every and receive_every:
+            # The Pongs keep a hidden tab alive, whose own timers are throttled: ask within its margin.
+            self._ping_every = min(self._ping_every, max(receive_every, _SHORTEST_PING))
+        self.held = 0
+        self.last_read = self._last_ping = trio.current_time()
+        hub.wheel.add(self, self.last_read + self._nearest())
+
+    def stop(self) -> None:
+        """The session has ended."""
+        self._session = self._outgoing = self._pipe = None
+
+    def _nearest(self) -> float:
+        intervals = [each for each in (self._send_every, self._receive_within, self._ping_every) if each]
+        return min([*intervals, _LONGEST_LOOK]) if intervals else math.inf
+
+    def tick(self, now: float) -> float:
+        """The wheel looks in: send what is due, end a session whose client is silent."""
+        session, outgoing, pipe = self._session, self._outgoing, self._pipe
+        if session is None or outgoing is None or pipe is None:
+            return math.inf
+        due = math.inf
+        if self._receive_within and not self.held:
+            due = self.last_read + self._receive_within
+            if due <= now:
+                if not pipe.has_octets():
+                    self._give_up(session, now - self.last_read)
+                    return math.inf
+                self.last_read = now
+                due = now + self._receive_within
+        if self._send_every:
+            if outgoing.last_write + self._send_every <= now:
+                outgoing.last_write = self._hub.now = now
+                if not outgoing.writing:  # else octets wait already that count as a beat
+                    session.outbound.append(b"\n")
+                    outgoing.flush()
+            due = min(due, outgoing.last_write + self._send_every)
+        if self._ping_every:
+            # Only a peer that is silent is asked.
+            asked = max(self.last_read, self._last_ping)
+            if asked + self._ping_every <= now:
+                outgoing.send_control(self._ping)
+                self._last_ping = asked = now
+            due = min(due, asked + self._ping_every)
+        return min(due, now + _LONGEST_LOOK)
+
+    def _give_up(self, session: Session, silent: float) -> None:
+        broker = self._hub.broker
+        broker.counters.heartbeat_timeouts += 1
+        if broker.records is not None:
+            broker.records.silent(session)
+        session.end(
+            HeartbeatMissing(
+                "heart-beat missing", f"no octet for {silent:.1f} s, allowed are {self._receive_within:.1f} s"
+            )
+        )

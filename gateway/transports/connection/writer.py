@@ -1,0 +1,219 @@
+"""The way out of a connection: from the session's outbox to the pipe.
+
+    outbox --flush--> one write that does not wait --(all taken)--> done
+                            '--(the socket is full)--> rest --writer task--> pipe, until outbox and rest are empty
+
+While a writer is at work the outbox only gathers, so that octets never overtake each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from gateway.broker.queue.outbox import Outbox
+
+from ..wire.link import BrokenLink, Buffers, Link, advance
+
+if TYPE_CHECKING:
+    from ..server import Server
+
+
+# What a writer takes at once: joined they are a copy, and the outbox may hold megabytes that others share.
+_PARTS_PER_WRITE = 2048
+
+
+class ConnectionWriter:
+    """What leaves a connection.
+
+    Attributes:
+        pack: makes buffers of frames; who looks at them stands in between.
+        rest: octets that left the outbox and did not leave us.
+        writing: a writer task is at work.
+        last_write: trio's clock when octets were last written, or nearly so.
+    """
+
+    __slots__ = (
+        "_control",
+        "_counters",
+        "_hub",
+        "_in_flight",
+        "_left",
+        "_link",
+        "_nursery",
+        "_outbound",
+        "_overhead",
+        "_relief",
+        "_send_nowait",
+        "_stopped",
+        "last_write",
+        "pack",
+        "rest",
+        "writing",
+    )
+
+    def __init__(self, hub: Server, link: Link, nursery: trio.Nursery, outbound: Outbox) -> None:
+        self._hub = hub
+        self._link = link
+        # Looked up once: a broadcast does nothing but this.
+        self.pack = link.pack
+        self._send_nowait = link.pipe.send_nowait
+        self._counters = hub.broker.counters
+        self._nursery = nursery  # of the connection: the writer lives in it
+        self._outbound = outbound
+        self._in_flight = 0  # how many of the outbox's octets `rest` stands for
+        self._overhead = 0  # how many octets of `rest` are not the outbox's
+        self._relief: trio.Event | None = None
+        self._control = b""  # a control frame for the writer's next pause
+        self._left: list[list[bytes] | Buffers] = []  # what a peer that has gone never got
+        self.rest: Buffers = []
+        self.writing = False
+        self._stopped = False
+        self.last_write = hub.now
+
+    def flush(self) -> None:
+        """Write the outbox, as far as the pipe takes it now; a writer does the rest."""
+        if self.writing:
+            return
+        outbound = self._outbound
+        in_flight = outbound.size
+        parts = outbound.take()
+        if not parts:
+            return
+        buffers = self.pack(parts, in_flight)
+        try:
+            sent = self._send_nowait(buffers)
+        except BrokenLink:
+            # The reader will see the end of the stream; until then frames that came before it still count.
+            self._give_up(buffers)
+            return
+        self.last_write = self._hub.now
+        if len(buffers) == 1 and sent == len(buffers[0]):
+            self._counters.octets_out += sent
+            outbound.written(in_flight)
+            return
+        self._in_flight = in_flight
+        self._overhead = sum(map(len, buffers)) - in_flight
+        self.rest = buffers
+        self._advance(sent)
+        if self.rest:
+            self._start_writer()
+
+    def send_control(self, data: bytes) -> None:
+        """Write a WebSocket control frame between two messages; while a writer is at work, it does so.
+
+        Of several only the latest is kept: of Pongs the others need not be sent (RFC 6455, section 5.5.3).
+        """
+        if self.writing:
+            self._control = data
+            return
+        try:
+            sent = self._link.pipe.send_nowait([data])
+        except BrokenLink:
+            return
+        if sent < len(data):
+            self.rest = advance([data], sent)
+            self._overhead = len(data) - sent
+            self._start_writer()
+
+    def stop(self) -> None:
+        """The conversation is over: no writer starts any more, and what is appended stays in the outbox."""
+        self._stopped = self.writing = True
+
+    def abandon(self) -> list[list[bytes] | Buffers]:
+        """The conversation is over, and what was not written never will be: whoever gets it here lets go of it."""
+        left = [*self._left, self.rest, *self._outbound.hand_over()]
+        self._left, self.rest = [], []
+        return left
+
+    def _give_up(self, buffers: Buffers) -> None:
+        """The peer is gone: nobody gets these, nor what lies in the outbox."""
+        self._left = [buffers, *self._outbound.hand_over()]
+        self._outbound.close()
+
+    def _start_writer(self) -> None:
+        self.writing = True
+        self._nursery.start_soon(self._write)
+
+    def _advance(self, sent: int) -> None:
+        """So many octets of `rest` are with the operating system."""
+        self._counters.octets_out += sent
+        self.rest = advance(self.rest, sent)
+        # Octets of WebSocket headers are not the outbox's.  They count as if they all went first: so no message counts
+        # as written that is not, and one that comes back for nothing is marked as redelivered.
+        before = min(sent, self._overhead)
+        self._overhead -= before
+        credit = sent - before if self.rest else self._in_flight
+        self._in_flight -= credit
+        outbound = self._outbound
+        if not outbound.closed:
+            outbound.written(credit)
+            if outbound.size <= outbound.relief:
+                self.release_waiters()
+
+    async def _write(self) -> None:
+        """Write the rest, and what gathered meanwhile, until nothing is left."""
+        hub, pipe = self._hub, self._link.pipe
+        try:
+            while True:
+                while self.rest:
+                    sent = await pipe.send_some(self.rest)
+                    self.last_write = trio.current_time()
+                    self._advance(sent)
+                    if hub.broker.dirty:
+                        await hub.flush()
+                if not self._take():
+                    break
+        except BrokenLink:
+            self._give_up(self.rest)
+            self.rest = []
+            self.release_waiters()
+        if not self._stopped:
+            self.writing = False
+
+    async def write_out(self, *, outbox: bool) -> None:
+        """Write the rest, and what lies in the `outbox`, at the end, when no writer is at work any more.
+
+        Raises:
+            BrokenLink: the peer is gone.
+        """
+        pipe = self._link.pipe
+        while self.rest or (outbox and self._take()):
+            sent = pipe.send_nowait(self.rest)
+            self._advance(sent or await pipe.send_some(self.rest))
+
+    def _take(self) -> bool:
+        """Take the next parts of the outbox, and a control frame in front of them; False when there is nothing."""
+        parts = self._outbound.take(_PARTS_PER_WRITE)
+        self._in_flight = sum(map(len, parts))
+        control, self._control = self._control, b""
+        self.rest = [control] if control else []
+        if parts:
+            self.rest += self.pack(parts, self._in_flight)
+        self._overhead = sum(map(len, self.rest)) - self._in_flight
+        return bool(self.rest)
+
+    async def wait_relief(self) -> None:
+        """Wait until the client has read most of its outbox, or is gone."""
+        if self._relief is None:
+            self._relief = trio.Event()
+        await self._relief.wait()
+
+    def release_waiters(self) -> None:
+        """Those in `wait_relief` go on."""
+        if self._relief is not None:
+            self._relief.set()
+            self._relief = None
+
+
+async def write_all(link: Link, left: Buffers) -> None:
+    """Write all of it, waiting where needed.
+
+    Raises:
+        BrokenLink: the peer is gone.
+    """
+    if left:
+        left = advance(left, link.pipe.send_nowait(left))
+    while left:
+        left = advance(left, await link.pipe.send_some(left))

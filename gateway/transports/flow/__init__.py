@@ -1,0 +1,1 @@
+"""Flow control: timers, limits of connections and rates, back-pressure, memory."""

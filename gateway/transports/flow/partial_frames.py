@@ -1,0 +1,52 @@
+"""The part that has come of a frame which is not complete, in the account of the broker's memory.
+
+It is looked at once a chunk.  A client that sends in bulk always has a little of the next frame, which is not worth to
+be counted; a large frame takes memory long before it is a message, and of many clients at once it can be all there is.
+"""
+
+from __future__ import annotations
+
+from gateway.broker import Broker
+
+# Octets up to which it is not counted.
+_LITTLE = 4 * 1024
+# Octets beyond which a client is held back in the middle of its frame, or refused: more than comes with one read.
+_MUCH = 64 * 1024
+
+
+class PartialFrame:
+    """What has come of one connection's next frame.
+
+    Attributes:
+        octets: as counted.
+    """
+
+    __slots__ = ("_broker", "octets")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.octets = 0
+
+    @property
+    def is_large(self) -> bool:
+        """Worth to wait in the middle of it."""
+        return self.octets > _MUCH
+
+    def note(self, octets: int) -> None:
+        """So much has come.
+
+        Raises:
+            NotAllowed: memory is full, and the message would be refused, too.
+        """
+        octets = octets if octets > _LITTLE else 0
+        grown = octets - self.octets
+        if not grown:
+            return
+        self.octets = octets
+        self._broker.buffer(grown)
+        if grown > 0 and octets > _MUCH and self._broker.careful:
+            self._broker.check_memory()
+
+    def end(self) -> None:
+        """The frame is complete, or never will be."""
+        self.note(0)

@@ -1,0 +1,1 @@
+"""Wire: bytes of one connection: sockets, TLS, PROXY headers, WebSocket frames."""

@@ -1,0 +1,204 @@
+"""The certificates of TLS listeners: read from files, checked, and read again while connections go on.
+
+A connection keeps the context that it began with, so that new files are for new connections.  What cannot be used is a
+sentence that names the setting and the file; when that happens as files are read again, the old ones stay in force.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from gateway.broker.model.identity import Certificate as ClientCertificate
+
+# What browsers offer, and whoever else speaks HTTP in TLS.  STOMP has no name of its own.
+_PROTOCOLS = {"tcp": [], "websocket": ["http/1.1"]}
+_DAY = 86_400
+MIN_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+"""The lowest versions of TLS that may be asked for: what is older is broken."""
+
+
+class CertificateError(Exception):
+    """A file cannot be used; `str()` says why.
+
+    Attributes:
+        setting: that names it.
+    """
+
+    def __init__(self, setting: str, reason: str) -> None:
+        super().__init__(reason)
+        self.setting = setting
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """Where certificates are; the settings `tls_...` explain each.
+
+    Attributes:
+        key: None: it is in the file of the certificate.
+        client_ca: None: no client is asked for a certificate.
+        required: a client must show one.
+        min_version: of TLS, a key of `MIN_VERSIONS`.
+    """
+
+    certificate: Path
+    key: Path | None = None
+    client_ca: Path | None = None
+    required: bool = False
+    min_version: str = "1.2"
+
+
+class Certificates:
+    """What TLS listeners show, and whom they believe.
+
+    Attributes:
+        hosts: the names that the certificate is for.
+        ends: seconds since the epoch, until which it is good.
+
+    Raises:
+        CertificateError: a file cannot be used.
+    """
+
+    name = "certificates"
+
+    def __init__(self, files: CertificateFiles) -> None:
+        self._files = files
+        self.hosts: tuple[str, ...] = ()
+        self.ends = 0.0
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._read()
+
+    def _read(self) -> None:
+        certificate = _first_certificate(self._files.certificate)
+        contexts = {transport: _context(self._files, names) for transport, names in _PROTOCOLS.items()}
+        self.hosts, self.ends = _hosts(certificate), certificate.not_valid_after_utc.timestamp()
+        self._contexts = contexts
+
+    def context(self, transport: str) -> ssl.SSLContext:
+        """For a new connection of that transport, `tcp` or `websocket`."""
+        return self._contexts[transport]
+
+    def client(self, octets: bytes) -> ClientCertificate | None:
+        """Read a verified client's certificate; None: its names cannot be read, so that it names nobody.
+
+        Args:
+            octets: DER.
+        """
+        try:
+            return _of_client(x509.load_der_x509_certificate(octets))
+        except ValueError:
+            return None
+
+    def reload(self) -> str | None:
+        """Read the files again; returns what is wrong with them, then the old ones stay in force."""
+        try:
+            self._read()
+        except CertificateError as error:
+            return f"{error.setting}: {error}"
+        return None
+
+    def warning(self) -> str | None:
+        """That the certificate has expired, or will within a week; None: neither."""
+        left = self.ends - time.time()
+        if left > 7 * _DAY:
+            return None
+        end = "has expired" if left <= 0 else "expires soon"
+        return f"the certificate in {self._files.certificate} {end}: it is good until {self.end_date}"
+
+    @property
+    def end_date(self) -> str:
+        """Until when the certificate is good, for people."""
+        return f"{datetime.fromtimestamp(self.ends, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _context(files: CertificateFiles, protocols: list[str]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = MIN_VERSIONS[files.min_version]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    _load_key(context, files)
+    if files.client_ca is not None:
+        _octets("tls_client_ca", files.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED if files.required else ssl.CERT_OPTIONAL
+        try:
+            context.load_verify_locations(files.client_ca)
+        except ssl.SSLError:
+            raise CertificateError("tls_client_ca", f"{files.client_ca} has no certificate in PEM") from None
+    return context
+
+
+def _load_key(context: ssl.SSLContext, files: CertificateFiles) -> None:
+    setting, path = ("tls_key", files.key) if files.key is not None else ("tls_certificate", files.certificate)
+    octets = _octets(setting, path)
+    if b"PRIVATE KEY-----" not in octets:
+        more = "" if files.key is not None else "; tls_key names the file of the key"
+        raise CertificateError(setting, f"{path} has no private key in PEM{more}")
+    if b"ENCRYPTED" in octets:
+        raise CertificateError(setting, f"the key in {path} has a passphrase, and nobody is there to type it")
+    try:
+        # OpenSSL would ask the terminal for a passphrase.
+        context.load_cert_chain(files.certificate, files.key, password="")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            reason = f"the key in {path} is not that of the certificate in {files.certificate}"
+        else:
+            words = (error.reason or "it is broken").lower().replace("_", " ")
+            reason = f"certificate and key, {files.certificate} and {path}, cannot be used: {words}"
+        raise CertificateError(setting, reason) from None
+
+
+def _octets(setting: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CertificateError(setting, f"{path} cannot be read: {error.strerror}") from None
+
+
+def _first_certificate(path: Path) -> x509.Certificate:
+    octets = _octets("tls_certificate", path)
+    try:
+        return x509.load_pem_x509_certificates(octets)[0]
+    except ValueError:
+        raise CertificateError("tls_certificate", f"{path} has no certificate in PEM") from None
+
+
+_UNREADABLE = (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+
+
+def _alternative_names(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    """All of them; none, where one cannot be read."""
+    try:
+        return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except _UNREADABLE:
+        return []
+
+
+def _hosts(certificate: x509.Certificate) -> tuple[str, ...]:
+    names = _alternative_names(certificate)
+    return tuple(str(name.value) for name in names if isinstance(name, (x509.DNSName, x509.IPAddress)))
+
+
+_KINDS: dict[type[x509.GeneralName], str] = {
+    x509.DNSName: "dns",
+    x509.RFC822Name: "email",
+    x509.UniformResourceIdentifier: "uri",
+}
+
+
+def _of_client(certificate: x509.Certificate) -> ClientCertificate:
+    common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    names = _alternative_names(certificate)
+    return ClientCertificate(
+        subject=certificate.subject.rfc4514_string(),
+        # Of several the last is the most specific (RFC 6125, appendix B.2).
+        common_name=str(common[-1].value) if common else "",
+        names=tuple(f"{_KINDS[type(name)]}:{name.value}" for name in names if type(name) in _KINDS),
+        expires=certificate.not_valid_after_utc.timestamp(),
+    )

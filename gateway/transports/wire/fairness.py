@@ -1,0 +1,110 @@
+"""Fairness between connections: of those that take long, one has its turn in each round of the loop.
+
+In a round trio gives every task that can go on its turn.  Forty clients that send as fast as they can would all be
+read between two reads of a client that sends a message now and then: 4 to 11 ms, where a turn of each takes 0.1 to 0.3.
+So whoever sends in bulk waits in a line in front of its read, and whoever is not known yet in another; all others do
+not wait at all, and find one of each line in front of them.
+
+Where those others are so many that a round takes long, one in a round would be next to nobody: a thousand publishers
+that are never idle make rounds of 300 ms, and whoever comes back after a restart would log in one by one, or not at all
+within `connect_timeout`.  So one more passes for each `share` of time that the round took: a line always gets its part
+of the whole, some 15 %.
+
+Nobody holds anything: who has passed may wait for whatever it likes, or end.  In the round after that the keeper lets
+the next one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+import trio
+
+SHARE_OF_STRANGERS = 0.002
+"""Seconds of a round for each stranger: what it does in its turn takes 0.1 to 0.3 ms."""
+_SHARE_OF_BULK = 0.02  # likewise; a turn in bulk takes 3 ms at most
+
+
+class FairGate:
+    """Lets one pass in a round, in the order in which they came.  Without its keeper it is open.
+
+    Args:
+        share: seconds that a round takes for each one more that passes.
+        clock: seconds.
+    """
+
+    __slots__ = ("_clock", "_is_shut", "_keeper", "_line", "_share")
+
+    def __init__(self, share: float = _SHARE_OF_BULK, clock: Callable[[], float] = perf_counter) -> None:
+        self._share = share
+        self._clock = clock
+        self._line = trio.lowlevel.ParkingLot()
+        self._keeper = trio.lowlevel.ParkingLot()
+        self._is_shut = False
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._line)
+
+    async def enter(self) -> None:
+        """Wait for a turn; no checkpoint where nobody had one in this round."""
+        if self._is_shut:
+            await self._line.park()
+        elif self._keeper:
+            self._is_shut = True
+            self._keeper.unpark()
+
+    async def run(self) -> None:
+        """Be its keeper, until cancelled."""
+        began = self._clock()
+        try:
+            while True:
+                if self._line:
+                    now = self._clock()
+                    self._line.unpark(count=1 + int((now - began) / self._share))
+                    began = now
+                    await trio.lowlevel.checkpoint()
+                else:
+                    self._is_shut = False
+                    await self._keeper.park()
+                    began = self._clock()
+        finally:
+            self._is_shut = False
+            self._line.unpark_all()
+
+
+class FairGates:
+    """Those of all connections.
+
+    Attributes:
+        strangers: who is not known yet, and who is being told to go.
+        bulk: who sends more than one read takes, or than is handled in one turn.
+    """
+
+    def __init__(self) -> None:
+        self.strangers = FairGate(SHARE_OF_STRANGERS)
+        self.bulk = FairGate()
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many wait for their turn, in each."""
+        return {"strangers": self.strangers.waiting, "bulk": self.bulk.waiting}
+
+    async def pause(self) -> None:
+        """In the middle of a chunk: let all others have their turn."""
+        await trio.lowlevel.checkpoint()
+        await self.bulk.enter()
+
+    async def run(self) -> None:
+        """Keep them, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.strangers.run)
+            nursery.start_soon(self.bulk.run)
+
+
+async def in_steps(steps: Iterator[None]) -> None:
+    """Do all of them, whatever is cancelled; others have their turn between two."""
+    for _ in steps:
+        await trio.lowlevel.cancel_shielded_checkpoint()

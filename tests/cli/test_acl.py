@@ -1,0 +1,180 @@
+"""`gateway acl explain`: what the page shows, the statuses, and what is no question."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gateway.auth.passwords import write_user
+from gateway.cli import main
+
+from ..config.test_rules import EXAMPLES, PAGE, write
+
+HASH = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0$KWo2Nvl1mp9Hmo1WkfRUsBT6lqhpRLOkS7NW1pgYSXU"
+SHOWN = re.findall(r"^    \$ gateway (acl explain .*)\n    (.*)$", PAGE, re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def _a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules of the page, and no variables of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("GATEWAY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    write(EXAMPLES[0])
+
+
+def explain(words: str) -> tuple[int, str, str]:
+    """Status, standard output and standard error."""
+    result = CliRunner().invoke(main.main, ["acl", "explain", *shlex.split(words)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(("command", "answer"), SHOWN, ids=[row[0] for row in SHOWN])
+def test_the_page(command: str, answer: str) -> None:
+    assert len(SHOWN) == 3
+    status = 3 if "may not" in answer else 0
+    assert explain(command.removeprefix("acl explain")) == (status, f"{answer}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "answer"),
+    [
+        ("alice subscribe /topic/prices.secret.x", 0, "rule 1 (line 1) allows it"),
+        ("bob send '/queue/home.bob.a, home.alice.a'", 3, "may not send to '/queue/home.alice.a': what no rule allows"),
+        ("bob send /exchange/amq.topic/prices.x --group feed", 0, "rule 6 (line 24) allows it"),
+        (
+            "bob subscribe /topic/prices.secret.#",
+            3,
+            "may not subscribe to anything that '/topic/prices.secret.#' matches",
+        ),
+        ("bob subscribe /topic/prices.gold.#", 0, "may subscribe to all that '/topic/prices.gold.#' matches: rule 3"),
+        ("anonymous subscribe /topic/prices.gold", 3, "what no rule allows is refused"),
+        ("anonymous subscribe /user/queue/a", 0, "may subscribe to '/user/anonymous/queue/a': rule 4"),
+        ("bob admin orders", 3, "may not administer '/queue/orders': what no rule allows is refused"),
+        ("bob send /app/x", 3, "what no rule allows is refused"),
+        ("bob send /app/x --transport websocket", 0, "rule 5 (line 19) allows it"),
+        ("bob subscribe /temp-queue/a", 0, "no rule is needed"),
+        ("bob send /reply-queue/a", 0, "no rule is needed"),
+        ("bob subscribe /session/events", 0, "no rule is needed"),
+        ("bob send /session/renew", 0, "no rule is needed"),
+    ],
+)
+def test_answers(words: str, status: int, answer: str) -> None:
+    found, shown, _ = explain(words)
+    assert (found, answer in shown) == (status, True), shown
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("bob send /topic/#", "wildcard in a name: '/topic/#' is for SUBSCRIBE; a SEND goes to one destination"),
+        ("bob subscribe /queue/*", "wildcards are for topics: '/queue/*' must name one destination"),
+        ("bob admin /nope/x", "unsupported kind of destination: "),
+        ("bob send /session/events", "unsupported kind of destination: '/session/events' is only for SUBSCRIBE: "),
+        ("bob subscribe /session/renew", "unsupported kind of destination: '/session/renew' is only for SEND: "),
+    ],
+)
+def test_what_no_client_could_say(words: str, sentence: str) -> None:
+    status, shown, error = explain(words)
+    assert (status, shown) == (1, "")
+    assert error.startswith(f"Error: {sentence}")
+
+
+class TestGroups:
+    @pytest.fixture(autouse=True)
+    def _users(self, tmp_path: Path) -> None:
+        write(f'users_file = "users"\n{EXAMPLES[0]}')
+        write_user(tmp_path / "users", "carol", HASH, ["feed"])
+
+    def test_those_of_the_users_file(self) -> None:
+        assert explain("carol send /topic/prices.x") == (
+            0,
+            "carol (feed) over tcp may send to '/topic/prices.x': rule 6 (line 25) allows it\n",
+            "",
+        )
+
+    def test_those_that_are_named_are_all(self) -> None:
+        status, shown, _ = explain("carol send /topic/prices.x --group home")
+        assert (status, shown.startswith("carol (home) over tcp may not send")) == (3, True)
+
+    def test_somebody_else(self) -> None:
+        status, shown, error = explain("dave send /topic/prices.x")
+        assert (status, shown.startswith("dave over tcp may not send"), error) == (3, True, "")
+
+    def test_a_file_that_cannot_be_read(self, tmp_path: Path) -> None:
+        (tmp_path / "users").write_text("carol\n")
+        status, shown, error = explain("carol subscribe /topic/prices.gold")
+        assert (status, shown.startswith("carol over tcp may subscribe")) == (0, True)
+        assert error.startswith("The groups of carol are not known, and taken for none: line 1 of ")
+        assert error.endswith("; name them with --group\n")
+
+
+class TestAddresses:
+    @pytest.fixture(autouse=True)
+    def _by_address(self) -> None:
+        write(EXAMPLES[1])
+
+    @pytest.mark.parametrize(
+        ("words", "status", "answer"),
+        [
+            ("--address 10.1.2.3 --group ops bob admin a", 0, "bob (ops) over tcp from 10.1.2.3 may administer"),
+            ("--address ::ffff:10.1.2.3 --group ops bob admin a", 0, "over tcp from 10.1.2.3 may administer"),
+            ("--address unix --group ops bob admin a", 0, "over tcp from a unix socket may administer"),
+            ("--group ops bob admin a", 3, "bob (ops) over tcp from no known address may not administer"),
+            ("--address 192.0.2.7 --group ops bob admin a", 3, "from 192.0.2.7 may not administer '/queue/a': what no"),
+            ("--address 2001:db8:bad::1 bob subscribe /topic/a", 3, "rule 2 (line 7) denies it"),
+            (
+                "--address 2001:DB8:0::1 bob subscribe /topic/a",
+                0,
+                "from 2001:db8::1 may subscribe to '/topic/a': rule 3",
+            ),
+        ],
+    )
+    def test_answers(self, words: str, status: int, answer: str) -> None:
+        found, shown, _ = explain(words)
+        assert (found, answer in shown) == (status, True), shown
+
+    @pytest.mark.parametrize("text", ["", "example.org", "10.0.0.0/8", "fe80::1/64"])
+    def test_what_is_no_address(self, text: str) -> None:
+        status, shown, error = explain(f"--address '{text}' bob send a")
+        assert (status, shown) == (2, "")
+        assert f"{text!r} is no address, like 192.0.2.7 or 2001:db8::7, nor unix" in " ".join(error.split())
+
+    def test_without_rules_on_addresses_none_is_said(self) -> None:
+        write(EXAMPLES[0])
+        assert explain("--address 10.0.0.1 bob send a")[1].startswith("bob over tcp may not send")
+
+
+def test_json() -> None:
+    status, shown, _ = explain("--json --group feed bob subscribe /topic/#")
+    assert status == 0
+    assert json.loads(shown) == {
+        "action": "subscribe",
+        "destination": "/topic/#",
+        "allowed": "some",
+        "rules": [{"number": 2, "line": 6}, {"number": 3, "line": 10}],
+        "default": True,
+        "text": "bob (feed) over tcp may subscribe to a part of what '/topic/#' matches: rule 2 (line 6) denies it, "
+        "rule 3 (line 10) allows it, what no rule allows is refused",
+    }
+
+
+def test_without_rules() -> None:
+    write("")
+    assert explain("bob send /queue/a") == (0, "there are no rules, so everybody may do everything\n", "")
+
+
+def test_wrong_rules() -> None:
+    write('[[rule]]\ndestination = "a"\n')
+    status, _, error = explain("bob send /queue/a")
+    assert (status, error) == (
+        1,
+        'Error: gateway.toml line 1: rule for "a": a rule has one of allow and deny, and this one has none\n',
+    )

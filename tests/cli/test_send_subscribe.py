@@ -1,0 +1,204 @@
+"""`gateway send` and `gateway subscribe` against the real gateway, as processes with pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+from pathlib import Path
+
+import pytest
+
+from gateway.auth.passwords import hash_passcode, write_user
+from tests.cli.conftest import Terminal
+from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
+
+
+def test_there_and_back(terminal: Terminal, queue: str) -> None:
+    assert terminal.run("send", queue, "tea for two") == (0, b"", "1 message sent and confirmed\n")
+    assert terminal.run("subscribe", queue, "--count", "1") == (0, b"tea for two\n", "")
+    assert terminal.run("subscribe", queue, "--browse") == (0, b"", "")  # it was acknowledged
+
+
+def test_lines_of_standard_input(terminal: Terminal, queue: str) -> None:
+    status, _, told = terminal.run("send", queue, stdin=b"one\ntwo\r\n\nlast")
+    assert (status, told) == (0, "4 messages sent and confirmed\n")
+    assert terminal.run("subscribe", queue, "--count", "4")[1] == b"one\ntwo\n\nlast\n"
+
+
+def test_many_lines(terminal: Terminal, queue: str) -> None:
+    """More than one read has, with ends of lines at any place of it."""
+    sent = b"".join([b"%d %s\n" % (number, b"x" * (number % 97)) for number in range(20_000)])
+    assert terminal.run("send", queue, stdin=sent)[2] == "20000 messages sent and confirmed\n"
+    assert terminal.run("subscribe", queue, "--count", "20000") == (0, sent, "")
+
+
+def test_standard_input_as_one_body(terminal: Terminal, queue: str) -> None:
+    terminal.run("send", queue, "--whole", stdin=b"two\nlines\0and a NUL")
+    assert terminal.run("subscribe", queue, "--count", "1")[1] == b"two\nlines\0and a NUL\n"
+
+
+def test_lines_of_json(terminal: Terminal, queue: str) -> None:
+    lines = [
+        {"headers": {"colour": "red: dark", "message-id": "of another run"}, "body": "grün"},
+        {"body": "AP8=", "body_encoding": "base64"},
+    ]
+    text = "".join([f"{json.dumps(line)}\n" for line in lines])
+    assert terminal.run("send", queue, "--json", stdin=text.encode())[0] == 0
+    out = terminal.run("subscribe", queue, "--json", "--count", "2")[1]
+    first, second = [json.loads(line) for line in out.splitlines()]
+    assert (first["destination"], first["body"], first["headers"]["colour"]) == (queue, "grün", "red: dark")
+    assert first["headers"]["message-id"] != "of another run"
+    assert (second["body"], second["body_encoding"]) == ("AP8=", "base64")
+    # What `subscribe` writes `send` reads, and needs no destination then.
+    assert terminal.run("send", "--json", stdin=out)[2] == "2 messages sent and confirmed\n"
+    again = terminal.run("subscribe", queue, "--count", "2")[1]
+    assert again == "grün\n".encode() + b"\0\xff\n"
+
+
+def test_headers_and_selectors(terminal: Terminal, queue: str) -> None:
+    for colour in ("red", "green"):
+        arguments = ("-H", f"colour:{colour}", "--content-type", "text/plain", "--persistent")
+        assert terminal.run("send", queue, colour, *arguments)[0] == 0
+    out = terminal.run("subscribe", queue, "--selector", "colour = 'green'", "--count", "1", "--json")[1]
+    headers = json.loads(out)["headers"]
+    assert (headers["content-type"], headers["persistent"]) == ("text/plain", "true")
+    assert terminal.run("subscribe", queue, "--browse")[1] == b"red\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b"tea", "it is no JSON"),
+        (b"[]", "it is no object"),
+        (b'{"bodies": 1}', "'bodies' is none of body, body_encoding, destination, headers"),
+        (b'{"headers": {"a": 1}}', "headers must be an object of strings"),
+        (b'{"destination": 1}', "destination must be a string"),
+        (b'{"body": 1}', "body must be a string"),
+        (b'{"body": "", "body_encoding": "rot13"}', "body_encoding must be utf-8 or base64"),
+        (b'{"body": "?", "body_encoding": "base64"}', "body is no base64"),
+        (b'{"body": ""}', "it names no destination, and the command does not either"),
+    ],
+)
+def test_lines_that_cannot_be_meant(terminal: Terminal, line: bytes, sentence: str) -> None:
+    good = b'{"destination": "/topic/a", "body": ""}\n'
+    status, _, told = terminal.run("send", "--json", stdin=good + line)
+    assert status == 1
+    assert told.startswith(f"Error: line {2} of standard input: {sentence}")
+    assert told.rstrip().endswith("(1 message confirmed before)")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["send"], "DESTINATION is missing"),
+        (["send", "/queue/a", "b", "--whole"], "exclude each other"),
+        (["send", "/queue/a", "b", "-H", "colour"], "'colour' is no header: write NAME:VALUE"),
+        (["send", "/queue/a", "b", "--url", "localhost"], "names no STOMP server"),
+        (["send", "/queue/a", "b", "--url", "stomp://host/queue/a"], "the destination is an argument of its own"),
+        (["subscribe"], "Missing argument 'DESTINATION...'"),
+        (["subscribe", "/queue/a", "--count", "0"], "--count"),
+    ],
+)
+def test_commands_that_cannot_be_meant(terminal: Terminal, words: list[str], sentence: str) -> None:
+    status, out, told = terminal.run(*words)
+    assert (status, out) == (2, b"")
+    assert sentence in told
+
+
+def test_nobody_listens(terminal: Terminal) -> None:
+    terminal.environment["STOMP_URL"] = f"stomp://{HOST}:{free_ports(1)[0]}"
+    for words in (["send", "/queue/a", "b"], ["subscribe", "/queue/a"]):
+        status, _, told = terminal.run(*words)
+        assert status == 1
+        assert told.startswith(f"Error: cannot {words[0]}: cannot connect to {HOST}:")
+        assert "refused" in told
+
+
+def test_the_server_refuses(terminal: Terminal) -> None:
+    status, _, told = terminal.run("send", "/app/nothing", "x")
+    assert status == 1
+    assert told.startswith(f"Error: cannot send: {HOST}:")
+    assert " says: " in told
+    assert told.endswith("(0 messages confirmed before)\n")
+
+
+def test_passcodes(terminal: Terminal, tmp_path: Path) -> None:
+    write_user(tmp_path / "users.txt", "alice", hash_passcode("wonderland"))
+    (tmp_path / "passcode").write_text("wonderland\n")
+    with start_gateway(users_file=tmp_path / "users.txt") as gateway:
+        url = ["--url", f"stomp://alice@{HOST}:{gateway.tcp_port}"]
+        status, _, told = terminal.run("send", "/queue/a", "b", *url)
+        assert (status, "ogin" in told) == (1, True)
+        assert terminal.run("send", "/queue/a", "b", *url, "--passcode-file", "passcode")[0] == 0
+        terminal.environment["STOMP_PASSCODE"] = "wonderland"
+        assert terminal.run("subscribe", "/queue/a", "--count", "1", *url)[1] == b"b\n"
+
+
+def test_not_more_than_count(terminal: Terminal, queue: str) -> None:
+    terminal.run("send", queue, stdin=b"1\n2\n3\n")
+    assert terminal.run("subscribe", queue, "--count", "2")[1] == b"1\n2\n"
+    assert terminal.run("subscribe", queue, "--browse")[1] == b"3\n"
+
+
+def test_time_is_up(terminal: Terminal, queue: str) -> None:
+    terminal.run("send", queue, "1")
+    status, out, told = terminal.run("subscribe", queue, "--count", "2", "--timeout", "0.5")
+    assert (status, out, told) == (3, b"1\n", "1 of 2 messages came in 0.5 s\n")
+    assert terminal.run("subscribe", queue, "--timeout", "0.2")[0] == 0
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals(terminal: Terminal, queue: str, number: int, status: int) -> None:
+    terminal.run("send", queue, "1")
+    with terminal.start("subscribe", queue) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"1\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (status, b"", b"")
+
+
+def test_a_broken_pipe_loses_nothing(terminal: Terminal, queue: str) -> None:
+    body = "x" * 100_000
+    terminal.run("send", queue, stdin="".join([f"{number}{body}\n" for number in range(50)]).encode())
+    read, write = os.pipe()
+    with terminal.start("subscribe", queue, stdout=write) as process:
+        os.close(write)
+        assert os.read(read, 1) == b"0"
+        os.close(read)
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 0
+    left = terminal.run("subscribe", queue, "--browse")[1].splitlines()
+    assert left[-1].startswith(b"49x")
+    assert len(left) >= 48  # the pipe took less than two of them
+
+
+def test_a_terminal_is_not_told_what_to_do(terminal: Terminal, queue: str) -> None:
+    terminal.run("send", queue, "\x1b[2Jred\u202e")
+    controller, end = pty.openpty()
+    with terminal.start("subscribe", queue, "--count", "1", stdout=end) as process:
+        os.close(end)
+        assert process.wait(20) == 0
+        assert os.read(controller, 100) == rb"\x1b[2Jred\u202e" + b"\r\n"
+    os.close(controller)
+
+
+def test_several_destinations(terminal: Terminal, queue: str, gateway: GatewayProcess) -> None:
+    terminal.run("send", f"{queue}-a", "a")
+    terminal.run("send", f"{queue}-b", "b")
+    out = terminal.run("subscribe", f"{queue}-a", f"{queue}-b", "--count", "2")[1]
+    assert sorted(out.split()) == [b"a", b"b"]
+
+
+def test_somebody_types(terminal: Terminal, queue: str) -> None:
+    """A line goes out at once, though standard input goes on."""
+    with terminal.start("send", queue) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"now\n")
+        process.stdin.flush()
+        assert terminal.run("subscribe", queue, "--count", "1")[1] == b"now\n"
+        process.stdin.close()
+        assert process.wait(20) == 0

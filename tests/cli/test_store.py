@@ -1,0 +1,197 @@
+"""`gateway store`: what it prints, and its statuses; what it finds is for tests/stores/test_tools.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
+from gateway.cli import main
+from gateway.stores import SQLiteStore
+
+FILE = "store.db"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, and no variables of whoever runs the tests."""
+    for name in [each for each in os.environ if each.startswith("GATEWAY_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def store() -> SQLiteStore:
+    """An open store with two messages."""
+    store = SQLiteStore.open(Path(FILE), reserve=0)
+    batch = Batch(1, places={1: Container(1, "queue", "/queue/a")})
+    for number in (1, 2):
+        batch.rows[number] = StoredRow(number, 1, number, 5, 400)
+        batch.contents[number] = Payload({"destination": "/queue/a"}, b"tea for two")
+    store.write(batch)
+    return store
+
+
+@pytest.fixture
+def closed(store: SQLiteStore) -> None:
+    """The same, and nobody has it."""
+    store.close(clean=True)
+
+
+@pytest.fixture
+def damaged(store: SQLiteStore) -> None:
+    """One message has lost its content."""
+    store._sql("DELETE FROM contents WHERE content = 1")
+    store.close(clean=True)
+
+
+def run(*arguments: str, stdin: str | bytes | None = None, **variables: str) -> Result:
+    environment = {f"GATEWAY_{name.upper()}": value for name, value in variables.items()}
+    return CliRunner().invoke(main.main, ["store", *arguments], input=stdin, env=environment)
+
+
+def refused(result: Result) -> str:
+    """The one sentence of a refusal."""
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr.removeprefix("Error: ").strip()
+
+
+def process(arguments: Sequence[str], **how: int) -> subprocess.CompletedProcess[str]:
+    """A process of its own, with other files as its standard input and output."""
+    command = [sys.executable, "-m", "gateway", "store", *arguments]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, **how)  # type: ignore[call-overload, no-any-return]
+
+
+class TestAll:
+    @pytest.mark.parametrize("command", ["check", "export", "import"])
+    def test_help(self, command: str) -> None:
+        result = run(command, "--help")
+        assert (result.exit_code, result.stdout[:6]) == (0, "Usage:")
+        assert "Exit status: 0" in result.stdout
+
+    @pytest.mark.usefixtures("store")
+    @pytest.mark.parametrize("command", ["check", "export"])
+    def test_while_a_gateway_has_it(self, command: str) -> None:
+        assert refused(run(command, FILE)) == f"{FILE} is in use: another gateway, or another program, has it open"
+
+    @pytest.mark.parametrize("command", ["check", "export"])
+    def test_no_store(self, command: str, tmp_path: Path) -> None:
+        assert refused(run(command, FILE)) == f"{FILE} cannot be used: No such file or directory"
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("command", ["check", "export", "import"])
+    def test_no_file_and_no_setting(self, command: str) -> None:
+        assert refused(run(command)).startswith("name the file: the setting store is memory")
+
+    def test_wrong_settings_count_only_where_they_are_asked(self) -> None:
+        assert refused(run("check", tcp="foo")).startswith("tcp (GATEWAY_TCP) is wrong")
+        assert refused(run("check", FILE, tcp="foo")).startswith(FILE)
+
+    @pytest.mark.usefixtures("closed")
+    def test_the_file_of_the_setting(self, tmp_path: Path) -> None:
+        config = tmp_path / "conf" / "gateway.toml"
+        config.parent.mkdir()
+        config.write_text(f'store = "sqlite:../{FILE}"\n')
+        found = run("check", config=str(config))
+        assert (found.exit_code, found.stdout) == (0, f"{config.parent / '..' / FILE} is whole\n")
+        made = run("import", stdin=run("export", FILE).stdout, store="sqlite:new.db")
+        assert (made.exit_code, made.stdout) == (0, "made new.db\n")
+
+    @pytest.mark.usefixtures("closed")
+    def test_no_event_loop_is_loaded(self) -> None:
+        code = (
+            "import sys; from gateway.cli.main import main\n"
+            f"try: main(['store', 'check', '{FILE}'])\n"
+            "finally: print(sorted({'trio', 'pydantic', 'starlette', 'hypercorn'} & set(sys.modules)))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert done.stdout == f"{FILE} is whole\n[]\n"
+
+
+class TestCheck:
+    @pytest.mark.usefixtures("closed")
+    def test_all_is_well(self) -> None:
+        result = run("check", FILE)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, f"{FILE} is whole\n", "")
+
+    @pytest.mark.usefixtures("damaged")
+    def test_a_sentence_for_each_finding(self) -> None:
+        result = run("check", FILE)
+        assert (result.exit_code, result.stdout, result.stderr) == (1, "", "1 messages have no content\n")
+
+    def test_a_file_that_is_none(self) -> None:
+        Path(FILE).write_text("nonsense" * 1000)
+        result = run("check", FILE)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"{FILE} is damaged: file is not a database.  Nothing of it can be saved")
+
+
+class TestExport:
+    @pytest.mark.usefixtures("closed")
+    def test_lines_on_standard_output_and_nothing_else(self) -> None:
+        result = run("export", FILE)
+        assert (result.exit_code, result.stderr) == (0, "")
+        kinds = [next(iter(json.loads(line))) for line in result.stdout.splitlines()]
+        assert kinds == ["store", "place", "row", "row", "content", "content"]
+
+    def test_what_could_not_be_read(self, store: SQLiteStore) -> None:
+        store._sql("UPDATE contents SET headers = '{' WHERE content = 1")
+        store.close(clean=True)
+        result = run("export", FILE)
+        assert (result.exit_code, result.stdout.count("\n")) == (1, 5)
+        assert result.stderr.startswith("contents: number 1 is damaged: ")
+
+    @pytest.mark.usefixtures("closed")
+    def test_nowhere_to_write(self) -> None:
+        with Path("/dev/full").open("w") as full:
+            done = process(["export", FILE], stdout=full.fileno())
+        assert (done.returncode, done.stderr) == (1, "Error: the export cannot be written: No space left on device\n")
+
+    @pytest.mark.usefixtures("closed")
+    def test_whoever_reads_has_enough(self) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            done = process(["export", FILE], stdout=writer)
+        finally:
+            os.close(writer)
+        assert (done.returncode, done.stderr) == (1, "")
+
+
+class TestImport:
+    @pytest.mark.usefixtures("closed")
+    def test_makes_the_same_store(self) -> None:
+        lines = run("export", FILE).stdout
+        made = run("import", "new.db", stdin=lines)
+        assert (made.exit_code, made.stdout, made.stderr) == (0, "made new.db\n", "")
+        assert run("export", "new.db").stdout == lines
+
+    @pytest.mark.usefixtures("damaged")
+    def test_what_was_left_out(self) -> None:
+        made = run("import", "new.db", stdin=run("export", FILE).stdout)
+        assert (made.exit_code, made.stdout) == (1, "made new.db\n")
+        assert made.stderr == "1 messages were left out: their content is missing\n"
+        assert run("check", "new.db").exit_code == 0
+
+    @pytest.mark.usefixtures("closed")
+    def test_it_replaces_nothing(self) -> None:
+        before = Path(FILE).read_bytes()
+        assert refused(run("import", FILE, stdin="")) == f"{FILE} is there already: an import makes a new store"
+        assert Path(FILE).read_bytes() == before
+
+    @pytest.mark.parametrize(
+        ("stdin", "sentence"),
+        [("tea for two\n", "line 1 is none that an export has"), (b"\xff\n", "what is to be imported is no export")],
+    )
+    def test_of_something_else(self, stdin: str | bytes, sentence: str, tmp_path: Path) -> None:
+        assert refused(run("import", FILE, stdin=stdin)).startswith(sentence)
+        assert list(tmp_path.iterdir()) == []

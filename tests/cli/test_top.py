@@ -1,0 +1,119 @@
+"""`gateway top` against the real gateway: printed, and on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Terminal
+from tests.gateway_process import HOST, GatewayProcess, start_gateway
+
+
+def test_printed(terminal: Terminal, gateway: GatewayProcess, queue: str) -> None:
+    terminal.run("send", queue, stdin=b"1\n" * 1_234)
+    status, out, told = terminal.run("top", "--once", "--url", gateway.http_url)
+    assert (status, told) == (0, "")
+    assert re.search(rf"{queue} +queue +1\.23k +0", out.decode())
+    assert " ready" in out.decode().splitlines()[0]
+
+
+def test_the_settings_say_where_it_is(terminal: Terminal, gateway: GatewayProcess) -> None:
+    terminal.environment["GATEWAY_HTTP"] = f"{HOST}:{gateway.http_port}"
+    assert terminal.run("top")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (["--url", "localhost:8000"], 2, "names no gateway: write http://host:port"),
+        (["--url", f"http://{HOST}:1"], 1, f"http://{HOST}:1 does not answer: [Errno 111] Connection refused"),
+        (["--url", f"https://{HOST}:1"], 1, "does not answer"),
+    ],
+)
+def test_nothing_there(terminal: Terminal, words: list[str], status: int, sentence: str) -> None:
+    found, out, told = terminal.run("top", *words)
+    assert (found, out) == (status, b"")
+    assert sentence in told
+
+
+def test_tokens(terminal: Terminal, tmp_path: Path) -> None:
+    with start_gateway(admin_token="wonderland-of-tokens") as gateway:
+        status, _, told = terminal.run("top", "--url", gateway.http_url)
+        assert (status, told.count("\n")) == (1, 1)
+        assert "says 401" in told
+        assert "--token-file" in told
+        (tmp_path / "token").write_text("wonderland-of-tokens\n")
+        assert terminal.run("top", "--url", gateway.http_url, "--token-file", "token")[0] == 0
+        terminal.environment["GATEWAY_ADMIN_TOKEN"] = "wonderland-of-tokens"
+        assert terminal.run("top", "--url", gateway.http_url)[0] == 0
+
+
+class Screen:
+    """A terminal of 100 columns and 25 lines with `gateway top` in it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], controller: int) -> None:
+        self.process = process
+        self._controller = controller
+
+    def press(self, keys: str) -> None:
+        os.write(self._controller, keys.encode())
+
+    def wait_for(self, pattern: str) -> None:
+        """Read until it is written; what was written before counts no more."""
+        text, deadline = "", time.monotonic() + 20
+        while not re.search(pattern, text):
+            assert select.select([self._controller], [], [], max(0.0, deadline - time.monotonic()))[0], text
+            text += os.read(self._controller, 65_536).decode(errors="replace")
+
+
+@contextmanager
+def screen(terminal: Terminal, *words: str) -> Iterator[Screen]:
+    controller, end = pty.openpty()
+    termios.tcsetwinsize(end, (25, 100))
+    terminal.environment["TERM"] = "xterm"
+    with terminal.start("top", "--interval", "0.2", *words, stdin=end, stdout=end) as process:
+        os.close(end)
+        try:
+            yield Screen(process, controller)
+        finally:
+            process.kill()
+            os.close(controller)
+
+
+def test_on_a_terminal(terminal: Terminal, gateway: GatewayProcess) -> None:
+    with screen(terminal, "--url", gateway.http_url) as seen:
+        seen.wait_for(r"WAITING \*")
+        seen.press(">")
+        seen.wait_for(r"UNACKED \*")
+        seen.press("s")
+        seen.wait_for(r"of \d+ sessions")
+        seen.press("q")
+        assert seen.process.wait(10) == 0
+
+
+def test_a_gateway_that_goes_away_and_comes_back(terminal: Terminal) -> None:
+    with start_gateway() as gateway, screen(terminal, "--url", gateway.http_url) as seen:
+        seen.wait_for("ready")
+        gateway.stop()
+        seen.wait_for("does not answer")
+        gateway.start()
+        seen.wait_for(r"up 00:00:0\d")
+        seen.press("q")
+        assert seen.process.wait(10) == 0
+
+
+def test_ctrl_c(terminal: Terminal, gateway: GatewayProcess) -> None:
+    with screen(terminal, "--url", gateway.http_url) as seen:
+        seen.wait_for("ready")
+        seen.process.send_signal(2)
+        assert seen.process.wait(10) == 130

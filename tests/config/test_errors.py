@@ -1,0 +1,132 @@
+"""Mistakes in settings: each names the place where it stands, and what could be meant."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.config.errors import Sources, wrong
+from gateway.config.settings import SettingsError, load
+from gateway.config.toml_file import read
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, and no variables of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.upper().startswith("GATEWAY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def write(text: str) -> None:
+    Path("gateway.toml").write_text(text)
+
+
+def refused() -> str:
+    """The sentence of a refusal."""
+    with pytest.raises(SettingsError) as refusal:
+        load()
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+NO_TABLE = "settings stand in no table: write them above the first [header]"
+ALL = "`gateway check-config --list` names them all"
+
+
+class TestUnknownNames:
+    @pytest.mark.parametrize(
+        ("text", "sentence"),
+        [
+            ("tcpp = 1", "there is no setting 'tcpp'; did you mean tcp?"),
+            ("max-body = 1", "there is no setting 'max-body'; did you mean max_body?"),
+            ("colour = 1", f"there is no setting 'colour'; {ALL}"),
+            ("_env_file = 'x'", "there is no setting '_env_file'; did you mean users_file?"),
+            ("[[policies]]", "there is no setting 'policies'; did you mean policy?"),
+            ("[polcy]", "there is no setting 'polcy'; did you mean policy?"),
+            ("[server]\ntcp = []", f"there is no setting 'server'; {NO_TABLE}"),
+            ("[gateway]", f"there is no setting 'gateway'; {NO_TABLE}"),
+            ("max_attempts = 5", "max_attempts belongs in a [[policy]]: it is a key of policies and no setting"),
+            ("match = '/queue/a'", "match belongs in a [[policy]]: it is a key of policies and no setting"),
+        ],
+    )
+    def test_in_the_file(self, text: str, sentence: str) -> None:
+        write(f"max_headers = 20\n\n{text}\n")
+        assert refused() == f"gateway.toml line 3: {sentence}"
+
+    @pytest.mark.parametrize(
+        ("name", "sentence"),
+        [
+            ("TCPP", "there is no setting GATEWAY_TCPP; did you mean GATEWAY_TCP?"),
+            ("COLOUR", f"there is no setting GATEWAY_COLOUR; {ALL}"),
+            ("POLICIES", f"there is no setting GATEWAY_POLICIES; {ALL}"),
+            *(
+                (name, f"GATEWAY_{name} is no variable; write policies as [[policy]] tables into gateway.toml")
+                for name in ("POLICY", "MATCH", "MAX_ATTEMPTS")
+            ),
+        ],
+    )
+    def test_of_variables(self, monkeypatch: pytest.MonkeyPatch, name: str, sentence: str) -> None:
+        monkeypatch.setenv(f"GATEWAY_{name}", "1")
+        assert refused() == sentence
+
+    def test_of_variables_that_are_not_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MY_GATEWAY_TCPP", "1")
+        monkeypatch.setenv("GATEWAYS", "1")
+        monkeypatch.setenv("GATEWAY_PORT_61613_TCP", "1")
+        load()
+
+
+class TestPlaces:
+    """The file's line is named only where it is the file's value that is wrong."""
+
+    def test_of_the_file(self) -> None:
+        write("\nmax_headers = 1")
+        assert refused() == (
+            "gateway.toml line 2: max_headers is wrong: input should be greater than or equal to 10, not 1"
+        )
+
+    @pytest.mark.parametrize("name", ["GATEWAY_MAX_HEADERS", "gateway_max_headers"])
+    def test_of_a_variable_though_the_file_has_it(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        write("max_headers = 50")
+        monkeypatch.setenv(name, "1")
+        assert refused().startswith("max_headers (GATEWAY_MAX_HEADERS) is wrong: input should be greater than")
+
+    def test_of_the_file_though_it_does_not_count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write("max_headers = 1")
+        monkeypatch.setenv("GATEWAY_MAX_HEADERS", "50")
+        assert load().max_headers == 50
+
+    def test_of_each_source(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write("max_headers = 50\nmax_body = 5000\ntcp = []")
+        monkeypatch.setenv("GATEWAY_MAX_BODY", "6000")
+        sources = Sources(read(), {"tcp"})
+        names = ("max_headers", "max_body", "tcp", "http")
+        assert [sources.of(name) for name in names] == [
+            "gateway.toml line 1",
+            "GATEWAY_MAX_BODY",
+            "argument",
+            "default",
+        ]
+        assert [name for name in names if sources.is_in_file(name)] == ["max_headers"]
+
+
+class TestLater:
+    """A value that turns out to be wrong when it is used."""
+
+    def test_of_the_file(self) -> None:
+        write("\n\nhandlers = 'a:b'")
+        assert wrong("handlers", ValueError("no")) == "gateway.toml line 3: handlers is wrong: no"
+
+    def test_of_elsewhere(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert wrong("handlers", "no") == "handlers (GATEWAY_HANDLERS) is wrong: no"
+        write("handlers = 'a:b'")
+        monkeypatch.setenv("GATEWAY_HANDLERS", "c:d")
+        assert wrong("handlers", "no") == "handlers (GATEWAY_HANDLERS) is wrong: no"
+
+    def test_of_a_file_that_is_broken_by_now(self) -> None:
+        write("handlers = ")
+        assert wrong("handlers", "no") == "handlers (GATEWAY_HANDLERS) is wrong: no"

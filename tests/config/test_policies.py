@@ -1,0 +1,391 @@
+"""Policy tables: what they may say, what is refused in which words, and on which line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.auth.anonymous import Anonymous
+from gateway.broker.model.policy import DEFAULT, OnNack, Policy, SlowConsumerAction, WhenFull
+from gateway.config.policies import KINDS, RULES, PolicyError, read_tables
+from gateway.config.settings import SettingsError, load
+from gateway.runtime.gateway import open_gateway, policies_of
+
+from ..transports.peers import dial
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, and no variables of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("GATEWAY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def write(text: str) -> None:
+    Path("gateway.toml").write_text(text, encoding="utf-8")
+
+
+def found(name: str) -> Policy:
+    """The policy of a destination by the file."""
+    return policies_of(load()).find(name)
+
+
+def refused(**overrides: Any) -> str:
+    """The sentence of a refusal."""
+    with pytest.raises(SettingsError) as refusal:
+        load(**overrides)
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+EVERY_KEY_OF_QUEUES = {
+    "max_messages": (10, 10),
+    "max_octets": (1024, 1024),
+    "when_full": ("dead-letter", WhenFull.DEAD_LETTER),
+    "max_attempts": (0, 0),
+    "backoff": (1, 1.0),
+    "backoff_factor": (1.5, 1.5),
+    "backoff_max": (2, 2.0),
+    "dead_letter": ("failed", "/queue/failed"),
+    "dead_letter_expired": (True, True),
+    "time_to_live": (315_360_000, 315_360_000.0),
+    "on_nack": ("drop", OnNack.DROP),
+    "conflate_by": ("symbol", "symbol"),
+    "auto_delete": (True, True),
+    "idle_timeout": (0.5, 0.5),
+    "durable": (True, True),
+    "journal_bodies": (4096, "4096"),
+    "add_user_id": (True, True),
+}
+EVERY_KEY_OF_TOPICS = {
+    "slow_consumer": ("conflate", SlowConsumerAction.CONFLATE),
+    "slow_messages": (7, 7),
+    "conflate_by": ("symbol", "symbol"),
+    "idle_timeout": (0.5, 0.5),
+    "log_messages": (100_000_000, 100_000_000),
+    "log_octets": ("64KiB", 65_536),
+    "log_age": (86_400, 86_400.0),
+    "journal_bodies": ("none", "none"),
+    "add_user_id": (True, True),
+}
+
+
+class TestReading:
+    def test_there_is_a_rule_for_each_key_and_no_other(self) -> None:
+        keys = {field.name for field in dataclasses.fields(Policy)}
+        assert set(RULES) == keys
+        assert set(EVERY_KEY_OF_QUEUES) | set(EVERY_KEY_OF_TOPICS) == keys
+
+    @pytest.mark.parametrize(
+        ("match", "keys"),
+        [("/queue/a", EVERY_KEY_OF_QUEUES), ("/topic/a", EVERY_KEY_OF_TOPICS)],
+        ids=["queue", "topic"],
+    )
+    def test_every_key(self, match: str, keys: dict[str, tuple[object, object]]) -> None:
+        (table,) = read_tables([{"match": match} | {key: written for key, (written, _) in keys.items()}])
+        assert table.match == (match,)
+        assert table.values == {key: read for key, (_, read) in keys.items()}
+        assert [type(value) for value in table.values.values()] == [type(read) for _, read in keys.values()]
+
+    @pytest.mark.parametrize("key", RULES)
+    def test_defaults_are_allowed(self, key: str) -> None:
+        default = getattr(DEFAULT, key)
+        if default is not None:
+            assert RULES[key].read(getattr(default, "value", default)) == default
+
+    def test_nothing(self) -> None:
+        assert load().policy == ()
+        assert found("/queue/a") == DEFAULT
+
+    def test_from_the_file(self) -> None:
+        write('[[policy]]\nmatch = "/queue/orders.*"\nmax_messages = 10_000\nwhen_full = "drop-oldest"\n')
+        assert found("/queue/orders.new") == Policy(max_messages=10_000, when_full=WhenFull.DROP_OLDEST)
+        assert found("/queue/orders.new.urgent") == DEFAULT
+
+    def test_a_list_of_patterns(self) -> None:
+        write('[[policy]]\nmatch = ["/queue/a", "/topic/#"]\nmax_attempts = 1\n')
+        for name, attempts in (("/queue/a", 1), ("/topic/x/y", 1), ("/queue/b", 10)):
+            assert found(name).max_attempts == attempts
+
+    def test_octets_with_a_unit(self) -> None:
+        write("[[policy]]\nmatch = '/queue/a'\nmax_octets = '64 KiB'\n")
+        assert found("/queue/a").max_octets == 65_536
+
+    def test_inline(self) -> None:
+        write('policy = [{match = "/queue/a", max_attempts = 1}]\n')
+        assert found("/queue/a").max_attempts == 1
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_every_kind(self, kind: str) -> None:
+        write(f'[[policy]]\nmatch = "{kind}#"\nmax_attempts = 1\n')
+        assert found(f"{kind}name").max_attempts == 1
+
+    def test_merging_in_the_order_of_the_file(self) -> None:
+        write(
+            """
+            [[policy]]
+            match = "/queue/#"
+            max_attempts = 1
+            backoff = 2
+            [[policy]]
+            match = "/queue/mail.*"
+            max_attempts = 3
+            [[policy]]
+            match = "/queue/mail.out"
+            backoff = 4
+            [[policy]]
+            match = "/queue/*.out"
+            time_to_live = 5
+            max_attempts = 6
+            """
+        )
+        assert found("/queue/a") == Policy(max_attempts=1, backoff=2)
+        assert found("/queue/mail.in") == Policy(max_attempts=3, backoff=2)
+        assert found("/queue/mail.out") == Policy(max_attempts=6, backoff=4, time_to_live=5)
+        assert found("/queue/dlq.a") == Policy(max_attempts=0, backoff=2)
+
+    async def test_they_reach_the_broker(self) -> None:
+        policy = {"match": "/queue/a", "max_messages": 1, "when_full": "drop-oldest"}
+        chosen = load(tcp=["127.0.0.1:0"], websocket=[], close_linger=0.2, policy=[policy])
+        async with open_gateway(chosen, authenticator=Anonymous()) as running:
+            peer = await dial("tcp", running.addresses["tcp"][0])
+            await peer.connect()
+            for body in (b"one", b"two"):
+                await peer.publish("/queue/a", body)
+            (message,) = await peer.subscribe_and_read("/queue/a", 1)
+            assert message.body == b"two"
+            await peer.aclose()
+
+
+SECONDS = "must be between 0 and 315,360,000 (seconds, at most ten years), not"
+OCTETS = 'max_octets must be 0, or at least 1,024 (octets; "64KiB" and the like are read, too), not'
+WRONG_VALUES = [
+    ("max_messages = -1", "max_messages must be a whole number, 0 or more, not -1"),
+    ("max_messages = 1e4", "max_messages must be a whole number, 0 or more, not 10000.0"),
+    ("max_messages = true", "max_messages must be a whole number, 0 or more, not true"),
+    ("max_messages = '10'", 'max_messages must be a whole number, 0 or more, not "10"'),
+    ("max_octets = 1023", f"{OCTETS} 1023"),
+    ("max_octets = -1", f"{OCTETS} -1"),
+    ("max_octets = 2048.0", f"{OCTETS} 2048.0"),
+    ("max_octets = '1K'", f'{OCTETS} "1K"'),
+    ("max_octets = '1000B'", f'{OCTETS} "1000B"'),
+    (
+        "when_full = 'drop'",
+        'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not "drop"',
+    ),
+    ("when_full = []", 'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not []'),
+    ("on_nack = 1", 'on_nack must be "redeliver", "dead-letter" or "drop", not 1'),
+    ("max_attempts = 1_000_001", "max_attempts must be a whole number between 0 and 1,000,000, not 1000001"),
+    ("max_attempts = -1", "max_attempts must be a whole number between 0 and 1,000,000, not -1"),
+    ("backoff = -1", f"backoff {SECONDS} -1"),
+    ("backoff = 315_360_001", f"backoff {SECONDS} 315360001"),
+    ("backoff = nan", f"backoff {SECONDS} NaN"),
+    ("backoff = inf", f"backoff {SECONDS} Infinity"),
+    ("backoff = false", f"backoff {SECONDS} false"),
+    ("backoff = '1s'", f'backoff {SECONDS} "1s"'),
+    ("backoff_max = 1979-05-27", f'backoff_max {SECONDS} "1979-05-27"'),
+    ("backoff_factor = 0.9", "backoff_factor must be between 1 and 100, not 0.9"),
+    ("backoff_factor = 101", "backoff_factor must be between 1 and 100, not 101"),
+    ("time_to_live = -0.1", f"time_to_live {SECONDS} -0.1"),
+    ("idle_timeout = {a = 1}", f'idle_timeout {SECONDS} {{"a": 1}}'),
+    ("auto_delete = 1", "auto_delete must be true or false, not 1"),
+    ("dead_letter_expired = 'yes'", 'dead_letter_expired must be true or false, not "yes"'),
+    ("conflate_by = 'a b'", 'conflate_by must be the name of a header, without spaces and colons, or empty, not "a b"'),
+    ("conflate_by = 'a:b'", 'conflate_by must be the name of a header, without spaces and colons, or empty, not "a:b"'),
+    ("conflate_by = 1", "conflate_by must be the name of a header, without spaces and colons, or empty, not 1"),
+    ("max_mesages = 1", 'there is no key "max_mesages"; did you mean max_messages?'),
+    ("'dead letter' = ''", 'there is no key "dead letter"; did you mean dead_letter?'),
+    ("colour = 1", 'there is no key "colour"; docs/policies.md names them all'),
+    ("max_body = 2048", "max_body is a setting and no key of a policy; write it above the first [[policy]]"),
+    ("slow_messages = 1", 'slow_messages is for topics, not for queues like "/queue/orders.*"'),
+    ("slow_consumer = 'block'", 'slow_consumer is for topics, not for queues like "/queue/orders.*"'),
+    ("when_full = 'drop-oldest'", 'when_full = "drop-oldest" needs max_messages or max_octets in the same table'),
+    (
+        "backoff = 61",
+        "backoff is more than backoff_max, which is 60, the default; set backoff_max in the same table, too",
+    ),
+    *(
+        (
+            f"dead_letter = {value!r}",
+            f"dead_letter must be the name of one queue or topic without wildcards, or empty, not {json.dumps(value)}",
+        )
+        for value in (
+            *("/queue/", "/nowhere/a", "/queue/a.*", "/topic/#", "/temp-queue/a", "/app/a", "/queue/a,/queue/b"),
+            3,
+        )
+    ),
+]
+MISFITS = [
+    ('"/queue/a"', ["max_octets = 0", "when_full = 'drop-newest'"], 'when_full = "drop-newest" needs max_messages'),
+    ('"/queue/a"', ["max_messages = 0", "when_full = 'dead-letter'"], 'when_full = "dead-letter" needs max_messages'),
+    ('"/queue/a"', ["backoff_max = 2", "backoff = 2.5"], "backoff is more than backoff_max, which is 2"),
+    ('"/queue/a"', ["backoff_max = 0.5", "backoff = 1"], "backoff is more than backoff_max, which is 0.5"),
+    ('"/queue/a"', ["dead_letter = ''", "on_nack = 'dead-letter'"], "on_nack makes dead letters, and dead_letter ="),
+    ('"/queue/a"', ["dead_letter = ''", "dead_letter_expired = true"], "dead_letter_expired makes dead letters, and"),
+    (
+        '"/queue/a"',
+        ["max_messages = 1", "dead_letter = ''", "when_full = 'dead-letter'"],
+        "when_full makes dead letters, and",
+    ),
+    ('"/queue/a"', ["dead_letter = '/queue/a'"], 'dead_letter must be another destination than "/queue/a" itself'),
+    ('"/queue/a"', ["dead_letter = '/amq/queue/a'"], 'dead_letter must be another destination than "/queue/a" itself'),
+    ('["/queue/b", "/queue/a"]', ["dead_letter = 'a'"], 'dead_letter must be another destination than "/queue/a"'),
+    ('"/topic/a"', ["slow_consumer = 'conflate'"], 'slow_consumer = "conflate" needs conflate_by in the same table'),
+    ('"/topic/a"', ["conflate_by = ''", "slow_consumer = 'conflate'"], 'slow_consumer = "conflate" needs conflate_by'),
+    ('"/topic/a"', ["slow_messages = 0"], "slow_messages must be a whole number between 1 and 1,000,000, not 0"),
+    ('["/queue/a", "/user/#"]', ["max_messages = 1"], 'max_messages is for queues, not for topics like "/user/#"'),
+    *(
+        (f'"{kind}a"', [f"{key} = {value}"], f'{key} is for queues, not for topics like "{kind}a"')
+        for key, value in [("max_messages", 1), ("max_octets", 0), ("when_full", '"block"'), ("auto_delete", "true")]
+        for kind in ("/topic/", "/user/", "/exchange/amq.direct/", "/reply-topic/")
+    ),
+    ('"/exchange/amq.fanout"', ["max_messages = 1"], "max_messages is for queues, not for topics like"),
+    ('"/reply-queue/#"', ["slow_messages = 1"], 'slow_messages is for topics, not for queues like "/reply-queue/#"'),
+]
+TOGETHER = [
+    ('"/queue/a"', ["dead_letter = ''", "on_nack = 'drop'", "max_messages = 1", "when_full = 'drop-oldest'"]),
+    ('"/queue/a"', ["backoff = 100", "backoff_max = 100"]),
+    ('"/queue/a"', ["backoff_max = 0"]),
+    ('"/queue/a"', ["when_full = 'block'"]),
+    ('"/queue/a.*"', ["dead_letter = '/queue/a.dead'"]),
+    ('"/queue/a"', ["dead_letter = '/topic/a'", "dead_letter_expired = true"]),
+    ('"/topic/a"', ["dead_letter = '/queue/a'", "conflate_by = 'k'", "slow_consumer = 'drop-oldest'"]),
+    ('["/queue/a", "/topic/a"]', ["conflate_by = ''", "time_to_live = 0"]),
+    ('"/exchange/amq.fanout"', ["log_messages = 10", "time_to_live = 1"]),
+]
+STARTS = f"{', '.join(KINDS)}, and a name behind; or /exchange/amq.fanout"
+NO_KIND = f"does not start like the destinations that policies are for: {STARTS}"
+MEANT = "is what clients write; policies go by the server's name for it"
+NO_WORD = "it must be a whole word between dots or slashes"
+WRONG_MATCHES = [
+    ("match = 1", "match must be a pattern, or a list of patterns, not 1"),
+    (
+        'match = "topic/a"',
+        'match: "topic/a" has no slash in front; did you mean "/topic/a"? The queue is "/queue/topic/a"',
+    ),
+    ("match = []", "match must be a pattern, or a list of patterns, not []"),
+    ("match = {a = 1}", 'match must be a pattern, or a list of patterns, not {"a": 1}'),
+    ('match = ["/queue/a", 1]', "match: 1 is not a pattern, which is a string"),
+    *(
+        (f'match = ["{pattern}"]', f'match: "{pattern}" {NO_KIND}')
+        for pattern in ("", "/#", "/queue/", "/queue", "/amq/queue/", "/amq/queue//a", "/app/", "/exchange/amq.fanouts")
+    ),
+    *(
+        (f'match = "{pattern}"', f'match: "{pattern}" {MEANT}: write "{meant}"')
+        for pattern, meant in [
+            ("/temp-queue/#", "/reply-queue/#"),
+            ("/temp-queue/a", "/reply-queue/#"),
+            ("/temp-queue/", "/reply-queue/#"),
+            ("/temp-topic/a.b", "/reply-topic/#"),
+            ("/amq/queue/a.*", "/queue/a.*"),
+            ("/exchange/amq.topic/a/b", "/topic/a/b"),
+            ("/exchange/amq.fanout/", "/exchange/amq.fanout"),
+            ("/exchange/amq.fanout/a", "/exchange/amq.fanout"),
+            ("/app/orders.#", "/handlers/send/orders.#"),
+            ("orders", "/queue/orders"),
+            ("#", "/queue/#"),
+        ]
+    ),
+    *(
+        (
+            f'match = "{pattern}"',
+            f'match: "{pattern}" has a wildcard inside of the word "{word}"; {NO_WORD}',
+        )
+        for pattern, word in (("/queue/orders*", "orders*"), ("/topic/a.*b/c", "*b"), ("/queue/***", "***"))
+    ),
+]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(("line", "reason"), WRONG_VALUES, ids=[line for line, _ in WRONG_VALUES])
+    def test_of_one_key(self, line: str, reason: str) -> None:
+        write(f'max_headers = 20\n\n[[policy]]\nmatch = "/queue/orders.*"\n\n{line}\n')
+        assert refused() == f'gateway.toml line 6: policy for "/queue/orders.*": {reason}'
+
+    @pytest.mark.parametrize(("match", "lines", "reason"), MISFITS, ids=[f"{row[0]}: {row[1]}" for row in MISFITS])
+    def test_of_keys_together(self, match: str, lines: list[str], reason: str) -> None:
+        write("\n".join(["[[policy]]", *lines, f"match = {match}"]))
+        # It is the last of these lines that each row is about.
+        place = f"gateway.toml line {len(lines) + 1}: policy for {match.strip('[]')}: "
+        assert refused().startswith(place + reason)
+
+    @pytest.mark.parametrize(("match", "lines"), TOGETHER, ids=[f"{match}: {lines}" for match, lines in TOGETHER])
+    def test_of_no_others(self, match: str, lines: list[str]) -> None:
+        write("\n".join(["[[policy]]", f"match = {match}", *lines]))
+        assert len(load().policy[0].values) == len(lines)
+
+    def test_each_table_is_looked_at_alone(self) -> None:
+        head = "[[policy]]\nmatch = '/queue/a'\n"
+        write(f"{head}max_messages = 1\n{head}when_full = 'drop-oldest'\n")
+        assert refused().startswith('gateway.toml line 6: policy for "/queue/a": when_full = "drop-oldest" needs')
+
+    @pytest.mark.parametrize(("line", "reason"), WRONG_MATCHES, ids=[line for line, _ in WRONG_MATCHES])
+    def test_of_patterns(self, line: str, reason: str) -> None:
+        write(f'[[policy]]\nmatch = "/queue/a"\n\n[[policy]]\nbackoff = -1\n{line}\n')
+        assert refused() == f"gateway.toml line 6: policy 2: {reason}"
+
+    def test_without_match(self) -> None:
+        write("\n[[policy]]\nbackoff = 1\n")
+        reason = 'match is missing, which names the destinations, like match = "/queue/orders.*"'
+        assert refused() == f"gateway.toml line 2: policy 1: {reason}"
+
+    def test_the_first_of_many(self) -> None:
+        write('[[policy]]\nmatch = "/queue/a"\nbackof = 1\nbackoff = -1\n[[policy]]\n')
+        assert refused().startswith('gateway.toml line 3: policy for "/queue/a": there is no key "backof"')
+
+    def test_many_patterns_and_long_values_are_cut(self) -> None:
+        patterns = [f"/queue/{name}" for name in "abcde"]
+        write(f"[[policy]]\nmatch = {json.dumps(patterns)}\nbackoff = '{'x' * 1000}'\n")
+        sentence = refused()
+        assert 'line 3: policy for "/queue/a", "/queue/b", "/queue/c" and 2 more: backoff' in sentence
+        assert sentence.endswith('not "' + "x" * 76 + "...")
+
+    @pytest.mark.parametrize("text", ["[policy]\nmatch = '/queue/a'", "[policy.a]", "policy.match = '/queue/a'"])
+    def test_one_pair_of_brackets(self, text: str) -> None:
+        write(f"max_headers = 20\n\n{text}\n")
+        assert refused() == "gateway.toml line 3: each policy is a table in double brackets: write [[policy]]"
+
+    @pytest.mark.parametrize(("text", "shown"), [("policy = '[[policy]]'", '"[[policy]]"'), ("'policy' = 1", "1")])
+    def test_no_tables_at_all(self, text: str, shown: str) -> None:
+        write(f"# policy\n{text}\n")
+        assert refused() == f"gateway.toml line 2: policies are [[policy]] tables of the settings file, not {shown}"
+
+    def test_a_table_that_is_none(self) -> None:
+        write("policy = [{match = '/queue/a'}, 1]\n")
+        assert refused() == "gateway.toml line 1: policy 2: a policy is a table, not 1"
+
+    def test_a_misspelt_header(self) -> None:
+        write("[[polcy]]\nmatch = '/queue/a'\n")
+        assert refused() == "gateway.toml line 1: there is no setting 'polcy'; did you mean policy?"
+
+    def test_toml_itself_names_the_line(self) -> None:
+        write("[[policy]]\nmatch = /queue/a\n")
+        assert refused() == "gateway.toml cannot be read: Invalid value (at line 2, column 9)"
+
+    @pytest.mark.parametrize("value", ["", "[]", '[{"match": "/queue/a"}]'])
+    def test_a_variable(self, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+        monkeypatch.setenv("GATEWAY_POLICY", value)
+        assert refused() == "GATEWAY_POLICY is no variable; write policies as [[policy]] tables into gateway.toml"
+
+    def test_arguments_have_no_line(self) -> None:
+        write("[[policy]]\nmatch = '/queue/a'\nbackoff = 1\n")
+        assert (
+            refused(policy=[{"match": "/queue/b", "backoff": -1}]) == f'policy 1 for "/queue/b": backoff {SECONDS} -1'
+        )
+        assert refused(policy="x") == 'policies are [[policy]] tables of the settings file, not "x"'
+
+    def test_another_file_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        Path("other.toml").write_text("[[policy]]\n")
+        monkeypatch.setenv("GATEWAY_CONFIG", "other.toml")
+        assert refused().startswith("other.toml line 1: policy 1: match is missing")
+
+    def test_where_no_settings_are_known(self) -> None:
+        with pytest.raises(PolicyError, match=r'^there is no key "max_body"; docs/policies.md names them all$'):
+            read_tables([{"match": "/queue/a", "max_body": 1}])

@@ -1,0 +1,166 @@
+"""Policies in the file: the lines that refusals name, the commands that read it, the page that explains it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.broker.model.policy import DEFAULT
+from gateway.cli import main
+from gateway.config import policies
+from gateway.config.policies import FOR_QUEUES, FOR_TOPICS, KINDS, RULES, read_tables
+from gateway.config.settings import load
+
+from ..app.process import SERVE, server
+from .test_policies import SECONDS, refused, write
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "policies.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, and no variables of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("GATEWAY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+BAD = 'match = "/queue/a"\nbackoff = -1'
+LAYOUTS = [
+    ("comments", f"# [[policy]]\n  # [[policy]]\n[[policy]] # [[policy]]\n# backoff = -1\n{BAD}", 6),
+    ("blank lines and spaces", f"\n\n [[ policy ]] \n\n{BAD}", 6),
+    ("quoted", "[[\"policy\"]]\n\"match\" = '/queue/a'\n\n  'backoff'  =  -1", 4),
+    ("escaped", '[["p\\u006flicy"]]\nmatch = "/queue/a"\n"b\\u0061ckoff" = -1', 3),
+    ("carriage returns", f"max_headers = 20\n\n[[policy]]\n{BAD}".replace("\n", "\r\n"), 5),
+    ("in a basic string", f'server_name = "[[policy]]#\\""\n[[policy]]\n{BAD}', 4),
+    ("in a literal string", f"server_name = '[[policy]]\"\\'\n[[policy]]\n{BAD}", 4),
+    ("in a long basic string", f'users_file = """\n[[policy]]\n{BAD}\n\\"""\n"" \'\'\' """\n[[policy]]\n{BAD}', 9),
+    ("in a long literal string", f"users_file = '''\n[[policy]]\n\\'' \"\"\"\n{BAD}'''\n[[policy]]\n{BAD}", 8),
+    ("quotes before the last quotes", f'server_name = """a"""""\n[[policy]]\nconflate_by = """"""\n{BAD}', 5),
+    ("in an array", f'admin_groups = [ # ]\n  "[[policy]]", # ["\n  "]",\n]\n[[policy]]\n{BAD}', 7),
+    ("in an array of the table", '[[policy]]\nmatch = [\n"/queue/a", # [\n"/queue/backoff",\n]\nbackoff = -1', 6),
+    ("the second of three", f"[[policy]]\nmatch='/queue/b'\nbackoff=1\n[[policy]]\n{BAD}\n[[policy]]\nbackoff=-1", 6),
+    ("dotted", '[[policy]]\nmatch = "/queue/a"\nbackoff . x = -1\nbackoff.y = 1', 3),
+    ("a table within", '[[policy]]\nmatch = "/queue/a"\n[policy.backoff]\nmatch = 1', 3),
+    ("the second table within", "[[policy]]\nbackoff.match = 1\n[policy.match]\nbackoff = 1", 3),
+    ("an array within", '[[policy]]\nmatch = "/queue/a"\n[[policy.backoff]]\nbackoff = -1', 3),
+    ("a table within another", f"[[policy]]\nmatch = '/queue/b'\n[policy.sub]\n[[policy]]\n{BAD}", 3),
+    ("an inline table", '[[policy]]\nmatch = "/queue/a"\ntime_to_live = 1\nbackoff = {a = "\\"}", b = [{}]}', 4),
+    ("inline tables", '\npolicy = [\n  {match = "/queue/b"},\n  {match = "/queue/a", backoff = -1},\n]', 2),
+    ("a byte order mark", f"\ufeff[[policy]]\n{BAD}", 3),
+    ("no line end", f"[[policy]]\n{BAD} # the end", 3),
+]
+HARMLESS = [
+    "",
+    "# [[policy]] \"\"\" '''",
+    'max_attempts = 1 # "',
+    "conflate_by = '''[[policy]]'''",
+    "dead_letter = 'x#'",
+    'time_to_live = 1 # """ [',
+    'on_nack = """\\\n  drop\\\n  """',
+]
+
+
+class TestLines:
+    @pytest.mark.parametrize(("text", "line"), [row[1:] for row in LAYOUTS], ids=[row[0] for row in LAYOUTS])
+    def test_layouts(self, text: str, line: int) -> None:
+        Path("gateway.toml").write_bytes(text.encode())
+        assert refused().startswith(f"gateway.toml line {line}: policy")
+
+    def test_a_file_that_changes_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It was read, and that is what the sentence is about."""
+        write(f"[[policy]]\n{BAD}\n")
+
+        def read_and_change(value: object, names: Any) -> object:
+            Path("gateway.toml").unlink()
+            return read_tables(value, names)
+
+        monkeypatch.setattr(policies, "read_tables", read_and_change)
+        assert refused() == f'gateway.toml line 3: policy for "/queue/a": backoff {SECONDS} -1'
+
+    @given(data=st.data())
+    def test_any_mixture(self, data: st.DataObject) -> None:
+        """Whatever stands before and around, the wrong key is on the line that it was put on."""
+        some = st.lists(st.sampled_from(HARMLESS), unique=True)
+        before = data.draw(st.lists(some, max_size=4))
+        around = data.draw(some)
+        place = data.draw(st.integers(0, len(around)))
+        lines = [line for block in before for line in ("[[policy]]", "match = '/queue/a'", *block)]
+        lines += ["[[policy]]", "match = '/queue/b'", *around[:place]]
+        write("\n".join([*lines, "backoff = -1", *around[place:]]))
+        number = "\n".join(lines).count("\n") + 2
+        assert refused() == f'gateway.toml line {number}: policy for "/queue/b": backoff {SECONDS} -1'
+
+    def test_a_large_file(self) -> None:
+        tables = "".join(f'[[policy]]\nmatch = "/queue/{number}"\nmax_attempts = 3\n' for number in range(2_000))
+        write(f"{tables}[[policy]]\n{BAD}\n")
+        assert refused().startswith("gateway.toml line 6003: policy for")
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Status, standard output and standard error of a command."""
+    result = CliRunner().invoke(main.main, arguments)
+    return result.exit_code, result.stdout, result.stderr
+
+
+class TestCommands:
+    SENTENCE = f'gateway.toml line 3: policy for "/queue/a": backoff {SECONDS} -1'
+
+    def test_check_config_shows_them(self) -> None:
+        write('max_headers = 20\n[[policy]]\nmatch = "/queue/a"\ndead_letter = "failed"\nbackoff = 1\n')
+        status, shown, _ = run("check-config")
+        assert status == 0
+        table = shown.splitlines()[-9:-5]  # before the summary
+        assert table[0].split() == ["[[policy]]", "#", "file"]
+        assert table[1:] == ['match = "/queue/a"', 'dead_letter = "/queue/failed"', "backoff = 1.0"]
+        before = load()
+        write(shown)
+        assert load() == before
+
+    @pytest.mark.parametrize("command", ["check-config", "serve"])
+    def test_a_wrong_one(self, command: str) -> None:
+        write(f"[[policy]]\n{BAD}\n")
+        assert run(command) == (1, "", f"Error: {self.SENTENCE}\n")
+
+    def test_a_wrong_one_ends_the_start(self, tmp_path: Path) -> None:
+        write(f"[[policy]]\n{BAD}\n")
+        with server(SERVE, tmp_path) as running:
+            assert running.wait() == 1
+            assert running.log == f"Error: {self.SENTENCE}\n"
+
+
+class TestPage:
+    """docs/policies.md says what the code does."""
+
+    @pytest.mark.parametrize("key", RULES)
+    def test_every_key(self, key: str) -> None:
+        default = getattr(DEFAULT, key)
+        shown = f"`{json.dumps(getattr(default, 'value', default))}`" if default not in (None, "") else "none"
+        kinds = "queues" if key in FOR_QUEUES else "topics" if key in FOR_TOPICS else "both"
+        assert f"\n| `{key}` | {shown} | {RULES[key].words} | {kinds} | " in PAGE
+
+    def test_no_other_key(self) -> None:
+        assert re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE) == list(RULES)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_every_kind_of_name(self, kind: str) -> None:
+        assert f"\n| `{kind}` | " in PAGE
+
+    @pytest.mark.parametrize("number", range(len(EXAMPLES)))
+    def test_examples(self, number: int) -> None:
+        write(EXAMPLES[number])
+        assert len(load().policy) == EXAMPLES[number].count("[[policy]]") > 0
+
+    def test_the_sentence(self) -> None:
+        write(EXAMPLES[0].replace("backoff = 1.0", "backoff = -1"))
+        assert f"\n    {refused()}\n" in PAGE

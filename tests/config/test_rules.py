@@ -1,0 +1,305 @@
+"""Rule tables: what they may say, what is refused in which words, and on which line."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gateway.broker.model.access import Action
+from gateway.cli import main
+from gateway.config.rules import KEYS, KINDS, RuleError, Table, canonical, read_tables
+from gateway.config.settings import SettingsError, load
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "rules.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+SEND = frozenset({Action.SEND})
+NOBODY: frozenset[str] = frozenset()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, and no variables of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("GATEWAY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def write(text: str) -> None:
+    Path("gateway.toml").write_text(text, encoding="utf-8")
+
+
+def refused(**arguments: Any) -> str:
+    """The sentence of a refusal."""
+    with pytest.raises(SettingsError) as refusal:
+        load(**arguments)
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+class TestReading:
+    def test_nothing(self) -> None:
+        assert load().rule == ()
+
+    def test_all_keys(self) -> None:
+        write(
+            """
+            max_body = 2048
+            [[rule]]
+            destination = ["/topic/prices.**", "orders"]
+            users = ["alice", "*"]
+            groups = ["ops"]
+            transports = ["websocket"]
+            addresses = ["10.0.0.0/255.0.0.0", "192.0.2.7/32", "2001:DB8:0::/32", "::1", "unix"]
+            allow = ["subscribe", "send"]
+            [[policy]]
+            match = "/queue/a"
+            [[rule]]
+            destination = "**"
+            deny = ["admin"]
+            """
+        )
+        first, second = load().rule
+        assert first == Table(
+            ("/topic/prices.**", "orders"),
+            ("/topic/prices.**", "/queue/orders"),
+            frozenset({"alice", "*"}),
+            frozenset({"ops"}),
+            frozenset({"websocket"}),
+            frozenset({"10.0.0.0/8", "192.0.2.7", "2001:db8::/32", "::1", "unix"}),
+            frozenset({Action.SEND, Action.SUBSCRIBE}),
+            True,
+        )
+        assert second == Table(("**",), ("#",), NOBODY, NOBODY, NOBODY, NOBODY, frozenset({Action.ADMIN}), False)
+        assert [table.line for table in load().rule] == [3, 12]
+
+    def test_inline(self) -> None:
+        write('\nrule = [{destination = "a", allow = ["send"]}, {destination = "b", deny = ["send"]}]\n')
+        assert [(table.patterns, table.allows, table.line) for table in load().rule] == [
+            (("/queue/a",), True, 2),
+            (("/queue/b",), False, 2),
+        ]
+
+    def test_arguments_have_no_line(self) -> None:
+        (table,) = load(rule=[{"destination": "a", "allow": ["send"]}]).rule
+        assert (table.patterns, table.line) == (("/queue/a",), 0)
+        assert load(rule=(table,)).rule == (table,)
+
+    @pytest.mark.parametrize(
+        ("text", "pattern"),
+        [
+            ("/queue/a.b", "/queue/a.b"),
+            ("a.*", "/queue/a.*"),
+            ("topic.a", "/queue/topic.a"),
+            ("/queue/topic/a", "/queue/topic/a"),
+            ("/amq/queue/a", "/queue/a"),
+            ("/exchange/amq.topic/a.#", "/topic/a.#"),
+            ("/exchange/amq.direct/k", "/exchange/amq.direct/k"),
+            ("/exchange/amq.fanout", "/exchange/amq.fanout"),
+            ("/app/**", "/app/**"),
+            ("/topic/home.{user}.>", "/topic/home.{user}.>"),
+            ("/user/queue/**", "/user/{user}/queue/**"),
+            ("/user/topic/a", "/user/{user}/topic/a"),
+            ("/user/{user}/queue/a", "/user/{user}/queue/a"),
+            ("/user/*/queue/#", "/user/*/queue/#"),
+            ("/user/**", "/user/**"),
+            ("/user/bob/**", "/user/bob/**"),
+            ("/user/bob@example.org/queue/a", "/user/bob@example%2Eorg/queue/a"),
+            ("/user/bob@example%2Eorg/queue/a", "/user/bob@example%2Eorg/queue/a"),
+            ("/user/a%2fb/queue/a", "/user/a%2Fb/queue/a"),
+            ("/queue/#general", "/queue/#general"),
+            ("#", "#"),
+            (">", "#"),
+            ("/**", "#"),
+        ],
+    )
+    def test_patterns_as_the_broker_has_them(self, text: str, pattern: str) -> None:
+        assert canonical(text) == pattern
+
+    def test_as_a_file_has_it(self) -> None:
+        """What `gateway check-config` prints can be read again."""
+        write(EXAMPLES[0])
+        before = load().rule
+        result = CliRunner().invoke(main.main, ["check-config"])
+        assert result.exit_code == 0
+        assert result.stdout.count("[[rule]]") == len(before) > 1
+        write(result.stdout)
+        assert load().rule == before
+
+
+WRONG = [
+    (
+        5,
+        'allow = ["send"]',
+        'rule 2: destination is missing, which names the destinations, like destination = "/topic/',
+    ),
+    (6, 'destination = []\nallow = ["send"]', "destination must be a pattern, or a list of patterns, not []"),
+    (6, 'destination = [1]\nallow = ["send"]', "destination must be a pattern, or a list of patterns, not [1]"),
+    (5, 'destination = "a"', 'rule for "a": a rule has one of allow and deny, and this one has none'),
+    (
+        8,
+        'destination = "a"\nallow = ["send"]\ndeny = ["send"]',
+        'rule for "a": a rule has one of allow and deny, and this one has both',
+    ),
+    (7, 'destination = "a"\nallow = "send"', 'rule for "a": allow must be a list: write allow = ["send"]'),
+    (7, 'destination = "a"\nallow = []', "allow must be a list of names that is not empty, not []"),
+    (7, 'destination = "a"\nallow = ["read"]', 'allow: "read" is none of send, subscribe, admin'),
+    (8, 'destination = "a"\nallow = ["send"]\nusers = [1]', "users must be a list of names that is not empty, not [1]"),
+    (8, 'destination = "a"\nallow = ["send"]\nusers = "a,b"', 'users must be a list: write users = ["a,b"]'),
+    (
+        8,
+        'destination = "a"\nallow = ["send"]\nusers = ["a*"]',
+        'users: "a*" is no name: of wildcards there is only *, for',
+    ),
+    (8, 'destination = "a"\nallow = ["send"]\nusers = ["{user}"]', 'users: "{user}" is no name: of wildcards'),
+    (8, 'destination = "a"\nallow = ["send"]\ngroups = [" a"]', 'groups: " a" is no name: it is empty, or has spaces'),
+    (8, 'destination = "a"\nallow = ["send"]\ntransports = ["tls"]', 'transports: "tls" is none of tcp, websocket'),
+    (
+        8,
+        'destination = "a"\nallow = ["send"]\naddresses = []',
+        "addresses must be a list of addresses that is not empty, not []",
+    ),
+    (
+        8,
+        'destination = "a"\nallow = ["send"]\naddresses = "10.0.0.0/8"',
+        'addresses must be a list: write addresses = ["10.0.0.0/8"]',
+    ),
+    (8, 'destination = "a"\nallow = ["send"]\nuser = ["a"]', 'there is no key "user"; did you mean users?'),
+    (8, 'destination = "a"\nallow = ["send"]\nwords = ["a"]', 'there is no key "words"; docs/rules.md names them all'),
+    (
+        8,
+        'destination = "a"\nallow = ["send"]\nmax_body = 2048',
+        "max_body is a setting and no key of a rule; write it above the first [[rule]]",
+    ),
+]
+NETWORKS = [
+    ("example.org", 'is neither an address nor a network, like "10.0.0.0/8" or "2001:db8::7", nor "unix"'),
+    ("", "is neither an address nor a network"),
+    (" 10.0.0.0/8", "is neither an address nor a network"),
+    ("10.0.0.0/33", "is neither an address nor a network"),
+    ("010.0.0.1", "is neither an address nor a network"),
+    ("fe80::1%eth0", "is neither an address nor a network"),
+    ("10.1.2.3/8", 'has host bits set: write "10.0.0.0/8", or "10.1.2.3" for the one address'),
+    ("2001:db8::1/32", 'has host bits set: write "2001:db8::/32", or "2001:db8::1" for the one address'),
+    ("::ffff:10.0.0.1", 'is an IPv4-mapped address, and clients are known by their IPv4 address: write "10.0.0.1"'),
+    (
+        "::ffff:10.0.0.0/104",
+        'is an IPv4-mapped address, and clients are known by their IPv4 address: write "10.0.0.0/8',
+    ),
+]
+WRONG_PATTERNS = [
+    ("", 'is no destination; all of them are "#" or "**", all queues "/queue/**"'),
+    ("*", "is no destination; all of them are"),
+    ("a,b", "has a comma, which stands between two destinations; write a list"),
+    ("/topic/", 'needs a name behind the last slash; all of them are "/topic/**"'),
+    ("/nope/a", "does not start like the destinations that rules are for: /queue/, /topic/, /exchange/amq.direct/, "),
+    ("/handlers/a", "does not start like the destinations that rules are for: "),
+    ("/exchange/amq.fanouts", "does not start like the destinations that rules are for: "),
+    *(
+        (f"/exchange/amq.fanout{key}", 'has a key, which counts for nothing there; write "/exchange/amq.fanout"')
+        for key in ("/", "/a", "/**")
+    ),
+    ("/temp-queue/a", "needs no rule: everybody may use temporary destinations of his own"),
+    ("/reply-topic/#", "needs no rule: whoever knows the name of a temporary destination may send to it"),
+    ("/session/events", "needs no rule: every session has what is its own"),
+    ("/dsub/a", "needs no rule: durable subscriptions go by the rules of their topics"),
+    ("/topic/a*", 'has a wildcard inside of the word "a*"; it must be a whole word'),
+    ("/topic/home-{user}", 'has braces in the word "home-{user}"; only {user} may have some, as a whole word'),
+    ("/topic/{group}", 'has braces in the word "{group}"; only {user} may have some'),
+    ("/topic/" + "a." * 64, "has too many words in a destination: "),
+    ("/topic/#.a.#.b.{user}", "has too many wildcards: "),
+    (
+        "topic/secret.**",
+        'has no slash in front; did you mean "/topic/secret.**"? The queue is "/queue/topic/secret.**"',
+    ),
+    ("temp-queue/a", 'has no slash in front; did you mean "/temp-queue/a"?'),
+    ("/user/bob", "is nobody's mail: write /user/queue/NAME for one's own, or /user/WHO/queue/NAME"),
+    ("/user/bob/inbox", "is nobody's mail: "),
+    ("/user/queue", "is nobody's mail: "),
+    ("/user/b*b/queue/a", "has a wildcard, or a comma, inside of a user's name"),
+    ("/user/bob/queue/a,b", "has a wildcard, or a comma, inside of a user's name"),
+    ("/user/{name}/queue/a", 'has braces in the word "{name}"; only {user} may have some'),
+]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(("line", "text", "sentence"), WRONG, ids=[row[1].replace("\n", "; ") for row in WRONG])
+    def test_the_key_and_its_line(self, line: int, text: str, sentence: str) -> None:
+        write(f'# rules\n[[rule]]\ndestination = "ok"\nallow = ["send"]\n[[rule]]\n{text}\n')
+        found = refused()
+        assert found.startswith(f"gateway.toml line {line}: rule")
+        assert sentence in found
+
+    @pytest.mark.parametrize(("pattern", "sentence"), WRONG_PATTERNS, ids=[row[0][:30] for row in WRONG_PATTERNS])
+    def test_patterns(self, pattern: str, sentence: str) -> None:
+        write(f'\n[[rule]]\nallow = ["send"]\ndestination = ["a", "{pattern}"]\n')
+        shown = f'"{pattern}"' if len(pattern) < 78 else f'"{pattern[:76]}...'
+        assert refused().startswith(f"gateway.toml line 4: rule 1: destination: {shown} {sentence}")
+
+    @pytest.mark.parametrize(("network", "sentence"), NETWORKS, ids=[row[0] for row in NETWORKS])
+    def test_networks(self, network: str, sentence: str) -> None:
+        write(f'\n[[rule]]\nallow = ["send"]\ndestination = "a"\naddresses = ["192.0.2.7", "{network}"]\n')
+        assert refused().startswith(f'gateway.toml line 5: rule for "a": addresses: "{network}" {sentence}')
+
+    @pytest.mark.parametrize(
+        ("text", "sentence"),
+        [
+            (
+                "[rule]\nallow = ['send']",
+                "gateway.toml line 1: each rule is a table in double brackets: write [[rule]]",
+            ),
+            ("rule = 1", "gateway.toml line 1: rules are [[rule]] tables of the settings file, not 1"),
+            ("rule = [1]", "gateway.toml line 1: rule 1: a rule is a table, not 1"),
+            (
+                "destination = 'a'",
+                "gateway.toml line 1: destination belongs in a [[rule]]: it is a key of rules and no",
+            ),
+            ("[[rules]]\nallow = []", "gateway.toml line 1: there is no setting 'rules'; did you mean rule?"),
+        ],
+    )
+    def test_what_is_no_table(self, text: str, sentence: str) -> None:
+        write(text)
+        assert refused().startswith(sentence)
+
+    @pytest.mark.parametrize("name", ["RULE", "DESTINATION", "DENY"])
+    def test_variables(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        monkeypatch.setenv(f"GATEWAY_{name}", "x")
+        assert refused() == f"GATEWAY_{name} is no variable; write rules as [[rule]] tables into gateway.toml"
+
+    def test_arguments(self) -> None:
+        assert refused(rule=[{"destination": "a"}]).startswith('rule 1 for "a": a rule has one of allow and deny')
+
+    def test_the_error(self) -> None:
+        with pytest.raises(RuleError) as refusal:
+            read_tables([{"destination": ["a", "b"], "allow": ["x"]}])
+        assert (refusal.value.key, refusal.value.number, refusal.value.match) == ("allow", 1, ("a", "b"))
+
+
+class TestPage:
+    """docs/rules.md says what the code does."""
+
+    @pytest.mark.parametrize("key", KEYS)
+    def test_every_key(self, key: str) -> None:
+        assert f"\n| `{key}` | " in PAGE
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_every_kind_of_name(self, kind: str) -> None:
+        assert f"\n| `{kind}" in PAGE
+
+    @pytest.mark.parametrize("number", range(len(EXAMPLES)))
+    def test_examples(self, number: int) -> None:
+        write(EXAMPLES[number])
+        assert len(load().rule) == EXAMPLES[number].count("[[rule]]") > 0
+
+    def test_the_sentence(self) -> None:
+        write(EXAMPLES[0].replace('"subscribe"', '"read"', 1))
+        assert f"\n    {refused()}\n" in PAGE
+
+    def test_the_sentence_on_addresses(self) -> None:
+        write('[[rule]]\ndestination = "/queue/a"\nallow = ["send"]\naddresses = ["10.1.2.3/8"]\n')
+        assert f"\n    {refused()}\n" in PAGE

@@ -1,0 +1,399 @@
+"""Settings: where they come from, which are refused, and in which words."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import runpy
+from pathlib import Path
+
+import pytest
+
+from gateway.broker import Quotas
+from gateway.config import reference
+from gateway.config.settings import Settings, SettingsError, config_file, load
+from gateway.runtime.gateway import quotas_of
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, and no variables of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("GATEWAY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+class TestSources:
+    def test_defaults(self) -> None:
+        settings = load()
+        assert settings.tcp == ["127.0.0.1:61613"]
+        assert settings.exposed == []
+
+    def test_variable_beats_file_beats_default(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "gateway.toml").write_text("max_body = 2048\nmax_headers = 20\n")
+        monkeypatch.setenv("GATEWAY_MAX_BODY", "4096")
+        settings = load()
+        assert (settings.max_body, settings.max_headers) == (4096, 20)
+
+    def test_arguments_beat_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_MAX_BODY", "4096")
+        assert load(max_body=8192).max_body == 8192
+
+    def test_lists(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "gateway.toml").write_text('websocket = ["127.0.0.1:1", "[::1]:1"]\n')
+        monkeypatch.setenv("GATEWAY_TCP", " 127.0.0.1:2 , unix:/x ,")
+        settings = load()
+        assert settings.websocket == ["127.0.0.1:1", "[::1]:1"]
+        assert settings.tcp == ["127.0.0.1:2", "unix:/x"]
+
+    def test_an_empty_variable_closes_a_listener(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_WEBSOCKET", "")
+        assert load().websocket == []
+
+    def test_named_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        other = tmp_path / "other.toml"
+        other.write_text("max_headers = 11\n")
+        monkeypatch.setenv("GATEWAY_CONFIG", str(other))
+        assert config_file() == other
+        assert load().max_headers == 11
+
+    def test_variables_of_kubernetes_are_not_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_STOMP", "PORT", "PORT_61613_TCP_ADDR"):
+            monkeypatch.setenv(f"GATEWAY_{name}", "tcp://192.0.2.1:1")
+        assert load().tcp == ["127.0.0.1:61613"]
+
+    def test_empty_users_file_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_USERS_FILE", "")
+        assert load().users_file is None
+
+
+def refused(**arguments: object) -> str:
+    """The sentence of a refusal."""
+    with pytest.raises(SettingsError) as refusal:
+        load(**arguments)
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+WRONG = [
+    ("TCP", "foo", "tcp (GATEWAY_TCP) is wrong: 'foo' is not an address; write host:port, [::1]:port, unix:/path or"),
+    ("HTTP", "127.0.0.1:99999", "http (GATEWAY_HTTP) is wrong: '127.0.0.1:99999' is not an address"),
+    ("WEBSOCKET", "unix:", "websocket (GATEWAY_WEBSOCKET) is wrong: 'unix:' needs a path"),
+    ("WEBSOCKET_PATH", "ws", "websocket_path (GATEWAY_WEBSOCKET_PATH) is wrong: a path starts with /"),
+    ("WEBSOCKET_PATH", "/ws?x", "websocket_path (GATEWAY_WEBSOCKET_PATH) is wrong: a path has no query"),
+    ("ALLOWED_ORIGINS", "example.org", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'example.org' is not"),
+    ("ALLOWED_ORIGINS", "https://a/b", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'https://a/b' is not"),
+    ("ALLOWED_ORIGINS", "https://a*.b", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'https://a*.b' can match"),
+    ("SERVER_NAME", "my server", "server_name (GATEWAY_SERVER_NAME) is wrong: string should match pattern"),
+    ("CONNECT_TIMEOUT", "0", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: input should be greater than 0"),
+    ("CONNECT_TIMEOUT", "nan", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: "),
+    ("CONNECT_TIMEOUT", "inf", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: "),
+    ("MAX_BODY", "-1", "max_body (GATEWAY_MAX_BODY) is wrong: input should be greater than or equal to 1024, not -1"),
+    (
+        "MAX_BODY",
+        "1 Mi",
+        "max_body (GATEWAY_MAX_BODY) is wrong: '1 Mi' is no number of octets; write one like 1073741824",
+    ),
+    ("MEMORY_LIMIT", "", "memory_limit (GATEWAY_MEMORY_LIMIT) is wrong: '' is no number of octets; write one like"),
+    ("MAX_HEADERS", "1kB", "max_headers (GATEWAY_MAX_HEADERS) is wrong: input should be a valid integer, unable to"),
+    ("MAX_BODY", "1073741824", "settings do not fit together: max_body must be at most a quarter of memory_limit"),
+    ("MAX_UNACKNOWLEDGED_OCTETS", "0", "max_unacknowledged_octets (GATEWAY_MAX_UNACKNOWLEDGED_OCTETS) is wrong: "),
+    ("MAX_DELAYED", "-1", "max_delayed (GATEWAY_MAX_DELAYED) is wrong: input should be greater than or equal to 0"),
+    ("MAX_RETAINED", "-1", "max_retained (GATEWAY_MAX_RETAINED) is wrong: input should be greater than or equal to 0"),
+    ("DEDUP_WINDOW", "604801", "dedup_window (GATEWAY_DEDUP_WINDOW) is wrong: input should be less than or equal to"),
+    (
+        "MAX_DEDUP_IDS",
+        "0",
+        "max_dedup_ids (GATEWAY_MAX_DEDUP_IDS) is wrong: input should be greater than or equal to 1",
+    ),
+    ("MAX_HEADER_LINE", "300", "settings do not fit together: max_connect_header_line must not be larger than"),
+    ("HTTP", "", "settings do not fit together: http, and one of tcp, websocket"),
+    ("MAX_OUTBOUND", "65536", "settings do not fit together: max_outbound must be at least twice max_body"),
+    ("HEARTBEAT_MARGIN", "1", "heartbeat_margin (GATEWAY_HEARTBEAT_MARGIN) is wrong: input should be greater"),
+    ("TLS_MIN_VERSION", "1.1", "tls_min_version (GATEWAY_TLS_MIN_VERSION) is wrong: string should match pattern"),
+    ("LOG_FORMAT", "xml", "log_format (GATEWAY_LOG_FORMAT) is wrong: string should match pattern"),
+    (
+        "CLIENT_QUEUE_ARGUMENTS",
+        "maybe",
+        "client_queue_arguments (GATEWAY_CLIENT_QUEUE_ARGUMENTS) is wrong: input should",
+    ),
+    ("CONFIG", "/nowhere.toml", "GATEWAY_CONFIG names /nowhere.toml, and there is no such file"),
+    ("TCP", "0.0.0.0:61613", "tcp (GATEWAY_TCP): 0.0.0.0:61613 can be reached from other machines, so users_file must"),
+    (
+        "WEBSOCKET",
+        "0.0.0.0:1,[::]:2",
+        "websocket (GATEWAY_WEBSOCKET): 0.0.0.0:1, [::]:2 can be reached from other machines, so users_file must",
+    ),
+]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(("name", "value", "sentence"), WRONG, ids=[f"{row[0]}={row[1]}" for row in WRONG])
+    def test_one_sentence_names_the_setting(
+        self, monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
+    ) -> None:
+        monkeypatch.setenv(f"GATEWAY_{name}", value)
+        assert refused().startswith(sentence)
+
+    @pytest.mark.parametrize(
+        ("text", "sentence"),
+        [
+            ("tcp = ", "gateway.toml cannot be read: Invalid value"),
+            ("\n\ntcp = 61613", "gateway.toml line 3: tcp is wrong: input should be a valid list, not 61613"),
+            ("tcp = '127.0.0.1'", "gateway.toml line 1: tcp is wrong: '127.0.0.1' is not an address; write"),
+            ("\n[tcp]\nport = 1", "gateway.toml line 2: tcp is wrong: input should be a valid list"),
+            ("max_body = true", "gateway.toml line 1: max_body is wrong: input should be greater"),
+            ("max_body = '1 G'", "gateway.toml line 1: max_body is wrong: '1 G' is no number of octets; write one"),
+            (
+                "tcp = '0.0.0.0:1'",
+                "gateway.toml line 1: tcp: 0.0.0.0:1 can be reached from other machines, so users_file",
+            ),
+        ],
+    )
+    def test_file(self, tmp_path: Path, text: str, sentence: str) -> None:
+        (tmp_path / "gateway.toml").write_text(text)
+        assert refused().startswith(sentence)
+
+    def test_file_that_is_no_text(self, tmp_path: Path) -> None:
+        (tmp_path / "gateway.toml").write_bytes(b"\xff\xfe")
+        with pytest.raises(SettingsError, match=r"^gateway.toml cannot be read: it is not UTF-8 \(octet 1\)$"):
+            load()
+
+    def test_of_two_that_do_not_fit_the_place_of_each(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "gateway.toml").write_text("memory_limit = 4_000_000\nmax_body = 1024\n")
+        monkeypatch.setenv("GATEWAY_MAX_BODY", "2MB")
+        assert refused().endswith(
+            "; max_body is 2000000 (GATEWAY_MAX_BODY), memory_limit is 4000000 (gateway.toml line 1)"
+        )
+        assert refused(max_body=10**9).endswith(
+            "; max_body is 1000000000 (argument), memory_limit is 4000000 (gateway.toml line 1)"
+        )
+        (tmp_path / "gateway.toml").write_text("websocket = []\n")
+        monkeypatch.delenv("GATEWAY_MAX_BODY")
+        monkeypatch.setenv("GATEWAY_TCP", "")
+        assert refused().endswith(
+            "must name an address; tcp is [] (GATEWAY_TCP), websocket is [] (gateway.toml line 1)"
+        )
+        monkeypatch.delenv("GATEWAY_TCP")
+        monkeypatch.setenv("GATEWAY_MAX_HEADER_LINE", "300")
+        assert refused().endswith(
+            "; max_connect_header_line is 8192 (default), max_header_line is 300 (GATEWAY_MAX_HEADER_LINE)"
+        )
+
+    @pytest.mark.parametrize("name", ["admin_token", "metrics_token"])
+    def test_a_wrong_token_is_not_repeated(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        monkeypatch.setenv(f"GATEWAY_{name.upper()}", "open sesame")
+        with pytest.raises(SettingsError, match=rf"{name} .* printable ASCII") as refusal:
+            load()
+        assert "sesame" not in str(refusal.value)
+
+    @pytest.mark.parametrize("name", ["admin_token", "metrics_token"])
+    def test_a_token_that_is_no_text_is_not_repeated(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / "gateway.toml").write_text(f"{name} = 4711\n")
+        with pytest.raises(SettingsError, match=name) as refusal:
+            load()
+        assert "4711" not in str(refusal.value)
+
+    @pytest.mark.parametrize("name", ["admin_token", "metrics_token"])
+    def test_the_token_is_in_no_repr(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        monkeypatch.setenv(f"GATEWAY_{name.upper()}", "sesame")
+        assert "sesame" not in repr(load())
+
+    def test_groups_of_operators_need_somebody_who_tells_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_ADMIN_GROUPS", "ops, root")
+        with pytest.raises(SettingsError, match="admin_groups needs an authenticator that knows groups"):
+            load()
+        monkeypatch.setenv("GATEWAY_USERS_FILE", "users.txt")
+        assert load().admin_groups == ["ops", "root"]
+
+    def test_a_group_without_a_name(self, tmp_path: Path) -> None:
+        (tmp_path / "gateway.toml").write_text('admin_groups = ["ops", " "]\n')
+        with pytest.raises(SettingsError, match="' ' is no name"):
+            load()
+
+    @pytest.mark.parametrize(
+        "authenticator",
+        [
+            {"users_file": "users.txt"},
+            {"jwt_keys": "keys.pem"},
+            {"cookie_keys": "secrets.txt"},
+            {"authenticator": "mine:ask"},
+            {"tls_client_ca": "ca.pem", "tls_client_certificates": "required"},
+        ],
+    )
+    def test_exposed_listeners_with_any_authenticator(self, authenticator: dict[str, str]) -> None:
+        settings = load(tcp="0.0.0.0:0", **authenticator)
+        assert [str(address) for address in settings.exposed] == ["0.0.0.0:0"]
+        assert not settings.anonymous
+
+    def test_a_certificate_that_names_nobody_is_none(self) -> None:
+        sentence = refused(tcp="0.0.0.0:1", tls_client_ca="ca.pem", tls_user="none")
+        assert sentence.startswith("tcp (GATEWAY_TCP): 0.0.0.0:1 can be reached from other machines, so users_file")
+        assert "jwt_keys, cookie_keys, authenticator, or tls_client_ca with a tls_user" in sentence
+
+    def test_which_listener_is_exposed(self) -> None:
+        assert refused(tcp_tls="0.0.0.0:1").startswith("tcp_tls (GATEWAY_TCP_TLS): 0.0.0.0:1 can be reached")
+
+    def test_cookies_of_any_page(self) -> None:
+        sentence = refused(cookie_keys="secrets.txt", allowed_origins=["https://a", "*"])
+        assert sentence.startswith("settings do not fit together: cookie_keys needs a list of origins")
+
+    def test_origins(self) -> None:
+        wanted = ["*", "https://example.org", "http://[::1]:8000", "capacitor://localhost"]
+        assert load(allowed_origins=wanted).allowed_origins == wanted
+        assert load(allowed_origins="HTTPS://Example.org:443").allowed_origins == ["https://example.org"]
+
+
+class TestPaths:
+    """Relative ones count from the folder of the file, and from the working directory elsewhere."""
+
+    @pytest.fixture(autouse=True)
+    def _elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "etc").mkdir()
+        monkeypatch.setenv("GATEWAY_CONFIG", "etc/gateway.toml")
+
+    def write(self, text: str) -> None:
+        Path("etc/gateway.toml").write_text(text)
+
+    @pytest.mark.parametrize(
+        ("written", "found"),
+        [("users.txt", "etc/users.txt"), ("../users.txt", "etc/../users.txt"), ("/users.txt", "/users.txt")],
+    )
+    def test_users_file(self, monkeypatch: pytest.MonkeyPatch, written: str, found: str) -> None:
+        self.write(f'users_file = "{written}"')
+        assert load().users_file == Path(found)
+        monkeypatch.setenv("GATEWAY_USERS_FILE", written)
+        assert load().users_file == Path(written)
+        assert load(users_file="x").users_file == Path("x")
+
+    def test_no_users_file(self) -> None:
+        self.write('users_file = ""')
+        assert load().users_file is None
+        self.write("users_file = 1")
+        assert refused().startswith("etc/gateway.toml line 1: users_file is wrong: a path is a text, like")
+
+    @pytest.mark.parametrize("name", ["tcp", "websocket", "http"])
+    def test_unix_sockets(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        wanted = ["unix:etc/a.sock", "unix:/b.sock", "127.0.0.1:1"]
+        for text in ('["unix:a.sock", "unix:/b.sock", "127.0.0.1:1"]', '"unix:a.sock, unix:/b.sock,127.0.0.1:1"'):
+            self.write(f"{name} = {text}")
+            assert getattr(load(), name) == wanted
+        monkeypatch.setenv(f"GATEWAY_{name.upper()}", "unix:a.sock")
+        assert getattr(load(), name) == ["unix:a.sock"]
+
+    @pytest.mark.parametrize(
+        ("text", "reason"), [('["unix:"]', "'unix:' needs a path"), ("[1]", "input should be a valid")]
+    )
+    def test_no_address(self, text: str, reason: str) -> None:
+        self.write(f"\ntcp = {text}")
+        assert refused().startswith(f"etc/gateway.toml line 2: tcp is wrong: {reason}")
+
+    def test_in_the_working_directory_they_stay_as_they_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("GATEWAY_CONFIG")
+        Path("gateway.toml").write_text('users_file = "users.txt"\ntcp = ["unix:a.sock"]')
+        settings = load()
+        assert (settings.users_file, settings.tcp) == (Path("users.txt"), ["unix:a.sock"])
+
+
+class TestOctets:
+    """Every setting that is measured in octets may have a unit, wherever it stands."""
+
+    NAMES = (
+        "memory_mark",
+        *("max_octets_per_second", "max_octets_per_second_per_user", "max_octets_per_second_per_address"),
+        *("max_body", "max_header_line", "max_connect_header_line", "max_transaction_octets"),
+        *("max_unacknowledged_octets", "max_outbound", "memory_limit", "journal_queue"),
+    )
+
+    def test_these_are_all(self) -> None:
+        in_octets = [
+            name for name, field in Settings.model_fields.items() if (field.description or "").startswith("Octets ")
+        ]
+        assert sorted(in_octets) == sorted(self.NAMES)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_with_a_unit(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+        default = Settings.model_fields[name].default
+        (tmp_path / "gateway.toml").write_text(f'{name} = "{default // 1024} KiB"')
+        assert getattr(load(), name) == default
+        (tmp_path / "gateway.toml").write_text(f'{name} = "whatever"')
+        monkeypatch.setenv(f"GATEWAY_{name.upper()}", f"{default}B")
+        assert getattr(load(), name) == default
+
+
+class TestQuotas:
+    @pytest.mark.parametrize("name", [quota.name for quota in dataclasses.fields(Quotas)])
+    def test_each_reaches_the_broker(self, name: str) -> None:
+        default = getattr(Quotas(), name)
+        value = not default if isinstance(default, bool) else default + 1
+        assert quotas_of(load(**{name: value})) == dataclasses.replace(Quotas(), **{name: value})
+
+
+class TestReference:
+    def test_committed_page_is_up_to_date(self) -> None:
+        assert (ROOT / "docs" / "settings.md").read_text() == reference.page(), "run `make docs`"
+
+    def test_run_as_a_module_it_prints_the_page(self, capsys: pytest.CaptureFixture[str]) -> None:
+        runpy.run_path(reference.__file__, run_name="__main__")
+        assert capsys.readouterr().out == reference.page()
+
+    def test_every_setting_has_a_reason(self) -> None:
+        for name, field in Settings.model_fields.items():
+            assert field.description, name
+            assert field.description.endswith("."), name
+            assert f"| `{name}`<br>" in reference.page()
+
+    def test_the_page_is_a_table_of_four_columns(self) -> None:
+        rows = [line for line in reference.page().splitlines() if line.startswith("|")]
+        assert {line.replace("\\|", "").count("|") for line in rows} == {5}
+
+    def test_every_secret_is_a_setting(self) -> None:
+        assert set(Settings.model_fields) >= reference.SECRETS
+
+    def test_listed(self) -> None:
+        lines = list(reference.listed())
+        assert len(lines) == len(Settings.model_fields)
+        assert lines[0].split(maxsplit=2) == ["tcp", "GATEWAY_TCP", '["127.0.0.1:61613"]']
+
+    def test_in_force_with_sources_and_without_secrets(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "gateway.toml").write_text("max_headers = 11\n")
+        monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "sesame")
+        lines = {line.split(" = ")[0]: line for line in reference.in_force(load())}
+        assert lines["max_headers"].endswith("# file")
+        assert lines["max_body"].endswith("# default")
+        assert lines["admin_token"].startswith('admin_token = "(hidden)"')
+        assert lines["admin_token"].endswith("# GATEWAY_ADMIN_TOKEN")
+        assert lines["# users_file"].startswith("# users_file = null")
+
+    def test_a_path_in_force_is_the_same_from_everywhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_USERS_FILE", "users.txt")
+        assert f'users_file = "{tmp_path}/users.txt"' in " ".join(reference.in_force(load()))
+
+    def test_policies_are_in_the_file_only(self) -> None:
+        assert "| `policy`<br>in the file | none |  |" in reference.page()
+        assert [line for line in reference.listed() if "GATEWAY_POLICY" in line] == []
+
+    def test_policies_in_force(self, tmp_path: Path) -> None:
+        lines = list(reference.in_force(load()))
+        assert [line.partition("#")[0].strip() for line in lines[-2:]] == ["policy = []", "rule = []"]
+        table = 'match = "/queue/a"\nmax_messages = 1\nwhen_full = "drop-oldest"'
+        (tmp_path / "gateway.toml").write_text(f"[[policy]]\n{table}\n[[policy]]\nmatch = ['/topic/b', '/queue/c']\n")
+        lines = list(reference.in_force(load()))
+        assert lines[-8] == "" != lines[-9]
+        assert lines[-7].split() == ["[[policy]]", "#", "file"]
+        assert lines[-6:-3] == table.splitlines()
+        assert lines[-2].split() == ["[[policy]]", "#", "file"]
+        assert lines[-1] == 'match = ["/topic/b", "/queue/c"]'
+
+    def test_what_is_in_force_can_be_read_back(self, tmp_path: Path) -> None:
+        policies = [
+            {"match": "/queue/\x7f.*", "dead_letter": "x", "max_octets": 10_000, "when_full": "dead-letter"},
+            {"match": ["/topic/#", "/user/a.#"], "slow_consumer": "conflate", "conflate_by": "ünit", "backoff": 1e-7},
+            {"match": "/queue/**", "auto_delete": True, "on_nack": "drop", "max_attempts": 1_000_000},
+        ]
+        before = load(max_headers=17, tcp=["[::1]:0"], policy=policies)
+        (tmp_path / "gateway.toml").write_text("\n".join(reference.in_force(before)))
+        assert load().model_dump() == before.model_dump()

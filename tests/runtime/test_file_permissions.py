@@ -1,0 +1,61 @@
+"""Files with secrets that others can read or write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config.settings import Settings
+from gateway.runtime.file_permissions import warnings
+from tests.auth import issuer
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One whose folders above, which are the machine's, count as open to all."""
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(Path, "parents", property(lambda path: [path.parent]))
+    return tmp_path
+
+
+def found(folder: Path, setting: str, mode: int, content: bytes = b"s" * 40) -> list[str]:
+    path = folder / "file"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return list(warnings(Settings(**{setting: path})))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("setting", ["users_file", "jwt_keys", "cookie_keys", "tls_key", "tls_certificate"])
+@pytest.mark.parametrize(("mode", "what"), [(0o644, "read"), (0o602, "write"), (0o666, "read and write")])
+def test_open_to_others(folder: Path, setting: str, mode: int, what: str) -> None:
+    (sentence,) = found(folder, setting, mode)
+    assert sentence == (
+        f"{setting}: every user of this machine can {what} {folder}/file: end that by `chmod o-rwx {folder}/file`"
+    )
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o660])
+def test_closed_to_others(folder: Path, mode: int) -> None:
+    assert found(folder, "users_file", mode) == []
+
+
+def test_a_folder_that_lets_nobody_through(folder: Path) -> None:
+    folder.chmod(0o750)
+    assert found(folder, "users_file", 0o666) == []
+
+
+def test_public_keys_may_be_read_and_not_written(folder: Path) -> None:
+    assert found(folder, "jwt_keys", 0o644, issuer.public_pem("P-256").encode()) == []
+    (sentence,) = found(folder, "jwt_keys", 0o646, issuer.public_pem("P-256").encode())
+    assert "can write" in sentence
+
+
+@pytest.mark.parametrize("content", [b"short", b"-----BEGIN NOTHING-----"])
+def test_what_is_no_key_is_told_elsewhere(folder: Path, content: bytes) -> None:
+    assert found(folder, "jwt_keys", 0o644, content) == []
+
+
+def test_a_file_that_is_not_there(folder: Path) -> None:
+    assert list(warnings(Settings(users_file=folder / "nowhere"))) == []  # type: ignore[call-arg]
+    assert list(warnings(Settings())) == []  # type: ignore[call-arg]

@@ -1,0 +1,399 @@
+"""The runtime: what is open inside the block, how it ends, and what is said when it cannot start."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import structlog.testing
+import trio
+
+from gateway import __version__
+from gateway.auth.anonymous import Anonymous
+from gateway.broker import Quotas
+from gateway.codec import Limits
+from gateway.config.settings import Settings
+from gateway.runtime.gateway import Gateway, StartError, open_all, open_gateway, options_of, quotas_of
+from gateway.transports import TransportOptions
+from gateway.transports.flow.connection_limits import Capacity
+from gateway.transports.server import NO_BODY
+
+from ..transports.peers import CONNECT, Peer, dial, dial_stream, frame, read_all, until
+
+FREE = "127.0.0.1:0"
+KINDS = ("tcp", "websocket")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def settings(**values: object) -> Settings:
+    return Settings(**{"tcp": FREE, "websocket": FREE, "close_linger": 0.2, **values})  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def running(**values: object) -> AsyncIterator[Gateway]:
+    async with open_gateway(settings(**values), authenticator=Anonymous()) as gateway:
+        yield gateway
+
+
+async def connected(gateway: Gateway, kind: str, number: int = 0) -> Peer:
+    peer = await dial(kind, gateway.addresses[kind][number])
+    await peer.connect()
+    return peer
+
+
+async def refused(address: str) -> bool:
+    """Nobody listens there."""
+    try:
+        await (await dial_stream(address)).aclose()
+    except OSError:
+        return True
+    return False
+
+
+class TestOpen:
+    async def test_both_listeners_meet_in_one_broker(self) -> None:
+        async with running(server_name="gw") as gateway:
+            tcp, websocket = [await dial(kind, gateway.addresses[kind][0]) for kind in KINDS]
+            assert (await tcp.connect())["server"] == f"gw/{__version__}"
+            await websocket.connect()
+            await websocket.subscribe("/queue/a")
+            await tcp.publish("/queue/a", b"hello")
+            assert (await websocket.frame("MESSAGE")).body == b"hello"
+            assert {session.transport for session in gateway.broker.sessions.values()} == set(KINDS)
+            for peer in (tcp, websocket):
+                await peer.aclose()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_several_addresses_of_every_kind(self, kind: str, tmp_path: Path) -> None:
+        path = tmp_path / "s.sock"
+        async with running(**{kind: f"{FREE},[::1]:0,unix:{path}"}) as gateway:
+            v4, v6, unix = gateway.addresses[kind]
+            assert v4.startswith("127.0.0.1:")
+            assert v6.startswith("[::1]:")
+            assert unix == f"unix:{path}"
+            peers = [await connected(gateway, kind, number) for number in range(3)]
+            shown = [session.peer for session in gateway.broker.sessions.values()]
+            assert shown[0].startswith("127.0.0.1:")
+            assert shown[1].startswith("[::1]:")
+            assert shown[2] == "unix"
+            for peer in peers:
+                await peer.settled()
+                await peer.aclose()
+        assert not path.exists()
+        assert await refused(v4)
+
+    async def test_one_kind_may_have_no_address(self) -> None:
+        async with running(websocket="") as gateway:
+            assert gateway.addresses["websocket"] == []
+            peer = await connected(gateway, "tcp")
+            await peer.aclose()
+        async with running(tcp="") as gateway:
+            assert gateway.addresses["tcp"] == []
+            peer = await connected(gateway, "websocket")
+            await peer.aclose()
+
+    async def test_ready(self) -> None:
+        async with running(memory_limit=4 * 1024 * 1024, max_body=1024 * 1024) as gateway:
+            assert gateway.not_ready() is None
+            gateway.broker.keep(3 * 1024 * 1024 + 1)
+            assert gateway.broker.pressed
+            assert gateway.not_ready() is None  # the consumers who can make room must still come in
+            await gateway.drain()
+            assert gateway.not_ready() == "the gateway is shutting down"
+
+    async def test_the_log_says_where(self) -> None:
+        with structlog.testing.capture_logs() as logs:
+            async with running() as gateway:
+                pass
+        first, last = logs[0], logs[-1]
+        assert first["event"] == "listening"
+        assert (first["tcp"], first["websocket"]) == (gateway.addresses["tcp"][0], gateway.addresses["websocket"][0])
+        assert last["event"] == "stopped"
+
+
+class TestDrain:
+    @pytest.mark.requirement("LNG-02", "WST-08")
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_sessions_learn_when_to_come_back(self, kind: str) -> None:
+        async with running(drain_retry=1234) as gateway:
+            peer = await connected(gateway, kind)
+            await peer.subscribe("/queue/a", ack="client")
+            await peer.publish("/queue/a", b"x")
+            await peer.frame("MESSAGE")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(gateway.drain)
+                error = await peer.frame("ERROR")
+                await peer.at_end()
+                await peer.aclose()
+            assert (error["message"], error["retry-after"]) == ("server is shutting down", "1234")
+            assert error.body == b"connect again in 1234 ms"
+            if kind == "websocket":
+                assert peer.websocket.closed == (1012, "server is shutting down")
+            assert not gateway.broker.sessions
+            assert gateway.broker.waiting == 1
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_what_was_routed_before_is_written(self, kind: str) -> None:
+        async with running() as gateway:
+            peer, publisher = await connected(gateway, kind), await connected(gateway, kind)
+            await peer.subscribe("/topic/a")
+            for _ in range(200):
+                await publisher.publish("/topic/a", b"x" * 5000)
+            await publisher.settled()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(gateway.drain)
+                for _ in range(200):
+                    assert len((await peer.frame("MESSAGE")).body) == 5000
+                await peer.at_end_after_error()
+                await peer.aclose()
+                await publisher.aclose()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_nobody_new_comes_in(self, kind: str) -> None:
+        async with running() as gateway:
+            stream = await dial_stream(gateway.addresses[kind][0])
+            await until(lambda: gateway._hub.open_connections or kind == "websocket")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(gateway.drain)
+                await trio.testing.wait_all_tasks_blocked()
+                assert await refused(gateway.addresses[kind][0])
+                await stream.aclose()
+
+    async def test_one_in_its_handshake_is_told_as_well(self) -> None:
+        async with running() as gateway:
+            peer = await dial("tcp", gateway.addresses["tcp"][0])
+            await peer.send(CONNECT[:-1])
+            await until(lambda: gateway._hub.open_connections)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(gateway.drain)
+                error = await peer.at_end_after_error()
+                await peer.aclose()
+            assert "retry-after" in error.headers
+
+    async def test_one_that_upgrades_meanwhile(self) -> None:
+        """It came before the listeners closed and gets its WebSocket late; it is told then, or cut at the end."""
+        async with running() as gateway:
+            stream = await dial_stream(gateway.addresses["websocket"][0])
+            await stream.send_all(b"GET /ws HTTP/1.1\r\n")
+            await trio.sleep(0.01)
+            await gateway.drain()
+        assert await read_all(stream) == b""
+        await stream.aclose()
+
+    async def test_twice(self) -> None:
+        """At once and one after the other: SIGTERM, and then the block's own end."""
+        began = trio.current_time()
+        async with running() as gateway:
+            peer = await connected(gateway, "tcp")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(gateway.drain)
+                nursery.start_soon(gateway.drain)
+                await peer.at_end_after_error()
+                await peer.aclose()
+            await gateway.drain()
+        assert trio.current_time() - began < 5
+
+    async def test_an_operators_drain_waits_for_the_last(self) -> None:
+        """Beyond `drain_timeout`, because the process stays; the log says when it may be stopped."""
+        with structlog.testing.capture_logs() as logs:
+            async with running(drain_timeout=0.05, close_linger=30.0) as gateway:
+                peer = await connected(gateway, "tcp")
+                await gateway.drain()
+                gateway.begin_drain()
+                await trio.testing.wait_all_tasks_blocked()
+                assert (gateway.draining, gateway.drained) == (True, False)
+                await peer.at_end_after_error()
+                await peer.aclose()
+                await until(lambda: gateway.drained)
+                assert [each["event"] for each in logs][-1] == "drained"
+
+    async def test_an_operators_drain_waits_for_the_store(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        async with running(store="sqlite:store.db") as gateway:
+            peer = await connected(gateway, "tcp")
+            await peer.publish("/queue/a", b"x", persistent="true")
+            await peer.settled()
+            gateway.begin_drain()
+            await peer.at_end_after_error()
+            await peer.aclose()
+            await until(lambda: gateway.drained)
+            assert gateway.broker.storage is not None
+            assert not gateway.broker.storage.unwritten
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_bounded_in_time(self, kind: str) -> None:
+        """A client that does not close is cut; the linger alone would be half a minute."""
+        began = trio.current_time()
+        async with running(drain_timeout=0.2, close_linger=30.0) as gateway:
+            peer = await connected(gateway, kind)
+            await gateway.drain()
+            assert gateway._hub.open_connections
+        assert trio.current_time() - began < 3
+        await peer.at_end_after_error()
+        await peer.aclose()
+
+    async def test_an_error_in_the_block_drains_as_well(self) -> None:
+        peers = []
+
+        async def fail() -> None:
+            async with running() as gateway:
+                peers.append(await connected(gateway, "tcp"))
+                raise RuntimeError("the app failed")
+
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await fail()
+        assert caught.group_contains(RuntimeError, match="the app failed")
+        await peers[0].at_end_after_error()
+        await peers[0].aclose()
+
+    async def test_cancelled_from_outside(self) -> None:
+        """That cuts the connections, and leaves nothing behind."""
+        with trio.CancelScope() as scope:
+            async with running() as gateway:
+                peer = await connected(gateway, "tcp")
+                scope.cancel()
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        assert not gateway.broker.sessions
+        await peer.wire.receive()
+        await peer.aclose()
+        assert await refused(gateway.addresses["tcp"][0])
+
+
+class TestStartError:
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_a_port_that_is_taken(self, kind: str) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            with pytest.raises(StartError) as caught:
+                async with running(**{kind: f"127.0.0.1:{port}"}):
+                    raise AssertionError("it has started")
+        assert str(caught.value) == (
+            f"cannot listen on 127.0.0.1:{port}: the address is in use by another program; "
+            f"change the setting {kind} (GATEWAY_{kind.upper()})"
+        )
+        assert caught.value.__cause__ is None
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_nothing_is_left_open(self, kind: str, tmp_path: Path) -> None:
+        """Neither the listeners before it nor the files of their unix sockets."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        path = tmp_path / "s.sock"
+        wrong = "192.0.2.1:1"
+        addresses = {kind: f"127.0.0.1:{port},unix:{path},{wrong}"}
+        if kind == "websocket":
+            addresses = {"tcp": f"127.0.0.1:{port},unix:{path}", "websocket": f"{FREE},{wrong}"}
+        with pytest.raises(StartError, match="this machine has no such address"):
+            async with running(**addresses):
+                raise AssertionError("it has started")
+        assert await refused(f"127.0.0.1:{port}")
+        assert not path.exists()
+
+    async def test_open_all_of_nothing(self) -> None:
+        assert (await open_all("tcp", [])).listeners == []
+
+
+class TestSettings:
+    """Each setting reaches the layer that it is for."""
+
+    def test_quotas(self) -> None:
+        chosen = settings(
+            max_subscriptions=11,
+            max_transactions=12,
+            max_transaction_octets=13_000,
+            max_unacknowledged=14,
+            max_body=75_000,
+            max_outbound=150_000,
+            memory_limit=160 * 1024 * 1024,
+            max_destinations=17,
+        )
+        assert quotas_of(chosen) == Quotas(11, 12, 13_000, 14, 150_000, 160 * 1024 * 1024, 17)
+
+    def test_defaults_are_the_same_everywhere(self) -> None:
+        """A test that uses the bare classes sees what a user sees."""
+        assert quotas_of(Settings()) == Quotas()
+        assert options_of(Settings()) == TransportOptions(server=f"stomp-gateway/{__version__}")
+
+    def test_a_version_that_nobody_needs_to_know(self) -> None:
+        assert options_of(settings(server_version=False, server_name="name")).server == "name"
+
+    def test_options(self) -> None:
+        chosen = settings(
+            server_name="name",
+            max_headers=11,
+            max_header_line=30_000,
+            max_body=12_000,
+            max_connect_headers=13,
+            max_connect_header_line=1400,
+            connect_timeout=1.5,
+            heartbeat_send=16,
+            heartbeat_receive=17,
+            heartbeat_margin=1.8,
+            websocket_path="/nineteen",
+            websocket_ping=20.0,
+            allowed_origins="https://twenty.one",
+            close_linger=2.2,
+            slow_consumer_timeout=2.3,
+            token_warning=24.0,
+            max_connections=25,
+            max_connections_per_address=26,
+            max_connections_per_user=27,
+            max_handshakes=28,
+            max_frames_per_second=29,
+            max_octets_per_second=30,
+            max_frames_per_second_per_user=31,
+            max_octets_per_second_per_user=32,
+            max_frames_per_second_per_address=33,
+            max_octets_per_second_per_address=34,
+        )
+        assert options_of(chosen) == TransportOptions(
+            server=f"name/{__version__}",
+            limits=Limits(11, 30_000, 12_000),
+            connect_limits=Limits(13, 1400, 1024, "max_connect_", NO_BODY),
+            connect_timeout=1.5,
+            heartbeat_send=16,
+            heartbeat_receive=17,
+            heartbeat_margin=1.8,
+            websocket_path="/nineteen",
+            websocket_ping=20.0,
+            allowed_origins=("https://twenty.one",),
+            close_linger=2.2,
+            slow_consumer_timeout=2.3,
+            token_warning=24.0,
+            capacity=Capacity(25, 26, 27, 28),
+            max_frames_per_second=29,
+            max_octets_per_second=30,
+            max_frames_per_second_per_user=31,
+            max_octets_per_second_per_user=32,
+            max_frames_per_second_per_address=33,
+            max_octets_per_second_per_address=34,
+        )
+
+    @pytest.mark.requirement("LIM-04")
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_limits_before_login_and_after(self, kind: str) -> None:
+        async with running(max_connect_headers=10, max_headers=100) as gateway:
+            stranger = await dial(kind, gateway.addresses[kind][0])
+            await stranger.send_frame("CONNECT", accept_version="1.2", **{f"h{number}": 1 for number in range(10)})
+            error = await stranger.at_end_after_error()
+            assert b"max_connect_headers" in error.body
+            peer = await connected(gateway, kind)
+            await peer.send(
+                frame("SEND", destination="/topic/a", receipt=1, **{f"h{number}": 1 for number in range(98)})
+            )
+            await peer.frame("RECEIPT")
+            for each in (stranger, peer):
+                await each.aclose()

@@ -1,0 +1,319 @@
+"""A gateway with a store: what is in the file when it stops, and what it says if it cannot start with one."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog.testing
+import trio
+
+from gateway.auth.anonymous import Anonymous
+from gateway.broker.queue.queue import Queue
+from gateway.codec import ProtocolError
+from gateway.journal import Journal
+from gateway.runtime.gateway import Gateway, StartError, open_gateway
+from gateway.stores import SQLiteStore, StoreFull
+
+from ..transports.peers import frame
+from .test_gateway import connected, running, settings
+
+STORE = "sqlite:store.db"
+P = {"persistent": "true"}
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+async def fill(count: int = 3, destination: str = "/queue/a", *, store: str = STORE, **headers: object) -> None:
+    """A gateway that takes so many durable messages, and stops in order."""
+    async with running(store=store) as gateway:
+        peer = await connected(gateway, "tcp")
+        for number in range(count):
+            await peer.send_frame("SEND", b"%d" % number, destination=destination, receipt=number, **P, **headers)
+            assert (await peer.frame("RECEIPT"))["receipt-id"] == str(number)
+        await peer.aclose()
+
+
+async def read(gateway: Gateway, count: int, destination: str = "/queue/a") -> list[tuple[bytes, bool]]:
+    """What waits: bodies, and whether they are marked as redelivered.  It is consumed."""
+    peer = await connected(gateway, "tcp")
+    await peer.send_frame("SUBSCRIBE", destination=destination, id=1, ack="client-individual", prefetch_count=1)
+    found: list[tuple[bytes, bool]] = []
+    settled = 0
+    while settled < count:
+        received = await peer.receive()
+        assert received is not None
+        if received.command == "RECEIPT":
+            settled += 1
+        elif len(found) < count:
+            await peer.send_frame("ACK", id=received["ack"], receipt=received["ack"])
+            found.append((received.body, "redelivered" in received.headers))
+    await peer.aclose()
+    return found
+
+
+def row(path: str = "store.db") -> dict[str, Any]:
+    """What the file says of itself."""
+    with sqlite3.connect(path) as connection:
+        connection.row_factory = sqlite3.Row
+        found = dict(connection.execute("SELECT * FROM store").fetchone())
+    connection.close()
+    return found
+
+
+def write(octets: bytes) -> None:
+    Path("store.db").write_bytes(octets)
+
+
+def damage() -> None:
+    """All but the first page is lost."""
+    octets = Path("store.db").read_bytes()
+    write(octets[:4096] + b"\xff" * (len(octets) - 4096))
+
+
+def messages(path: str = "store.db") -> int:
+    with sqlite3.connect(path) as connection:
+        found: int = connection.execute("SELECT count(*) FROM rows").fetchone()[0]
+    connection.close()
+    return found
+
+
+class TestStop:
+    async def test_all_is_written(self) -> None:
+        """Also what nobody waits for a receipt of, and what sessions give back when they end."""
+        async with running(store=STORE) as gateway:
+            peer = await connected(gateway, "tcp")
+            await peer.subscribe("/queue/a", ack="client")
+            for number in range(3):
+                await peer.send_frame("SEND", b"%d" % number, destination="/queue/a", **P)
+                await peer.frame("MESSAGE")
+        await peer.aclose()
+        async with running(store=STORE) as gateway:
+            assert await read(gateway, 3) == [(b"0", True), (b"1", True), (b"2", True)]
+
+    async def test_the_file_says_so(self) -> None:
+        async with running(store=STORE):
+            pass
+        assert row()["clean"] == 1
+
+    async def test_what_is_not_stored_is_said(self) -> None:
+        with structlog.testing.capture_logs() as logs:
+            async with running(store=STORE) as gateway:
+                peer = await connected(gateway, "tcp")
+                for headers in (P, {}, {}):
+                    await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **headers)
+                    await peer.frame("RECEIPT")
+                await peer.aclose()
+        (line,) = [line for line in logs if line["log_level"] == "warning"]
+        assert (line["waiting"], line["queues"]) == (2, 1)
+
+    async def test_nothing_is_said_where_all_is_stored(self) -> None:
+        with structlog.testing.capture_logs() as logs:
+            await fill()
+        assert not [line for line in logs if line["log_level"] in ("warning", "error")]
+
+    async def test_also_of_what_came_back_from_the_last_process(self) -> None:
+        await fill()
+        with structlog.testing.capture_logs() as logs:
+            async with running(store=STORE) as gateway:
+                assert await read(gateway, 1) == [(b"0", False)]
+        assert not [line for line in logs if line["log_level"] in ("warning", "error")]
+
+    async def test_a_store_that_takes_nothing_any_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is not waited for without end; then the file does not say that all is well."""
+        monkeypatch.setattr("gateway.runtime.gateway._LONGEST_WRITE", 0.05)
+
+        def write(store: SQLiteStore, batch: object) -> None:
+            raise StoreFull("store.db cannot grow: no space left")
+
+        with structlog.testing.capture_logs() as logs:
+            async with running(store=STORE) as gateway:
+                monkeypatch.setattr(SQLiteStore, "write", write)
+                peer = await connected(gateway, "tcp")
+                await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
+                storage = gateway.broker.storage
+                assert storage is not None
+                while not storage.failure:
+                    await trio.lowlevel.checkpoint()
+                await peer.aclose()
+        events = [line["event"] for line in logs if line["log_level"] == "error"]
+        assert events == ["the store has failed", "the store does not take what is left"]
+        assert row()["clean"] == 0
+
+
+class TestKilled:
+    """As far as a test can without a process: the block is left without a word to the store."""
+
+    @asynccontextmanager
+    async def cut_off(self) -> Any:
+        with trio.CancelScope() as scope:
+            async with running(store=STORE) as gateway:
+                yield gateway
+                gateway.store_all = nothing  # type: ignore[method-assign]
+                scope.cancel()
+
+    async def test_the_file_says_so_and_what_was_delivered_is_marked(self) -> None:
+        await fill()
+        async with self.cut_off() as gateway:
+            peer = await connected(gateway, "tcp")
+            await peer.subscribe("/queue/a", ack="client")
+            assert [(await peer.frame("MESSAGE")).body for _ in range(3)] == [b"0", b"1", b"2"]
+            await peer.aclose()
+        assert row()["clean"] == 0
+        async with running(store=STORE) as gateway:
+            assert await read(gateway, 3) == [(b"0", True), (b"1", True), (b"2", True)]
+
+
+async def nothing() -> bool:
+    return False
+
+
+class TestCannotStart:
+    async def refused(self, **values: object) -> str:
+        """The one sentence."""
+        with pytest.raises(StartError) as caught:
+            async with open_gateway(settings(**values), authenticator=Anonymous()):
+                raise AssertionError("it has started")
+        assert caught.value.__cause__ is None
+        sentence = str(caught.value)
+        assert "\n" not in sentence.rstrip()
+        assert "store" in sentence
+        return sentence
+
+    async def test_a_folder_that_is_not_there(self) -> None:
+        assert "nowhere" in await self.refused(store="sqlite:nowhere/store.db")
+
+    async def test_a_file_that_is_none(self) -> None:
+        write(b"not a store, but long enough to be looked at" * 100)
+        assert "store.db" in await self.refused(store=STORE)
+
+    async def test_a_file_of_somebody_else(self) -> None:
+        connection = sqlite3.connect("store.db")
+        connection.execute("CREATE TABLE t (x)")
+        connection.close()
+        assert "store.db" in await self.refused(store=STORE)
+
+    async def test_one_that_a_second_gateway_has(self) -> None:
+        async with running(store=STORE):
+            sentence = await self.refused(store=STORE)
+            assert sentence.startswith("store (GATEWAY_STORE) cannot be used: store.db is in use")
+        async with running(store=STORE):
+            pass
+
+    async def test_one_that_is_damaged(self) -> None:
+        await fill(200)
+        damage()
+        assert "store.db" in await self.refused(store=STORE)
+
+    @pytest.mark.parametrize("table", ["places", "rows"])
+    async def test_one_whose_facts_are_none(self, table: str) -> None:
+        policy = [{"match": "/topic/log", "log_messages": 10}]
+        async with running(store=STORE, policy=policy) as gateway:
+            peer = await connected(gateway, "tcp")
+            await peer.send_frame("SEND", b"x", destination="/topic/log", receipt="1")
+            await peer.frame("RECEIPT")
+            await peer.aclose()
+        with sqlite3.connect("store.db") as connection:
+            connection.execute(f"UPDATE {table} SET facts = '{{'")
+        connection.close()
+        reason = await self.refused(store=STORE, policy=policy)
+        assert "store.db" in reason
+        assert "gateway store check" in reason
+
+    async def test_the_setting_is_named(self) -> None:
+        assert "GATEWAY_STORE" in await self.refused(store="sqlite:nowhere/store.db")
+
+
+class TestStartsAgain:
+    """What keeps a gateway from starting leaves the file as it was, and free."""
+
+    async def test_an_address_in_use(self) -> None:
+        await fill()
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            with pytest.raises(StartError, match="in use"):
+                async with running(store=STORE, tcp=f"127.0.0.1:{taken.getsockname()[1]}"):
+                    pass
+        async with running(store=STORE) as gateway:
+            assert [body for body, _ in await read(gateway, 3)] == [b"0", b"1", b"2"]
+
+    async def test_functions_that_are_not_there(self) -> None:
+        await fill()
+        with pytest.raises(StartError, match="handlers"):
+            async with running(store=STORE, handlers="no_such_module:app"):
+                pass
+        async with running(store=STORE) as gateway:
+            assert gateway.broker.waiting == 3
+
+    async def test_a_store_that_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        await fill()
+
+        def load(store: SQLiteStore) -> object:
+            raise StoreFull("store.db cannot be read: input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SQLiteStore, "load", load)
+            with pytest.raises(StartError, match="input/output"):
+                async with running(store=STORE):
+                    pass
+        async with running(store=STORE) as gateway:
+            assert gateway.broker.waiting == 3
+
+    async def test_a_fault_inside_the_block(self) -> None:
+        with pytest.RaisesGroup(ProtocolError, flatten_subgroups=True, allow_unwrapped=True):
+            async with running(store=STORE) as gateway:
+                peer = await connected(gateway, "tcp")
+                await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
+                await peer.frame("RECEIPT")
+                await peer.aclose()
+                raise ProtocolError("a fault", "of the test")
+        assert row()["clean"] == 1
+        async with running(store=STORE) as gateway:
+            assert gateway.broker.waiting == 1
+
+
+async def test_what_cannot_be_closed_keeps_nothing_else_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_order = Journal.close
+
+    def close(journal: Journal, seconds: float) -> int:
+        in_order(journal, seconds)
+        raise OSError("a fault of the test")
+
+    monkeypatch.setattr(Journal, "close", close)
+    with pytest.raises(OSError, match="of the test"):
+        async with running(store=STORE, journal="journal"):
+            pass
+    assert row()["clean"] == 1
+
+
+class TestPages:
+    async def test_more_than_memory_holds_comes_in_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gateway.broker.queue.durable.MOST_IN_MEMORY", 20_000)
+        monkeypatch.setattr("gateway.broker.queue.paging._LOW", 5)
+        monkeypatch.setattr("gateway.broker.queue.paging._PAGE", 10)
+        async with running(store=STORE) as gateway:
+            peer = await connected(gateway, "tcp")
+            sends = [frame("SEND", b"%d" % number, destination="/queue/a") for number in range(200)]
+            await peer.send(b"".join(sends) + frame("SEND", destination="/topic/a", receipt="last"))
+            await peer.frame("RECEIPT")
+            queue = gateway.broker.destinations["/queue/a"]
+            assert isinstance(queue, Queue)
+            assert queue.present < queue.waiting
+            assert [int(body) for body, _ in await read(gateway, 200)] == list(range(200))
+            assert gateway.broker.waiting == gateway.broker.stored_octets == 0
+            await peer.aclose()
+        assert messages() == 0
+
+    async def test_one_consumer_after_the_other(self) -> None:
+        await fill(20)
+        async with running(store=STORE) as gateway:
+            for number in range(20):
+                assert await read(gateway, 1) == [(b"%d" % number, number > 0)]

@@ -1,0 +1,318 @@
+"""What a reload takes of the settings, what it leaves for a restart, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.auth import for_settings
+from gateway.auth.passwords import hash_passcode
+from gateway.config import errors
+from gateway.config.settings import PLACES, Settings, SettingsError, load
+from gateway.runtime.listeners import read_certificates
+from gateway.runtime.reload import RELOADED, InForce, Reading, Reloadable, reload_all
+from tests.transports import papers
+
+# Another value than the default of each that a reload takes.
+CHANGED: dict[str, Any] = {
+    "admin_token": "sesame",
+    "allowed_origins": ["https://app.example.org"],
+    "log_level": "debug",
+    "metrics_token": "another-sesame",
+    "trusted_proxies": ["127.0.0.1"],
+}
+# Those whose files are read again; others that are paths are folders.
+FILES = {*PLACES} - {"journal", "archive", "tables"}
+RULES = '[[rule]]\ndestination = "#"\nallow = ["send"]\n'
+OTHER_RULES = '[[rule]]\ndestination = "/queue/#"\nallow = ["send"]\n'
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings but those of the test."""
+    monkeypatch.chdir(tmp_path)
+    for name in Settings.model_fields:
+        monkeypatch.delenv(errors.variable(name), raising=False)
+
+
+def write(text: str) -> None:
+    Path("gateway.toml").write_text(text)
+
+
+def started(text: str) -> InForce:
+    """The settings of a gateway that started with that file."""
+    write(text)
+    return InForce(load(), load)
+
+
+def reloaded(found: InForce) -> list[Any]:
+    with capture_logs() as logs:
+        assert found.reload() is None
+    return logs
+
+
+class TestWhatItTakes:
+    def test_all_of_them_are_tried(self) -> None:
+        assert CHANGED.keys() == {*RELOADED}
+
+    @pytest.mark.parametrize("name", RELOADED)
+    def test_it_is_in_force_at_once(self, name: str) -> None:
+        fresh = load(**{name: CHANGED[name]})
+        found = InForce(load(), lambda: fresh)
+        told: list[Settings] = []
+        found.on_change.append(told.append)
+        logs = reloaded(found)
+        assert getattr(found.now, name) == CHANGED[name]
+        assert told == [found.now]
+        assert logs == [{"event": "settings have changed", "log_level": "info", "settings": name}]
+
+    def test_of_the_file(self) -> None:
+        found = started('admin_token = "old"\nmax_body = "1MiB"')
+        write('admin_token = "new"\nmax_body = "1MiB"\nallowed_origins = "https://*.Example.org"')
+        (entry,) = reloaded(found)
+        assert {*entry["settings"].split(", ")} == {"admin_token", "allowed_origins"}
+        assert (found.now.admin_token, found.now.allowed_origins) == ("new", ["https://*.example.org"])
+
+    def test_where_it_stands_is_known_afterwards(self) -> None:
+        found = started('log_level = "debug"\nmax_body = "1MiB"\nmetrics_token = "x"')
+        write('admin_token = "new"\nmetrics_token = "x"\nmax_headers = 20')
+        reloaded(found)
+        assert found.now.model_fields_set == {"admin_token", "metrics_token", "max_body"}
+
+    def test_nothing_new_is_no_news(self) -> None:
+        found = started('admin_token = "old"\nmax_body = "1MiB"\n[[policy]]\nmatch = "/queue/a"\nmax_messages = 5\n')
+        told: list[Settings] = []
+        found.on_change.append(told.append)
+        assert reloaded(found) == []
+        assert told == []
+
+    def test_nothing_secret_is_said(self) -> None:
+        found = started('admin_token = "planted-old"\nmetrics_token = "planted"')
+        write('admin_token = "planted-new"')
+        assert "planted" not in str(reloaded(found))
+
+    def test_other_rules(self) -> None:
+        found = started(RULES)
+        write(OTHER_RULES)
+        assert reloaded(found) == [], "the rules say it themselves"
+        assert [table.patterns for table in found.now.rule] == [("/queue/#",)]
+
+    @pytest.mark.parametrize(("before", "behind"), [("", RULES), (RULES, "")])
+    def test_rules_that_need_a_restart(self, before: str, behind: str) -> None:
+        found = started(before)
+        rules = found.now.rule
+        write(behind)
+        assert reloaded(found) == []
+        assert found.now.rule == rules
+
+    def test_settings_that_stand_nowhere(self) -> None:
+        settings = load(admin_token="old")
+        found = InForce(settings)
+        assert reloaded(found) == []
+        assert found.now == settings
+
+
+class TestWhatNeedsARestart:
+    @pytest.mark.parametrize("name", sorted(Settings.model_fields.keys() - {*RELOADED, "rule"}))
+    def test_it_is_named_and_not_in_force(self, name: str) -> None:
+        settings = load()
+        found = InForce(settings, lambda: settings.model_copy(update={name: "another"}))
+        told: list[Settings] = []
+        found.on_change.append(told.append)
+        (entry,) = reloaded(found)
+        assert entry == {
+            "event": "settings have changed that need a restart",
+            "log_level": "warning",
+            "settings": name,
+        }
+        assert getattr(found.now, name) == getattr(settings, name)
+        assert told == []
+
+    def test_it_is_said_until_then(self) -> None:
+        found = started('max_body = "1MiB"')
+        write('max_body = "2MiB"\nlog_level = "debug"\ntcp = "127.0.0.1:1"')
+        first, second = reloaded(found)
+        assert (first["settings"], second["settings"]) == ("log_level", "tcp, max_body")
+        (again,) = reloaded(found)
+        assert again == second
+        write('max_body = "1MiB"\nlog_level = "debug"')
+        assert reloaded(found) == []
+
+    def test_a_variable_is_stronger(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "of-the-variable")
+        found = started('admin_token = "old"')
+        write('admin_token = "new"')
+        assert reloaded(found) == []
+        assert found.now.admin_token == "of-the-variable"
+
+
+class TestWhatChangesNothing:
+    def refused(self, found: InForce) -> str:
+        settings = found.now
+        found.on_change.append(lambda _: pytest.fail("nothing has changed"))
+        with capture_logs() as logs:
+            sentence = found.reload()
+        assert sentence is not None
+        assert logs == []
+        assert found.now is settings
+        return sentence
+
+    @pytest.mark.parametrize(
+        ("text", "sentence"),
+        [
+            ('admin_token = "new"\nmax_body = "1 elephant"', "gateway.toml line 2: max_body is wrong"),
+            ('admin_token = "new"\nadmin_tokn = "x"', "gateway.toml line 2: there is no setting 'admin_tokn'"),
+            ('admin_token = "new"\nallowed_origins = "a.b"', "gateway.toml line 2: allowed_origins is wrong: 'a.b' is"),
+            ('admin_token = "new', "gateway.toml cannot be read"),
+            ('admin_token = "new"\n[[rule]]\n', "gateway.toml line 2: rule"),
+        ],
+    )
+    def test_a_file_that_is_wrong(self, text: str, sentence: str) -> None:
+        found = started('admin_token = "old"')
+        write(text)
+        assert self.refused(found).startswith(sentence)
+
+    def test_a_file_that_is_gone(self) -> None:
+        found = started('admin_groups = ["ops"]\nusers_file = "users.txt"\nadmin_token = "old"')
+        Path("gateway.toml").unlink()
+        assert self.refused(found) == ("gateway.toml is gone, and the settings in it with it; restart if that is meant")
+
+    def test_one_that_was_never_there_is_not_missed(self) -> None:
+        assert reloaded(InForce(load(), load)) == []
+
+    def test_a_token_that_is_gone(self) -> None:
+        found = started('admin_token = "old"\nmetrics_token = "x"')
+        write('metrics_token = "x"')
+        assert self.refused(found) == (
+            "admin_token is not set any more, and without it every program on this machine may use the admin API; "
+            "restart if that is meant"
+        )
+
+    def test_but_not_where_others_keep_the_door(self) -> None:
+        others = 'admin_groups = ["ops"]\nusers_file = "users.txt"\n'
+        found = started(f'{others}admin_token = "old"')
+        write(others)
+        assert reloaded(found)[0]["settings"] == "admin_token"
+        assert found.now.admin_token == ""
+
+    def test_they_do_not_help_before_the_restart(self) -> None:
+        found = started('admin_token = "old"')
+        write('admin_groups = ["ops"]\nusers_file = "users.txt"\n')
+        assert "restart if that is meant" in self.refused(found)
+
+    def test_what_does_not_fit_what_needs_a_restart(self) -> None:
+        """Any page could use the cookie of whoever looks at it, until the restart."""
+        found = started('cookie_keys = "secrets"')
+        write('allowed_origins = "*"')
+        assert self.refused(found) == (
+            "beside what needs a restart, settings do not fit together: cookie_keys needs a list of origins, or any "
+            "page could use the cookie of whoever looks at it; allowed_origins is ['*'] (gateway.toml line 1)"
+        )
+
+
+class TestPage:
+    """The table of docs/operations.md says the same as the code."""
+
+    @pytest.fixture
+    def rows(self) -> list[list[str]]:
+        """The settings of each row."""
+        page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text()
+        table = page.partition("### What a reload takes\n")[2].partition("\n\nEach thing")[0]
+        rows = [line.split("|")[1].strip() for line in table.splitlines()[3:]]
+        assert rows[-1] == "every other one, and another file for those above"
+        return [re.findall(r"`(\w+)`", row) for row in rows[:-1]]
+
+    def test_settings(self, rows: list[list[str]]) -> None:
+        named = [name for row in rows for name in row]
+        assert len(named) == len({*named})
+        files = {name for name in named if Settings.model_fields[name].annotation == Path | None}
+        assert {*named} - files == {*RELOADED, "rule"}
+        assert files == FILES
+
+    @pytest.mark.parametrize("name", sorted(FILES))
+    def test_files(self, name: str) -> None:
+        papers.write(Path())
+        Path("users").write_text(f"alice:{hash_passcode('x')}\n")
+        for file in ("jwt", "cookies"):
+            Path(file).write_text("a-secret-of-thirty-two-octets-or-more")
+        settings = Settings(
+            tcp_tls=["127.0.0.1:0"],
+            tls_certificate="server.pem",
+            tls_key="server.key",
+            tls_client_ca="server.pem",
+            users_file="users",
+            jwt_keys="jwt",
+            cookie_keys="cookies",
+        )
+        certificates, entrance = read_certificates(settings), for_settings(settings)
+        assert isinstance(certificates, Reloadable)
+        assert isinstance(entrance, Reloadable)
+        assert (certificates.reload(), entrance.reload()) == (None, None)
+        getattr(settings, name).write_text("nothing")
+        faults = certificates.reload(), entrance.reload()
+        assert faults.count(None) == 1
+
+
+class Thing:
+    """A reloadable whose reload ends so."""
+
+    def __init__(self, name: str, fault: str | None = None) -> None:
+        self.name = name
+        self._fault = fault
+
+    def reload(self) -> str | None:
+        if self._fault == "raise":
+            raise RuntimeError("a fault of ours")
+        return self._fault
+
+
+def test_each_stands_for_itself() -> None:
+    things = [Thing("a", "the file is wrong"), Thing("b"), Thing("c", "raise"), Thing("d", "the file is wrong")]
+    with capture_logs() as logs:
+        reload_all(things)
+    assert [entry["event"] for entry in logs] == [
+        "a reload failed",
+        "reloaded",
+        "what was in force stays after a reload",
+        "what was in force stays after a reload",
+    ]
+    assert (logs[1]["log_level"], logs[1]["what"], logs[1]["kept"]) == ("warning", "b", ["a", "c", "d"])
+    assert (logs[2]["what"], logs[2]["reason"]) == ("a, d", "the file is wrong"), "said once"
+    assert logs[3]["what"] == "c"
+
+
+def test_all_is_well() -> None:
+    with capture_logs() as logs:
+        reload_all([Thing("a")])
+        reload_all([])
+    assert [(entry["log_level"], entry["what"], entry["kept"]) for entry in logs] == [
+        ("info", "a", []),
+        ("info", "nothing", []),
+    ]
+
+
+class TestReading:
+    """One reload reads the settings once, whoever asks."""
+
+    def test_all_who_ask_have_the_same(self) -> None:
+        write("max_headers = 20\n")
+        reading = Reading(load)
+        first = reading()
+        write("max_headers = 30\n")
+        assert reading() is first
+        reading.forget()
+        assert reading().max_headers == 30
+
+    def test_all_are_told_the_same(self) -> None:
+        write("max_headers = no\n")
+        reading = Reading(load)
+        with pytest.raises(SettingsError) as first:
+            reading()
+        write("max_headers = 30\n")
+        with pytest.raises(SettingsError) as second:
+            reading()
+        assert str(first.value) == str(second.value)

@@ -1,0 +1,156 @@
+"""What a gateway with a store finds when it starts, and what it says of that."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import structlog.testing
+import trio
+
+from .test_gateway import connected, running
+from .test_gateway_store import STORE, P, fill, messages, read
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+async def test_what_was_there_is_there_again() -> None:
+    await fill()
+    async with running(store=STORE) as gateway:
+        assert gateway.broker.waiting == 3
+        assert await read(gateway, 3) == [(b"0", False), (b"1", False), (b"2", False)]
+    assert messages() == 0
+
+
+async def test_the_log_says_what() -> None:
+    await fill()
+    with structlog.testing.capture_logs() as logs:
+        async with running(store=STORE):
+            pass
+    (line,) = [line for line in logs if line["event"] == "recovered"]
+    assert (line["queues"], line["messages"], line["clean"]) == (1, 3, True)
+    assert line["store"] == "store.db"
+    assert line["seconds"] >= 0
+    assert logs.index(line) < [line["event"] for line in logs].index("listening")
+    assert not [line for line in logs if line["log_level"] in ("warning", "error")]
+
+
+async def test_of_a_new_store_it_says_that() -> None:
+    """Or an empty folder, where a disk should have been mounted, would look like a store."""
+    with structlog.testing.capture_logs() as logs:
+        async with running(store=STORE):
+            pass
+    events = [line["event"] for line in logs]
+    assert "a new store was made" in events
+    assert "recovered" not in events
+
+
+async def test_the_log_tells_kinds_apart() -> None:
+    policy = [{"match": "/topic/log", "log_messages": 10}]
+    await fill(2)
+    await fill(1, "/queue/b")
+    async with running(store=STORE, policy=policy) as gateway:
+        peer = await connected(gateway, "tcp")
+        await peer.send_frame("SUBSCRIBE", destination="/topic/d", id="d", durable="true", receipt="d")
+        await peer.frame("RECEIPT")
+        for number in range(4):
+            await peer.send_frame("SEND", b"x", destination="/topic/log", receipt=number)
+            await peer.frame("RECEIPT")
+        await peer.send_frame("SEND", b"x", destination="/queue/c", x_delay=60_000, receipt="c", **P)
+        await peer.frame("RECEIPT")
+        await peer.aclose()
+    with structlog.testing.capture_logs() as logs:
+        async with running(store=STORE, policy=policy):
+            pass
+    (line,) = [line for line in logs if line["event"] == "recovered"]
+    found = {key: line[key] for key in ("queues", "messages", "subscriptions", "logs", "logged", "delayed")}
+    assert found == {"queues": 2, "messages": 3, "subscriptions": 1, "logs": 1, "logged": 4, "delayed": 1}
+
+
+async def test_the_log_names_what_no_policy_keeps() -> None:
+    policy = [{"match": "/topic/log", "log_messages": 10}]
+    async with running(store=STORE, policy=policy) as gateway:
+        peer = await connected(gateway, "tcp")
+        await peer.send_frame("SEND", b"x", destination="/topic/log", receipt="1")
+        await peer.frame("RECEIPT")
+        await peer.aclose()
+    for policies, count in (([], 0), (policy, 1)):
+        with structlog.testing.capture_logs() as logs:
+            async with running(store=STORE, policy=policies) as gateway:
+                assert gateway.broker.directory.logs.messages == count
+        told = [line["topics"] for line in logs if line["event"] == "logs in the store that no policy keeps"]
+        assert told == ([] if count else [["/topic/log"]])
+
+
+async def test_around_damage() -> None:
+    """What is read at the start, as delayed messages are, need not be whole either."""
+    await fill(3, x_delay=60_000)
+    connection = sqlite3.connect("store.db")
+    connection.execute("DELETE FROM contents WHERE content = (SELECT max(content) FROM contents)")
+    connection.commit()
+    connection.close()
+    with structlog.testing.capture_logs() as logs:
+        async with running(store=STORE) as gateway:
+            assert len(gateway.broker.router.delayed) == 2
+            assert gateway.committer is not None
+            assert gateway.committer.damaged == 1
+    (line,) = [line for line in logs if line["log_level"] == "error"]
+    assert line["event"] == "a message in the store is damaged"
+
+
+async def test_message_ids_are_the_same_and_new_ones_are_new() -> None:
+    async with running(store=STORE) as gateway:
+        peer = await connected(gateway, "tcp")
+        await peer.subscribe("/queue/a", ack="client")
+        await peer.send_frame("SEND", b"m", destination="/queue/a", **P)
+        before = (await peer.frame("MESSAGE"))["message-id"]
+        await peer.aclose()
+    async with running(store=STORE) as gateway:
+        peer = await connected(gateway, "tcp")
+        await peer.subscribe("/queue/a", ack="client")
+        again = await peer.frame("MESSAGE")
+        assert (again["message-id"], again["redelivered"], again["delivery-count"]) == (before, "true", "2")
+        await peer.send_frame("SEND", b"m", destination="/queue/a", **P)
+        assert (await peer.frame("MESSAGE"))["message-id"] != before
+        await peer.aclose()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"idle_timeout": 60},
+        {"time_to_live": 60},
+        {"conflate_by": "key"},
+        {"max_messages": 9, "when_full": "drop-oldest"},
+    ],
+)
+@pytest.mark.parametrize("headers", [{}, {"ttl": 60_000}, {"priority": 9, "JMSXGroupID": "g"}])
+async def test_whatever_the_policy(policy: dict[str, object], headers: dict[str, object]) -> None:
+    await fill(**headers)  # type: ignore[arg-type]
+    async with running(store=STORE, policy=[{"match": "/queue/a", **policy}]) as gateway:
+        assert [body for body, _ in await read(gateway, 3)] == [b"0", b"1", b"2"]
+
+
+async def test_what_has_expired_does_not_come() -> None:
+    await fill(ttl=1)
+    async with running(store=STORE) as gateway:
+        peer = await connected(gateway, "tcp")
+        await peer.subscribe("/queue/a")
+        await peer.send_frame("SEND", b"live", destination="/queue/a")
+        assert (await peer.frame("MESSAGE")).body == b"live"
+        while gateway.broker.waiting:  # until the store has been asked what has expired
+            await trio.lowlevel.checkpoint()
+        await peer.aclose()
+    assert messages() == 0
+
+
+async def test_nothing_is_recovered_from_memory() -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with running(store="memory") as gateway:
+            assert gateway.broker.storage is None
+            assert await gateway.store_all()
+    assert "recovered" not in [line["event"] for line in logs]
