@@ -141,7 +141,7 @@ def test_it_does_not_keep_the_gateway_from_stopping(tmp_path: Path, way: str) ->
         stream.close()
 
 
-IMPATIENT = "import sys; from gateway import cli, serve; serve.LONGEST_STUCK = 500; sys.exit(cli.main(['serve']))"
+IMPATIENT = "import sys; from gateway.cli import main, serve; serve.LONGEST_STUCK = 500; sys.exit(main.main(['serve']))"
 
 
 def test_a_reader_that_takes_nothing_does_not_either(tmp_path: Path) -> None:

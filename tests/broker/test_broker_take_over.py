@@ -25,7 +25,7 @@ def is_ghost(client: Client) -> bool:
     if not client.closed:
         return False
     assert isinstance(client.failures[0], TakenOver)
-    return client.error().headers["message"] == "client-id taken over"
+    return client.error().headers["message"] in ("client-id taken over", "subscription taken over")
 
 
 @pytest.mark.requirement("SES-04")

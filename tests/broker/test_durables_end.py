@@ -275,7 +275,7 @@ class TestAnother:
         ghost.subscribe(TOPIC, ack="client", **headers)
         publish(scene, b"1", b"2")
         client.subscribe("/topic/b", ack="client", **headers)
-        assert ghost.error().headers["message"] == "client-id taken over"
+        assert ghost.error().headers["message"] == "subscription taken over"
         assert list(scene.broker.destinations) == ["/topic/b"]
         scene.wait(2.1)  # no date of the old one ends the new one
         publish(scene, b"3", to="/topic/b")

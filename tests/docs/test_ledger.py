@@ -49,7 +49,7 @@ RUN = {
     },
     "docs/pipeline.md": {"": "docs/test_pipeline.py"},
     "docs/relay.md": {"": "docs/test_relay.py"},
-    "docs/rules.md": {"": "test_acl.py"},
+    "docs/rules.md": {"": "cli/test_acl.py"},
     "docs/security.md": {"": "test_docs_security.py"},
     "docs/settings.md": {"": "docs/test_terminal.py"},
 }
