@@ -13,7 +13,7 @@ from gateway.transports.flow import allocator
 PIECES = "pieces = [b'x' * 65536 for _ in range(16)]\n"
 COUNT = (
     "import resource, sys\n"
-    "from gateway.transports import allocator\n"
+    "from gateway.transports.flow import allocator\n"
     "from gateway.transports.flow.memory_guard import resident\n" + PIECES + "def faults():\n"
     "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
 )
