@@ -85,7 +85,7 @@ class Guard:
 
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self.visits = Visits(settings.admin_groups)
-        self.strangers = Strangers(gateway.broker.agenda)
+        self.strangers = Strangers(gateway.broker.scheduler)
         self._gateway = gateway
         self._settings = settings
         self._failures = Failures(settings.login_attempts)

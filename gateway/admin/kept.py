@@ -147,7 +147,7 @@ class Kept:
             Endpoint(
                 "GET",
                 "/api/v1/cursors",
-                self.cursors,
+                self.offsets,
                 "How far clients have read that resume by a name.",
                 "sessions",
                 kept_models.Cursors,
@@ -253,7 +253,7 @@ class Kept:
 
     # where clients go on
 
-    async def cursors(self, request: Request) -> Response:
+    async def offsets(self, request: Request) -> Response:
         """A page of them."""
         broker = self._broker
 
@@ -261,17 +261,17 @@ class Kept:
             return [stored_rows.of_cursor(broker, each) for each in page]
 
         async with self._one_at_a_time:
-            return JSONResponse(await page_of(request, _CURSORS, broker.router.replay.cursors.every(), rows))
+            return JSONResponse(await page_of(request, _CURSORS, broker.router.replay.offsets.every(), rows))
 
     async def delete_cursor(self, request: Request) -> Response:
         """One is known no more."""
         name = asked.text(request, "name")
         entry_of(request).target(name)
-        cursors = self._broker.router.replay.cursors
-        found = cursors.get(name)
+        offsets = self._broker.router.replay.offsets
+        found = offsets.get(name)
         if found is None:
             raise Refused(404, _NO_CURSOR)
-        cursors.forget(found)
+        offsets.forget(found)
         return await self._gone("it is forgotten")
 
     # the store

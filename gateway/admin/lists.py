@@ -269,8 +269,8 @@ class Lists:
         )
 
     def _find(self, name: str) -> Target | None:
-        directory = self._gateway.broker.directory
-        return directory.find(name) or directory.patterns.get(name)
+        registry = self._gateway.broker.registry
+        return registry.find(name) or registry.patterns.get(name)
 
     async def delete_durable(self, request: Request) -> Response:
         """End a durable subscription."""

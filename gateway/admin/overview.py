@@ -201,7 +201,7 @@ class Overview:
             },
             "connections": opened.admission.connections,
             "subscriptions": broker.subscriptions,
-            "destinations": broker.directory.count(),
+            "destinations": broker.registry.count(),
             "messages": {
                 "waiting": broker.waiting,
                 "delayed": len(broker.router.delayed),

@@ -128,7 +128,7 @@ class Publisher:
             finally:
                 done.set()
 
-        self._gateway.broker.agenda.later(carry_out)
+        self._gateway.broker.scheduler.later(carry_out)
         await done.wait()
         (result,) = found
         if isinstance(result, Refused):
@@ -146,13 +146,13 @@ class Publisher:
             sentence = "the gateway is shutting down and takes no messages: publish again when it has been restarted"
             raise Refused(503, sentence, come_back(self._settings))
         broker = self._gateway.broker
-        properties = properties_of(head.headers)
-        if properties.temporary_reply is not None or destination.startswith(destinations.TEMPORARY):
+        options = properties_of(head.headers)
+        if options.temporary_reply is not None or destination.startswith(destinations.TEMPORARY):
             raise NotAllowed("operators have no temporary destinations", "name one of another kind")
-        if properties.passed_on is not None:
-            head = Head.of(head.command, dict(properties.passed_on))
+        if options.passed_on is not None:
+            head = Head.of(head.command, dict(options.passed_on))
         changes = 0 if broker.storage is None else broker.storage.changes
-        sending = broker.router.prepare(head, body, destination, properties, None)
+        sending = broker.router.prepare(head, body, destination, options, None)
         for name, _ in sending.targets:
             _check_owner(broker, name)
         broker.router.send(sending)
@@ -176,7 +176,7 @@ def _check_owner(broker: Broker, name: str) -> None:
         NotAllowed: nobody can read what is sent there.
     """
     is_temporary = name.startswith((destinations.REPLY_QUEUE, destinations.REPLY_TOPIC))
-    if is_temporary and name not in broker.directory.temporaries:
+    if is_temporary and name not in broker.registry.temporaries:
         raise NotAllowed(
             "nobody is there", f"{name[:80]!r} is no session's; a temporary destination goes with who made it"
         )

@@ -42,7 +42,7 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
         gateway.holds,
         gateway.committer,
         gateway.journal,
-        OverloadCollector(broker, gateway.holds, gateway.admission, gateway.memory, gateway.turnstiles),
+        OverloadCollector(broker, gateway.holds, gateway.admission, gateway.memory, gateway.fair_gates),
         others,
         Disks(_folders(settings)),
     )

@@ -42,11 +42,11 @@ class Strangers:
     """Counts their refusals.
 
     Args:
-        agenda: has the clock, and carries out what is due when a minute ends.
+        scheduler: has the clock, and carries out what is due when a minute ends.
     """
 
-    def __init__(self, agenda: Scheduler) -> None:
-        self._agenda = agenda
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
         self._refused: dict[str, int] = {}
 
     def may_tell(self, address: str) -> bool:
@@ -55,7 +55,7 @@ class Strangers:
         if key not in self._refused and len(self._refused) >= MOST_KNOWN:
             key = _OTHERS
         if key not in self._refused:
-            self._agenda.at(self._agenda.clock() + MINUTE, partial(self._end, key))
+            self._scheduler.at(self._scheduler.clock() + MINUTE, partial(self._end, key))
         count = self._refused[key] = self._refused.get(key, 0) + 1
         return count <= MOST_TOLD
 

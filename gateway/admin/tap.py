@@ -55,7 +55,7 @@ class TapRoom:
     """The endpoint, over an open gateway."""
 
     def __init__(self, opened: Gateway) -> None:
-        self._taps = opened.taps
+        self._traces = opened.traces
 
     def endpoints(self) -> list[Endpoint]:
         """Its one endpoint."""
@@ -78,9 +78,9 @@ class TapRoom:
         """Frames, until somebody ends it."""
         session_id = request.path_params["id"]
         with _refusing():
-            self._taps.find(session_id)
+            self._traces.find(session_id)
         visitor: Visitor = request.state.visitor
-        return EventStream(partial(self._taps.view, session_id), visitor.lasts)
+        return EventStream(partial(self._traces.view, session_id), visitor.lasts)
 
 
 @contextmanager

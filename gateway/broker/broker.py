@@ -60,11 +60,11 @@ class Broker:
         slow: limit -> how many slow consumers were ended for it.
         sessions: by id.
         known: login and client-id -> the session that has them, the one that came last; others are about to go.
-        directory: which destinations there are.
+        registry: which destinations there are.
         router: the way of messages to them.
         administration: an operator's way to the messages.
         destinations: canonical name -> queue or topic; the directory's.
-        agenda: what is to be done later.
+        scheduler: what is to be done later.
         storage: what is to be stored; None: nothing outlives the process.
         records: told of what happens; None: nobody records.
         dirty: outboxes with something to flush.  Always the same object.
@@ -94,8 +94,8 @@ class Broker:
         policies: the rules of destinations.
         clock: seconds, never going back.
         epoch: seconds since the epoch.
-        wake: asks for a call of `agenda.tick` at a time of `clock`.
-        busy: asks for calls of `agenda.proceed`.
+        wake: asks for a call of `scheduler.tick` at a time of `clock`.
+        busy: asks for calls of `scheduler.proceed`.
     """
 
     def __init__(
@@ -117,16 +117,16 @@ class Broker:
         self.counters = Counters()
         self.slow = dict.fromkeys(SLOW_LIMITS, 0)
         self.dates = MessageAges(clock)
-        self.agenda = Scheduler(clock, epoch, wake, busy)
+        self.scheduler = Scheduler(clock, epoch, wake, busy)
         self.storage: Storage | None = None
         self.records: EventLog | None = None
         policies = policies or Policies()
-        self.directory = Registry(self, policies)
-        self.router = Router(self, self.directory, policies)
+        self.registry = Registry(self, policies)
+        self.router = Router(self, self.registry, policies)
         self.administration = MessageAdmin(self)
         self.sessions: dict[str, Session] = {}
         self.known: dict[tuple[str, str], Session] = {}
-        self.destinations = self.directory.destinations
+        self.destinations = self.registry.destinations
         self.dirty: deque[Outbox] = deque()
         self.strained: set[Outbox] = set()
         self.stored_octets = 0
@@ -151,8 +151,8 @@ class Broker:
         # What queues and topics need of the router.
         self.next_number = self.router.next_number
         self.deposit = self.router.deposit
-        self.home_of = self.directory.home_of
-        self.forget_if_idle = self.directory.forget_if_idle
+        self.home_of = self.registry.home_of
+        self.forget_if_idle = self.registry.forget_if_idle
         self._memory_high = self.quotas.memory_high
         self._is_scarce = False
         self._exhausted = ""
@@ -205,8 +205,8 @@ class Broker:
         key = session.login, session.client_id
         if self.known.get(key) is session:
             del self.known[key]
-        if session.login == ANONYMOUS and len(self.directory.logs):
-            self.directory.logs.forget_mail(session.user)
+        if session.login == ANONYMOUS and len(self.registry.streams):
+            self.registry.streams.forget_mail(session.user)
 
     def end_session(self, session_id: str, reason: str) -> bool:
         """End a session on an operator's word; False when there is none of that id."""
@@ -262,7 +262,7 @@ class Broker:
             self.flooded = flooded
             limit = self.quotas.max_outbound
             for session in self.sessions.values():
-                session.outbound.set_limit(limit // _SQUEEZED if flooded else limit)
+                session.outbox.set_limit(limit // _SQUEEZED if flooded else limit)
         self._weigh()
 
     def _weigh(self) -> None:
@@ -313,14 +313,14 @@ class Broker:
             self.full = set()
         return full
 
-    def strain(self, outbound: Outbox) -> None:
+    def strain(self, outbox: Outbox) -> None:
         """An outbox is over its high mark: who fills it waits, or it is closed if it was waited for long enough."""
-        if not outbound.excused and outbound.size <= _HARD_LIMIT * self.quotas.max_outbound:
-            self.strained.add(outbound)
-        elif outbound.size > outbound.limit:
+        if not outbox.excused and outbox.size <= _HARD_LIMIT * self.quotas.max_outbound:
+            self.strained.add(outbox)
+        elif outbox.size > outbox.limit:
             setting = "max_outbound, less while memory is short" if self.flooded else "max_outbound"
-            why = f"more than {outbound.limit} octets ({setting}) wait to be read"
-            self.end_slow(outbound.session, SlowConsumer(why, OUTBOX))
+            why = f"more than {outbox.limit} octets ({setting}) wait to be read"
+            self.end_slow(outbox.session, SlowConsumer(why, OUTBOX))
 
     def end_slow(self, session: Session, error: SlowConsumer) -> None:
         """End a session whose client does not keep up; once, however often it is found out."""

@@ -42,10 +42,10 @@ class Gauges:
         """Look, and again later."""
         broker = self._broker
         self._sessions = iter(list(broker.sessions.values()))
-        every = chain(broker.destinations.values(), broker.directory.hidden.values())
+        every = chain(broker.destinations.values(), broker.registry.hidden.values())
         self._queues = iter([target for target in every if isinstance(target, Queue)])
         self._before, self._now = self._now, set()
-        broker.agenda.at(broker.agenda.clock() + self._pause, self.begin)
+        broker.scheduler.at(broker.scheduler.clock() + self._pause, self.begin)
         self._look()
 
     def _look(self) -> None:
@@ -58,7 +58,7 @@ class Gauges:
             looks -= 1
             self._of_queue(queue)
         if looks < _PER_TURN:
-            self._broker.agenda.later(self._look)
+            self._broker.scheduler.later(self._look)
 
     def _of_subscription(self, subscription: Subscription) -> None:
         if subscription.ledger:
@@ -71,7 +71,7 @@ class Gauges:
     def _of_queue(self, queue: Queue) -> None:
         unacknowledged = sum([len(each.ledger) for each in queue.subscriptions if each.ledger])
         if queue.waiting or unacknowledged:
-            self._records.waiting(queue.name, unacknowledged, queue.waiting, queue.lanes[0].oldest())
+            self._records.waiting(queue.name, unacknowledged, queue.waiting, queue.ready_lists[0].oldest())
             self._now.add(queue)
         elif queue in self._before:
             self._records.waiting(queue.name, 0, 0, None)

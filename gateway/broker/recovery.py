@@ -4,7 +4,7 @@ Queues come back with their rows alone: bodies and headers are read when somebod
 are there within a second or two.  Only where messages may have to go, or replace each other, are they read at once:
 such queues are bounded by their limits.
 
-After a kill nobody can know which messages were delivered; those that may have been are marked (see `shelf`).
+After a kill nobody can know which messages were delivered; those that may have been are marked (see `storage`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
     """
     storage, router = broker.storage, broker.router
     assert storage is not None  # it is what is recovered
-    logs = broker.directory.logs
-    logs.started = router.number
+    streams = broker.registry.streams
+    streams.started = router.number
     restorers = {scheduled.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
     queues: dict[int, Queue] = {}
     logged: list[stream.Stream] = []
@@ -51,19 +51,19 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
             storage.drop(place.number)
             takers[place.number] = _pass_over
         elif place.kind == offsets.KIND:
-            router.replay.cursors.restore(place)
+            router.replay.offsets.restore(place)
         elif place.kind == stream.KIND and not place.name:
-            logs.restore(place)
+            streams.restore(place)
         elif place.kind == stream.KIND:
-            restored = broker.directory.restore_log(place)
+            restored = broker.registry.restore_log(place)
             takers[place.number] = _pass_over if restored is None else restored.recover_row
             if restored is not None:
                 logged.append(restored)
         elif restore is None:
-            queue = broker.directory.restore(place, clean=clean)
-            assert queue.shelf is not None  # the directory gave it one
+            queue = broker.registry.restore(place, clean=clean)
+            assert queue.storage is not None  # the directory gave it one
             queues[place.number] = queue
-            takers[place.number] = queue.shelf.adder()
+            takers[place.number] = queue.storage.adder()
         else:
             found: list[int] = []
             storage.restore_pool(place)
@@ -74,17 +74,17 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         takers[row.place](row)
         used.add(row.place)
     for number, queue in queues.items():
-        if number not in used and queue.shelf is not None and not queue.shelf.has_place(number):
+        if number not in used and queue.storage is not None and not queue.storage.has_place(number):
             storage.drop(number)
     for each in logged:
         each.recovered(clean=clean)
-        logs.emptied(each)
+        streams.emptied(each)
     for take, found in pools:
         for stored in _pages(found, read):
             take(stored)
     for queue in dict.fromkeys(queues.values()):
-        if queue.shelf is not None and not queue.shelf.has_pages():
-            queue.shelf.place(_pages(queue.shelf.take_all(), read))
+        if queue.storage is not None and not queue.storage.has_pages():
+            queue.storage.place(_pages(queue.storage.take_all(), read))
         broker.forget_if_idle(queue)
 
 

@@ -177,18 +177,18 @@ class Request:
             raise RuntimeError("the broker is not for threads; send what the thread returns, when it has returned it")
 
     def _prepared(self, target: str, headers: dict[str, str], body: bytes) -> PreparedSend:
-        properties = properties_of(headers)
-        if properties.temporary_reply is not None:
+        options = properties_of(headers)
+        if options.temporary_reply is not None:
             raise NotAllowed("functions have no temporary destinations", "reply-to must name one of another kind")
-        if properties.passed_on is not None:
-            headers = dict(properties.passed_on)
+        if options.passed_on is not None:
+            headers = dict(options.passed_on)
         if target.startswith(destinations.APP):
             headers |= {"user-id": self.user, "session": self.session}
         head = Head.of("SEND", headers)
         largest = self._broker.quotas.max_outbound // 2
         if head.size + len(body) > largest:
             raise NotAllowed("message too large", f"half of max_outbound is {largest} octets")
-        return self._broker.router.prepare(head, body, target, properties, None)
+        return self._broker.router.prepare(head, body, target, options, None)
 
     def _keep(self, sendings: list[PreparedSend]) -> None:
         self._sendings += sendings

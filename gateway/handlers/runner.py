@@ -174,10 +174,10 @@ class Runner:
         """See `Carrier`: messages go to their functions."""
         if self._nursery is None or self._stopping:
             return
-        outbound = self.session.outbound
+        outbox = self.session.outbox
         try:
-            self._decoder.feed(b"".join(outbound.take()))
-            outbound.written(outbound.size)
+            self._decoder.feed(b"".join(outbox.take()))
+            outbox.written(outbox.size)
             for frame in self._decoder.frames():
                 self._post(self._posts[frame.headers["subscription"]], frame, self._nursery)
         except Exception:  # not the fault of whoever flushes

@@ -163,7 +163,7 @@ class BrokerCollector(Collector):
             yield family
         yield self._connected()
         broker = self._broker
-        yield GaugeMetricFamily("gateway_destinations", "Queues and topics in use.", value=broker.directory.count())
+        yield GaugeMetricFamily("gateway_destinations", "Queues and topics in use.", value=broker.registry.count())
         yield GaugeMetricFamily(
             "gateway_messages_waiting", "Messages in queues that no consumer has.", value=broker.waiting
         )
@@ -180,7 +180,7 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "gateway_messages_retained", "Topics that keep a message.", value=len(broker.router.retained)
         )
-        logs = broker.directory.logs
+        logs = broker.registry.streams
         yield GaugeMetricFamily(
             "gateway_log_messages", "Messages that topics keep for replay, in memory or store.", value=logs.messages
         )
@@ -190,7 +190,7 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "gateway_log_cursors",
             "Names under which clients go on in a log.",
-            value=len(broker.router.replay.cursors),
+            value=len(broker.router.replay.offsets),
         )
         yield GaugeMetricFamily(
             "gateway_publishers_held",

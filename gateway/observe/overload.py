@@ -24,13 +24,13 @@ class OverloadCollector(Collector):
     """Reads what the transports count of it."""
 
     def __init__(
-        self, broker: Broker, holds: Blocks, admission: ConnectionLimits, memory: MemoryGuard, turnstiles: FairGates
+        self, broker: Broker, holds: Blocks, admission: ConnectionLimits, memory: MemoryGuard, fair_gates: FairGates
     ) -> None:
         self._broker = broker
         self._holds = holds
         self._admission = admission
         self._memory = memory
-        self._turnstiles = turnstiles
+        self._fair_gates = fair_gates
 
     def collect(self) -> Iterator[Metric]:
         """Every metric of overload."""
@@ -47,7 +47,7 @@ class OverloadCollector(Collector):
             "gateway_turnstile_waiting",
             "Connections that wait for their turn to be read: who sends in bulk, and who is not known yet.",
             "line",
-            self._turnstiles.waiting,
+            self._fair_gates.waiting,
         )
         yield _counter("gateway_holds", "Times a session was not read for a while.", "reason", self._holds.totals)
         yield _counter(

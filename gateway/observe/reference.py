@@ -103,7 +103,7 @@ def collectors(folder: Path) -> Iterator[Collector]:
     disks = Disks({"store": folder, "journal": folder})
     disks.look_now()
     yield disks
-    broker.directory.create_queue("/queue/orders")
+    broker.registry.create_queue("/queue/orders")
     yield Survey(broker, (), ["/queue/orders"])
     yield Timings((TURN, Histogram), (QUEUE, Histogram), (ACK, Histogram))
     committer = cast("Committer", SimpleNamespace(commits=0, seconds=0.0, rows=0, failures=0, damaged=0))

@@ -73,8 +73,8 @@ class Gateway:
         admission: how many connections there are, and whom there was no room for.
         memory: whether there is enough of it.
         turns: how long turns of clients take.
-        turnstiles: in front of who takes long, and of who is not known yet.
-        taps: show the frames of sessions to operators.
+        fair_gates: in front of who takes long, and of who is not known yet.
+        traces: show the frames of sessions to operators.
         committer: writes to the store; None: there is none.
         journal: of what happens; None: nothing is recorded.
         addresses: kind of listener -> where it listens, with real ports.
@@ -90,7 +90,7 @@ class Gateway:
     def __init__(
         self,
         settings: Settings,
-        hub: Server,
+        server: Server,
         addresses: dict[str, list[str]],
         functions: Runner | None = None,
         journal: Journal | None = None,
@@ -99,22 +99,22 @@ class Gateway:
         self._reading = reading or Reading(lambda: settings)
         self.in_force = InForce(settings, self._reading)
         self.in_force.on_change.append(self._take)
-        self.broker: Broker = hub.broker
-        self.holds = hub.holds
-        self.admission = hub.admission
-        self.memory = hub.memory
-        self.turns = hub.back_pressure.turns
-        self.turnstiles = hub.turnstiles
-        self.taps = hub.taps
-        self.committer = hub.committer
+        self.broker: Broker = server.broker
+        self.holds = server.holds
+        self.admission = server.admission
+        self.memory = server.memory
+        self.turns = server.back_pressure.turns
+        self.fair_gates = server.fair_gates
+        self.traces = server.traces
+        self.committer = server.committer
         self.journal = journal
         self.addresses = addresses
         self.reloadables: list[Reloadable] = []
-        self.trusted = hub.rates.trusted = Trusted(settings.trusted_proxies)
+        self.trusted = server.rates.trusted = Trusted(settings.trusted_proxies)
         self.certificates: Certificates | None = None
         self.tracing: Spans | None = None
         self.drained = False
-        self._hub = hub
+        self._server = server
         self.functions = functions
         self._listening = trio.CancelScope()
         self._own_doors: list[trio.CancelScope] = []  # within it: those that nobody else holds open
@@ -127,16 +127,16 @@ class Gateway:
         Raises:
             LoginRefused: the credentials are refused.
         """
-        return await identify(self._hub, credentials)
+        return await identify(self._server, credentials)
 
     @property
     def draining(self) -> bool:
         """Sessions are being ended, or have been, and none will be opened any more."""
-        return self._hub.draining
+        return self._server.draining
 
     def not_ready(self) -> str | None:
         """Why no new session should be sent here, or None."""
-        if self._hub.draining:
+        if self._server.draining:
             return "the gateway is shutting down"
         # Short memory is no reason: it would keep away the consumers, who alone can make room.  Full memory is one.
         if self.memory.reason:
@@ -162,16 +162,16 @@ class Gateway:
         await self._end_sessions()
 
     def _begin_drain(self) -> None:
-        if not self._hub.draining:
-            self._hub.draining = True
+        if not self._server.draining:
+            self._server.draining = True
             self._drained_by = trio.current_time() + self.in_force.now.drain_timeout
 
     async def _end_sessions(self) -> None:
-        error = self._hub.shutting_down()
-        for connection in list(self._hub.open_connections):
+        error = self._server.shutting_down()
+        for connection in list(self._server.open_connections):
             connection.end(error)
         with trio.move_on_at(self._drained_by):
-            await self._hub.wait_empty()
+            await self._server.wait_empty()
             if self.functions is not None:
                 await self.functions.finish()
 
@@ -188,18 +188,18 @@ class Gateway:
             door.cancel()
         await self._end_sessions()
         # Unlike a signal's drain this one need not end: the process stays, so whoever lingers is waited for.
-        await self._hub.wait_empty()
-        if self._hub.committer is not None:
-            await self._hub.committer.finish()
+        await self._server.wait_empty()
+        if self._server.committer is not None:
+            await self._server.committer.finish()
         self.drained = True
         log.info("drained", next="stop or restart the process: nothing is connected any more")
 
     async def store_all(self) -> bool:
         """Write what is not in the store yet; False: it took too long."""
-        if self._hub.committer is None:
+        if self._server.committer is None:
             return True
         with trio.move_on_after(_LONGEST_WRITE) as waiting:
-            await self._hub.committer.finish()
+            await self._server.committer.finish()
         if waiting.cancelled_caught:
             log.error("the store does not take what is left")
         return not waiting.cancelled_caught
@@ -219,7 +219,7 @@ class Gateway:
     def _take(self, settings: Settings) -> None:
         """Other settings are in force: who comes from now on is judged by them."""
         self.trusted.replace(settings.trusted_proxies)
-        self._hub.options = replace(self._hub.options, allowed_origins=tuple(settings.allowed_origins))
+        self._server.options = replace(self._server.options, allowed_origins=tuple(settings.allowed_origins))
 
     async def _listen(self, doors: Iterable[tuple[ConnectionHandler, Listening]], connections: trio.Nursery) -> None:
         async def accept(
@@ -260,26 +260,27 @@ async def open_gateway(
     policies = policies_of(settings)
     reading = Reading(read or (lambda: settings))
     rules = Rules(settings.rule, lambda: reading().rule)
-    hub = _hub_of(settings, authenticator, policies, store, rules)
+    server = _hub_of(settings, authenticator, policies, store, rules)
     opened: dict[str, Listening] = {}
-    async with _closing(opened), _keeping(settings, hub, policies, store) as kept:
-        functions = runner_of(settings, hub)
+    async with _closing(opened), _keeping(settings, server, policies, store) as kept:
+        functions = runner_of(settings, server)
         for kind, texts in addresses_of(settings):
             opened[kind] = await open_all(kind, texts)
         addresses = {kind: listening.addresses for kind, listening in opened.items()}
-        with last_words(hub.broker):
+        with last_words(server.broker):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(hub.run)
+                nursery.start_soon(server.run)
                 if functions is not None:
                     nursery.start_soon(functions.run)
-                gateway = Gateway(settings, hub, addresses, functions, kept.journal, reading)
+                gateway = Gateway(settings, server, addresses, functions, kept.journal, reading)
                 gateway.certificates = certificates
                 gateway.tracing = kept.tracing
-                users = FollowedSession(authenticator, hub) if isinstance(authenticator, Reloadable) else None
+                users = FollowedSession(authenticator, server) if isinstance(authenticator, Reloadable) else None
                 changing = (certificates, users, rules, gateway.in_force)
                 gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
                 doors = [
-                    (entrance_of(kind, hub, settings, certificates, gateway.trusted), opened[kind]) for kind in opened
+                    (entrance_of(kind, server, settings, certificates, gateway.trusted), opened[kind])
+                    for kind in opened
                 ]
                 nursery.start_soon(gateway._listen, doors, nursery)
                 nursery.start_soon(gateway._drain_when_asked)
@@ -301,10 +302,10 @@ def _hub_of(
     capacity = within_files(options.capacity, is_wish="max_connections" in settings.model_fields_set)
     options = replace(options, capacity=capacity)
     quotas = within_mark(quotas_of(settings), settings.memory_mark)
-    hub = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
-    watch_process(hub.memory, settings.memory_mark)
-    rules.on_change = partial(authorization.recheck, hub.broker)
-    return hub
+    server = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
+    watch_process(server.memory, settings.memory_mark)
+    rules.on_change = partial(authorization.recheck, server.broker)
+    return server
 
 
 @asynccontextmanager
@@ -335,7 +336,7 @@ class _Kept:
 
 @asynccontextmanager
 async def _keeping(
-    settings: Settings, hub: Server, policies: Policies, store: SQLiteStore | None
+    settings: Settings, server: Server, policies: Policies, store: SQLiteStore | None
 ) -> AsyncIterator[_Kept]:
     """Journal and traces are open for the block, and the broker has what the store has; then all of them are closed.
 
@@ -350,16 +351,16 @@ async def _keeping(
             closing.push_async_callback(_shielded, partial(_close_store, store, kept))
             Message.run = store.token.encode()
         # What a recovery throws away is recorded, too.
-        kept.journal = journal = await _open_the_journal(settings, hub, policies)
+        kept.journal = journal = await _open_the_journal(settings, server, policies)
         if journal is not None:
-            closing.push_async_callback(_shielded, partial(close_journal, journal, hub.broker))
-        kept.tracing = tracing = open_tracing(settings, hub.broker, journal)
+            closing.push_async_callback(_shielded, partial(close_journal, journal, server.broker))
+        kept.tracing = tracing = open_tracing(settings, server.broker, journal)
         if tracing is not None:
-            closing.push_async_callback(_shielded, partial(close_tracing, tracing, hub.broker))
+            closing.push_async_callback(_shielded, partial(close_tracing, tracing, server.broker))
         if store is not None:
-            damaged = recover_from(store, hub.broker)  # nobody waits: no listener is open
-            assert hub.committer is not None  # it came with the store
-            hub.committer.damaged += damaged
+            damaged = recover_from(store, server.broker)  # nobody waits: no listener is open
+            assert server.committer is not None  # it came with the store
+            server.committer.damaged += damaged
         elif unkept_policies := unkept(tables_of(settings)):
             log.warning(unkept_policies)
         yield kept
@@ -374,14 +375,14 @@ async def _close_store(store: SQLiteStore, kept: _Kept) -> None:
     await trio.to_thread.run_sync(partial(store.close, clean=kept.is_written))
 
 
-async def _open_the_journal(settings: Settings, hub: Server, policies: Policies) -> Journal | None:
+async def _open_the_journal(settings: Settings, server: Server, policies: Policies) -> Journal | None:
     try:
-        return await open_journal(settings, hub, policies)
+        return await open_journal(settings, server, policies)
     except JournalError as error:
         raise StartError(unusable("journal", error)) from None
 
 
-def runner_of(settings: Settings, hub: Server) -> Runner | None:
+def runner_of(settings: Settings, server: Server) -> Runner | None:
     """The operator's functions, ready to run; None: there are none.
 
     Raises:
@@ -391,10 +392,10 @@ def runner_of(settings: Settings, hub: Server) -> Runner | None:
         return None
 
     async def settle(runner: Runner) -> None:
-        await hub.settle(runner, kept=True)
+        await server.settle(runner, kept=True)
 
     try:
-        return Runner(hub.broker, load(settings.handlers), settle)
+        return Runner(server.broker, load(settings.handlers), settle)
     except HandlersError as error:
         raise StartError(wrong("handlers", error)) from None
     except ProtocolError as error:

@@ -32,7 +32,7 @@ log = structlog.get_logger("gateway.journal")
 _LONGEST_CLOSE = 5.0
 
 
-async def open_journal(settings: Settings, hub: Server, policies: Policies) -> Journal | None:
+async def open_journal(settings: Settings, server: Server, policies: Policies) -> Journal | None:
     """Begin to record what the hub's broker does, if the settings say so.
 
     Raises:
@@ -51,12 +51,12 @@ async def open_journal(settings: Settings, hub: Server, policies: Policies) -> J
             limit=settings.journal_queue,
             holds=settings.journal_when_full == "block",
             call_soon=partial(_call_soon, trio.lowlevel.current_trio_token()),
-            on_relief=hub.relieve,
+            on_relief=server.relieve,
             on_state=lambda: _tell(journal),
             on_mended=_tell_mended,
         )
     )
-    broker = hub.broker
+    broker = server.broker
     broker.records = records = EventLog(broker, journal)
     if settings.journal_gauges:
         Gauges(broker, records, settings.journal_gauges).begin()

@@ -76,12 +76,12 @@ def read_certificates(settings: Settings) -> Certificates | None:
 
 
 def entrance_of(
-    kind: str, hub: Server, settings: Settings, certificates: Certificates | None, trusted: Trusted
+    kind: str, server: Server, settings: Settings, certificates: Certificates | None, trusted: Trusted
 ) -> ConnectionHandler:
     """What stands at the door of that kind of listener."""
     transport = kind.removesuffix("_tls")
     return ConnectionHandler(
-        hub,
+        server,
         transport,
         certificates if kind in _TLS else None,
         proxied=bool(getattr(settings, f"{transport}_proxy_protocol")),

@@ -65,7 +65,7 @@ def recover_from(store: SQLiteStore, broker: Broker) -> int:
         found = store.load()
         storage.places_from(max((place.number for place in found.places), default=0) + 1)
         # What was never stored had numbers, too: by the clock they cannot come again.
-        broker.router.number_from(max(found.highest, int(broker.agenda.epoch() * 1e6)))
+        broker.router.number_from(max(found.highest, int(broker.scheduler.epoch() * 1e6)))
         broker.router.restore_seen(found.seen)
         recover(broker, found.places, found.rows, partial(_read_around, store, damaged), clean=found.clean)
     except StoreError as error:
@@ -77,7 +77,7 @@ def recover_from(store: SQLiteStore, broker: Broker) -> int:
         log.info("a new store was made", store=str(store.path))
         return 0
     kinds = Counter([place.kind for place in found.places])
-    logs = broker.directory.logs
+    logs = broker.registry.streams
     if logs.unused:
         log.warning("logs in the store that no policy keeps", count=len(logs.unused), topics=logs.unused[:_NAMED])
     log.info(
@@ -118,7 +118,7 @@ def last_words(broker: Broker) -> Iterator[None]:
         yield
     finally:
         router = broker.router
-        every = [*broker.destinations.values(), *broker.directory.hidden.values()]
+        every = [*broker.destinations.values(), *broker.registry.hidden.values()]
         queues = [target for target in every if isinstance(target, Queue)]
         mortal = [(queue.waiting, queue.waiting + len(queue.resting) - queue.stored) for queue in queues]
         mortal = [(waiting, gone) for waiting, gone in mortal if gone]
@@ -130,7 +130,7 @@ def last_words(broker: Broker) -> Iterator[None]:
             + sum([max(gone - waiting, 0) for waiting, gone in mortal]),
             "retained": len(router.retained) - router.retained.stored,
         }
-        logs = [target.log for target in every if isinstance(target, Topic) and target.log is not None]
+        logs = [target.stream for target in every if isinstance(target, Topic) and target.log is not None]
         logged = sum([len(each) for each in logs if not each.is_stored])
         if logged:
             lost["logged"] = logged

@@ -80,9 +80,9 @@ class TransportOptions:
     max_octets_per_second_per_address: int = 0
 
 
-def _flush(outbound: Outbox) -> None:
-    if outbound.carrier is not None:
-        outbound.carrier.flush()
+def _flush(outbox: Outbox) -> None:
+    if outbox.carrier is not None:
+        outbox.carrier.flush()
 
 
 # Seconds after which the agenda is looked at, though its next date is later.
@@ -98,10 +98,10 @@ class Server:
         open_connections: all, also those in their handshake or farewell.
         holds: the publishers that are held.
         settle: ends a turn, see `BackPressure`.
-        taps: show the frames of sessions to operators.
+        traces: show the frames of sessions to operators.
         admission: how many may be here.
         rates: how fast they may send.
-        turnstiles: in front of who takes long, and of who is not known yet.
+        fair_gates: in front of who takes long, and of who is not known yet.
         memory: looks whether there is enough of it.
         draining: no new session is opened.
     """
@@ -117,7 +117,7 @@ class Server:
     ) -> None:
         self.back_pressure = BackPressure(self)
         self.settle = self.back_pressure.settle
-        self.taps = FrameTraces(self)
+        self.traces = FrameTraces(self)
         self.broker = Broker(
             quotas,
             policies,
@@ -142,9 +142,9 @@ class Server:
         self.options = options or TransportOptions()
         self.admission = ConnectionLimits(self.options.capacity)
         self.rates = RateLimits(self.options)
-        self.wheel = TimerWheel()
-        self.turnstiles = FairGates()
-        self.holds = Blocks(self.wheel, self.broker.counters)
+        self.timers = TimerWheel()
+        self.fair_gates = FairGates()
+        self.holds = Blocks(self.timers, self.broker.counters)
         self.memory = MemoryGuard(self)
         self.now = 0.0
         self.connections: dict[Session, Connection] = {}
@@ -158,7 +158,7 @@ class Server:
 
     def _open_storage(self) -> Storage:
         broker = self.broker
-        facts = Metadata(broker.agenda.clock, broker.agenda.epoch)
+        facts = Metadata(broker.scheduler.clock, broker.scheduler.epoch)
         storage = broker.storage = Storage(
             facts, busy=self._on_storage, on_relief=self.relieve, on_state=broker.look_at_store
         )
@@ -190,7 +190,7 @@ class Server:
         self._handshakes[connection] = deadline
         if not self._on_wheel:
             self._on_wheel = True
-            self.wheel.add(self, deadline)
+            self.timers.add(self, deadline)
 
     def welcome(self, connection: Connection, session: Session) -> None:
         """A connection has become a session."""
@@ -227,8 +227,8 @@ class Server:
     async def run(self) -> None:
         """Turn the wheel, and do what the broker left unfinished, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.wheel.run)
-            nursery.start_soon(self.turnstiles.run)
+            nursery.start_soon(self.timers.run)
+            nursery.start_soon(self.fair_gates.run)
             if self.committer is not None and self._housekeeper is not None:
                 nursery.start_soon(self.committer.run)
                 nursery.start_soon(self._housekeeper.run)
@@ -238,7 +238,7 @@ class Server:
                 more = True
                 while more:
                     try:
-                        more = self.broker.agenda.proceed()
+                        more = self.broker.scheduler.proceed()
                     except Exception:  # one fault must not stop what else is to be done
                         log.exception("something on the agenda failed")
                     self.broker.take_full()  # nobody's doing who could be held for it
@@ -251,14 +251,14 @@ class Server:
     def _wake_agenda(self, due: float) -> None:
         self._alarm = alarm = _Alarm(self)  # an earlier one counts no more
         # A far date may be called off many times; an alarm that finds nothing to do costs nothing.
-        self.wheel.add(alarm, min(due, trio.current_time() + _LONGEST_ALARM))
+        self.timers.add(alarm, min(due, trio.current_time() + _LONGEST_ALARM))
 
     def ring(self, alarm: _Alarm) -> None:
         """The broker's agenda is due."""
         if alarm is not self._alarm:
             return
         try:
-            self.broker.agenda.tick()
+            self.broker.scheduler.tick()
         finally:
             self.broker.take_full()
             self._unfinished.set()  # what that put into outboxes is flushed there
@@ -304,12 +304,12 @@ class Server:
 class _Alarm:
     """Stands on the wheel for the broker's agenda."""
 
-    __slots__ = ("_hub",)
+    __slots__ = ("_server",)
 
-    def __init__(self, hub: Server) -> None:
-        self._hub = hub
+    def __init__(self, server: Server) -> None:
+        self._server = server
 
     def tick(self, now: float) -> float:
         """It is time."""
-        self._hub.ring(self)
+        self._server.ring(self)
         return math.inf

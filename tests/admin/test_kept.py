@@ -61,7 +61,7 @@ class TestScheduled:
         (row,) = await scheduled(site)
         assert (row["destination"], row["size"], row["expires"]) == ("/queue/a", 3, None)
         assert row["stored"] is (site.settings.store != "memory")
-        assert row["due"] - site.gateway.broker.agenda.epoch() == pytest.approx(3_600, abs=60)
+        assert row["due"] - site.gateway.broker.scheduler.epoch() == pytest.approx(3_600, abs=60)
 
     @pytest.mark.parametrize(
         ("query", "sizes"),
@@ -279,7 +279,7 @@ class TestMany:
         watch.most = 0
         assert (await many.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": MANY}
         assert 0 < watch.most <= SLICE
-        assert len(many.gateway.broker.agenda) < 100
+        assert len(many.gateway.broker.scheduler) < 100
 
     async def test_retained(self, empty: Running, watch: Watch) -> None:
         router = empty.gateway.broker.router

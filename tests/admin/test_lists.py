@@ -429,7 +429,7 @@ class TestMany:
 
     async def test_destinations(self, site: Running, watch: Watch) -> None:
         for number in range(MANY):
-            site.gateway.broker.directory.create_queue(f"/queue/{number:06}")
+            site.gateway.broker.registry.create_queue(f"/queue/{number:06}")
         answer = await site.get("destinations", sort="-name", limit=10, kind="queue")
         assert [row["name"] for row in answer["destinations"]] == [
             f"/queue/{number:06}" for number in range(MANY - 1, MANY - 11, -1)

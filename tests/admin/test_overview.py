@@ -170,8 +170,8 @@ class TestCost:
 
             keys = values = items = __iter__
 
-        directory = here.gateway.broker.directory
+        registry = here.gateway.broker.registry
         with monkeypatch.context() as swapped:
-            swapped.setattr(directory, "destinations", Untouchable(a=1, b=2))
-            swapped.setattr(directory, "hidden", Untouchable())
-            assert (await here.get("overview"))["destinations"] == 2 + len(directory.patterns)
+            swapped.setattr(registry, "destinations", Untouchable(a=1, b=2))
+            swapped.setattr(registry, "hidden", Untouchable())
+            assert (await here.get("overview"))["destinations"] == 2 + len(registry.patterns)

@@ -89,7 +89,7 @@ class Shell:
         await peer.publish("/topic/prices", b"the last", retain="set")
         await peer.settled()
         messages = self.get("messages?destination=/queue/orders")["messages"]
-        durables = self.get("destinations?q=/dsub/")["destinations"]
+        durable_subscriptions = self.get("destinations?q=/dsub/")["destinations"]
         return {
             **os.environ,
             "CURL_HOME": str(self._folder),
@@ -98,7 +98,7 @@ class Shell:
             "PASSCODE": "right",
             "SESSION": self.session,
             "MESSAGE": messages[0]["id"],
-            "DURABLE": durables[0]["name"],
+            "DURABLE": durable_subscriptions[0]["name"],
             "SCHEDULED": self.get("scheduled")["scheduled"][0]["id"],
             "CURSOR": self.get("cursors")["cursors"][0]["name"],
         }

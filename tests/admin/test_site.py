@@ -55,11 +55,11 @@ class OpenGateway:
     drained: bool = False
 
     def __post_init__(self) -> None:
-        hub = Server(Anonymous())
-        self.admission, self.memory = hub.admission, hub.memory
+        server = Server(Anonymous())
+        self.admission, self.memory = server.admission, server.memory
         self.holds = Blocks(TimerWheel(), self.broker.counters)
         self.turns = Histogram()
-        self.taps, self.turnstiles = hub.taps, hub.turnstiles
+        self.traces, self.fair_gates = server.traces, server.fair_gates
         self.trusted = Trusted()
         self.in_force = InForce(load())
         self.reloadables: list[object] = []

@@ -86,7 +86,7 @@ async def house(nursery: trio.Nursery) -> House:
 def stream_of(house: House, visit: Visit | None = None) -> EventStream:
     session = house.connections[0].session
     assert session is not None
-    return EventStream(partial(house.hub.taps.view, session.id), visit)
+    return EventStream(partial(house.server.traces.view, session.id), visit)
 
 
 async def looked_at(house: House, nursery: trio.Nursery, visit: Visit | None = None) -> tuple[Peer, Reader]:
@@ -169,7 +169,7 @@ class TestEvents:
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, draining: bool
     ) -> None:
         peer, reader = await looked_at(house, nursery)
-        house.hub.draining = draining
+        house.server.draining = draining
         await peer.send_frame("DISCONNECT", receipt="bye")
         await peer.frame("RECEIPT")
         await peer.aclose()
@@ -187,7 +187,7 @@ class TestReaders:
         peer, reader = await looked_at(house, nursery)
         reader.leave()
         await wait_all_tasks_blocked()
-        assert house.connections[0].tap is None
+        assert house.connections[0].trace is None
         await peer.settled()
         assert reader.events == []
 
@@ -198,9 +198,9 @@ class TestReaders:
         reader.stuck = True
         await peer.settled()
         await trio.sleep(tap.LONGEST_WRITE - 1)
-        assert house.connections[0].tap is not None
+        assert house.connections[0].trace is not None
         await trio.sleep(2)
-        assert house.connections[0].tap is None
+        assert house.connections[0].trace is None
         assert not reader.complete
 
     async def test_a_head_has_no_events(self, house: House, autojump_clock: MockClock) -> None:
@@ -208,7 +208,7 @@ class TestReaders:
         reader = Reader()
         await stream_of(house)({**SCOPE, "method": "HEAD"}, reader.receive, reader.send)
         assert (reader.started["status"], reader.text, reader.complete) == (200, "", True)
-        assert house.connections[0].tap is None
+        assert house.connections[0].trace is None
 
     async def test_a_session_that_has_just_gone(self, house: House, autojump_clock: MockClock) -> None:
         peer, reader = await house.session("tcp"), Reader()
@@ -238,7 +238,7 @@ class TestVisits:
         assert [name for name, _ in reader.events] == ["frame", "frame", "end"]
         assert reader.events[-1] == ("end", {"reason": "this login has ended, log in again"})
         assert reader.complete
-        assert house.connections[0].tap is None
+        assert house.connections[0].trace is None
 
     async def test_what_comes_after_it_is_not_even_kept(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
@@ -251,7 +251,7 @@ class TestVisits:
         await wait_all_tasks_blocked()
         visits.end(visit)
         await wait_all_tasks_blocked()
-        (view,) = house.hub.taps._views
+        (view,) = house.server.traces._views
         await peer.settled()
         assert view.take() == ([], 0)
 
@@ -328,7 +328,7 @@ class TestEndpoint:
         (name,) = here.gateway.broker.sessions
         with ExitStack() as stack:
             for _ in range(MOST_VIEWS):
-                stack.enter_context(here.gateway.taps.view(name))
+                stack.enter_context(here.gateway.traces.view(name))
             answer = await here.ask("GET", f"sessions/{name}/tap")
         assert answer.status == 409
         assert answer.error.startswith("4 sessions are looked at already")
@@ -351,7 +351,7 @@ class TestEndpoint:
                     )
 
                 nursery.start_soon(look)
-                await until(lambda: bool(here.gateway.taps._views))
+                await until(lambda: bool(here.gateway.traces._views))
                 assert (await here.ask("POST", "logout", headers=headers)).status == 204
             await peer.settled()
             await peer.aclose()
@@ -367,7 +367,7 @@ class TestEndpoint:
                 assert b'"command": "RECEIPT"' in answer.body
 
             nursery.start_soon(look)
-            while not here.gateway.taps._views:
+            while not here.gateway.traces._views:
                 await trio.lowlevel.checkpoint()
             await peer.settled()
             await peer.aclose()

@@ -42,8 +42,8 @@ class Office:
 
     def __init__(self, settings: Settings) -> None:
         self.entrance: Entrance = auth.for_settings(settings)
-        self.hub = Server(self.entrance)
-        self.broker = self.hub.broker
+        self.server = Server(self.entrance)
+        self.broker = self.server.broker
         self.trusted = Trusted(settings.trusted_proxies)
         self.draining = False
         self.in_force = InForce(settings)
@@ -54,7 +54,7 @@ class Office:
         )
 
     async def identify(self, credentials: Credentials) -> Identity:
-        return await identify(self.hub, credentials)
+        return await identify(self.server, credentials)
 
     # the client's hands
 

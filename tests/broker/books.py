@@ -43,8 +43,8 @@ def audit(scene: Scene) -> None:
     outstanding: Counter[Session] = Counter()
     for target in [
         *broker.destinations.values(),
-        *broker.directory.hidden.values(),
-        *broker.directory.patterns.values(),
+        *broker.registry.hidden.values(),
+        *broker.registry.patterns.values(),
     ]:
         assert not target.is_idle, f"{target.name} is idle"
         if isinstance(target, Queue):
@@ -70,8 +70,8 @@ def audit(scene: Scene) -> None:
         outstanding[session] += len(held)
         assert session.outstanding == outstanding[session]
     for client in scene.clients:
-        outbound = client.session.outbound
-        assert outbound.closed or outbound.gone + outbound.size == outbound.taken + sum(map(len, outbound.parts))
+        outbox = client.session.outbox
+        assert outbox.closed or outbox.gone + outbox.size == outbox.taken + sum(map(len, outbox.parts))
     assert broker.stored_octets == cost["octets"] + broker.buffered
     assert broker.waiting == cost["messages"]
     assert broker.subscriptions == sum(len(session.subscriptions) for session in sessions)
@@ -83,15 +83,15 @@ def _audit_queue(queue: Queue) -> Counter[str]:
     count, octets = in_backlog(queue)
     assert queue.waiting == len(messages) + count
     assert queue.octets == sum(message.size for message in messages) + octets
-    return Counter(octets=queue.octets - octets + queue.lane_octets, messages=queue.waiting)
+    return Counter(octets=queue.octets - octets + queue.ready_bytes, messages=queue.waiting)
 
 
-def entries_of(log: Stream) -> Iterator[StreamEntry]:
+def entries_of(stream: Stream) -> Iterator[StreamEntry]:
     """All that a log has."""
-    entry = log.behind(0)
+    entry = stream.behind(0)
     while entry is not None:
         yield entry
-        entry = log.behind(entry.number)
+        entry = stream.behind(entry.number)
 
 
 def _audit_reader(reader: StreamReader) -> int:
@@ -104,21 +104,21 @@ def _audit_reader(reader: StreamReader) -> int:
 
 def _audit_logs(broker: Broker) -> int:
     """What the logs of topics cost; where they have come to fits with what they keep."""
-    logs = broker.directory.logs
+    logs = broker.registry.streams
     cost = 0
-    for log in logs._logs.values():
-        entries = list(entries_of(log))
+    for stream in logs._streams.values():
+        entries = list(entries_of(stream))
         assert [entry.number for entry in entries] == sorted({entry.number for entry in entries})
         assert all(entry.message is None or entry.message.size == entry.size for entry in entries)
-        assert len(entries) == len(log)
-        assert log.octets == sum(entry.size for entry in entries)
-        assert log.memory == sum(32 + (entry.size if entry.message else 0) for entry in entries)
-        assert log.lost < min([entry.number for entry in entries], default=math.inf)
-        cost += log.memory
+        assert len(entries) == len(stream)
+        assert stream.octets == sum(entry.size for entry in entries)
+        assert stream.memory == sum(32 + (entry.size if entry.message else 0) for entry in entries)
+        assert stream.lost < min([entry.number for entry in entries], default=math.inf)
+        cost += stream.memory
     assert logs.octets + logs.index == cost
-    topics = [*broker.destinations.values(), *broker.directory.hidden.values()]
-    cost += 2_048 * sum(isinstance(target, Topic) and target.log is not None for target in topics)
-    assert logs.index == sum(32 * len(log) for log in logs._logs.values() if log.is_stored)
+    topics = [*broker.destinations.values(), *broker.registry.hidden.values()]
+    cost += 2_048 * sum(isinstance(target, Topic) and target.stream is not None for target in topics)
+    assert logs.index == sum(32 * len(stream) for stream in logs._streams.values() if stream.is_stored)
     return cost
 
 
@@ -139,7 +139,7 @@ def _put_off(scene: Scene) -> list[int]:
 
 def _arguments(scene: Scene) -> Iterator[object]:
     """Of what the broker wants to do later: messages that come back, their queues, what is delayed."""
-    for _, _, entry in scene.broker.agenda._heap:
+    for _, _, entry in scene.broker.scheduler._heap:
         if isinstance(entry.action, partial):
             yield from entry.action.args
 
@@ -149,22 +149,22 @@ def _arguments(scene: Scene) -> Iterator[object]:
 
 def audit_rows(scene: Scene, vault: Vault) -> None:
     """Each row that the store will hold is a message of the broker's, and each queue has counted its own."""
-    shelves: list[QueueStorage] = [queue.shelf for queue in _queues(scene) if queue.shelf is not None]
-    for backlog in _leaving(vault):
-        shelf = backlog._queue.shelf
-        if shelf is not None and shelf not in shelves:
-            shelves.append(shelf)
-    found = Counter(row for shelf in shelves for row in _rows_of_backlog(shelf))
+    shelves: list[QueueStorage] = [queue.storage for queue in _queues(scene) if queue.storage is not None]
+    for paged in _leaving(vault):
+        storage = paged._queue.storage
+        if storage is not None and storage not in shelves:
+            shelves.append(storage)
+    found = Counter(row for storage in shelves for row in _rows_of_backlog(storage))
     found.update(abs(message.row) for message in _messages(scene) if message.row)
     of_queues = sum(found.values())
-    logs = scene.broker.directory.logs
-    for log in logs._logs.values():
-        found.update(entry.number for entry in entries_of(log) if log.is_stored)
+    logs = scene.broker.registry.streams
+    for stream in logs._streams.values():
+        found.update(entry.number for entry in entries_of(stream) if stream.is_stored)
     found.update(message.row for message in _outside_of_queues(scene))
-    coming = vault.coming(scene.broker.directory.logs.unused)
+    coming = vault.coming(scene.broker.registry.streams.unused)
     assert found.keys() == coming.keys(), (found, coming)
     assert set(found.values()) <= {1}, found
-    counts = [(shelf.transient, shelf.rows) for shelf in shelves]
+    counts = [(storage.transient, storage.rows) for storage in shelves]
     assert all(0 <= transient <= rows for transient, rows in counts), counts
     assert sum(rows for _, rows in counts) == of_queues
     assert sum(transient for transient, _ in counts) == sum(coming.values())
@@ -188,7 +188,7 @@ def _outside_of_queues(scene: Scene) -> Iterator[Message]:
 
 def _queues(scene: Scene) -> set[Queue]:
     """Also those that were forgotten, but have messages that somebody holds."""
-    every = [*scene.broker.destinations.values(), *scene.broker.directory.hidden.values()]
+    every = [*scene.broker.destinations.values(), *scene.broker.registry.hidden.values()]
     found = {target for target in every if isinstance(target, Queue)}
     found |= {queue for _, queue in _held(scene)}
     return found | {each for each in _arguments(scene) if isinstance(each, Queue)}
@@ -211,22 +211,22 @@ def _held(scene: Scene) -> Iterator[tuple[Message, Queue]]:
         for delivery in [*deliveries, *_held_in_transactions(session)]:
             assert delivery.subscription.queue is not None  # a ledger never stands without a queue
             yield delivery.message, delivery.subscription.queue
-        for queue, message, _ in session.outbound.unsent:
+        for queue, message, _ in session.outbox.unsent:
             yield message, queue
 
 
-def _rows_of_backlog(shelf: QueueStorage) -> list[int]:
-    backlog = shelf.backlog
-    if backlog is None:
+def _rows_of_backlog(storage: QueueStorage) -> list[int]:
+    paged = storage.paged
+    if paged is None:
         return []
-    found = [row for rows in backlog._ranks.values() for row in rows.rows()] + list(backlog._reading)
-    found += [row for rows in backlog._expiring for row, _ in rows]
-    assert len(found) == backlog.count
-    found += [row for rows, _ in backlog._leaving for row in rows.rows()]
+    found = [row for rows in paged._ranks.values() for row in rows.rows()] + list(paged._reading)
+    found += [row for rows in paged._expiring for row, _ in rows]
+    assert len(found) == paged.count
+    found += [row for rows, _ in paged._leaving for row in rows.rows()]
     return [abs(row) for row in found]
 
 
 def in_backlog(queue: Queue) -> tuple[int, int]:
     """How many messages of a queue are in the store alone, and what they would cost."""
-    backlog = queue.shelf.backlog if queue.shelf is not None else None
-    return (0, 0) if backlog is None else (backlog.count, backlog.octets)
+    paged = queue.storage.paged if queue.storage is not None else None
+    return (0, 0) if paged is None else (paged.count, paged.octets)

@@ -144,7 +144,7 @@ class Scene:
         end = self.now + seconds
         while self.now < end:
             self.now = min(self.now + 0.02, end)
-            self.broker.agenda.tick()
+            self.broker.scheduler.tick()
             self.settle()
 
     def connect(self, version: Version = V12, *, transport: str = "tcp") -> Client:
@@ -162,7 +162,7 @@ class Scene:
     def settle(self) -> None:
         """Flush what lies in outboxes, and close whose end has come, until there is nothing left to do."""
         while True:
-            while self.broker.agenda.proceed() or self.broker.dirty:
+            while self.broker.scheduler.proceed() or self.broker.dirty:
                 while self.broker.dirty:
                     carrier = self.broker.dirty.popleft().carrier
                     if carrier is not None:
@@ -188,16 +188,16 @@ class Scene:
         for client in self.clients:
             client.drop()
         broker = self.broker
-        while due := [date for date, _, entry in broker.agenda._heap if entry.action is not None]:
+        while due := [date for date, _, entry in broker.scheduler._heap if entry.action is not None]:
             self.now = max(self.now, min(due))
-            broker.agenda.tick()
+            broker.scheduler.tick()
             self.settle()
         for name in list(broker.router.retained._kept._entries):
             broker.router.retained.forget(name)
-        for log in list(broker.directory.logs._logs.values()):
-            while len(log):
-                log.drop_first()
-            broker.directory.logs.emptied(log)
+        for stream in list(broker.registry.streams._streams.values()):
+            while len(stream):
+                stream.drop_first()
+            broker.registry.streams.emptied(stream)
         for name in list(broker.destinations):
             last = self.connect()
             last.subscribe(name)
@@ -206,9 +206,9 @@ class Scene:
                 self.commit()
             last.drop()
         assert not broker.destinations
-        assert not broker.directory.hidden
-        assert not len(broker.directory.patterns)
-        assert not broker.directory.temporaries
+        assert not broker.registry.hidden
+        assert not len(broker.registry.patterns)
+        assert not broker.registry.temporaries
         assert not broker.sessions
         assert not broker.known
         assert broker.stored_octets == 0
@@ -295,9 +295,9 @@ class Client:
         """Write what lies in the outbox (`Carrier`)."""
         if self.stalled or self.closed:
             return
-        outbound = self.session.outbound
-        self.written += b"".join(outbound.take())
-        outbound.written(outbound.size)
+        outbox = self.session.outbox
+        self.written += b"".join(outbox.take())
+        outbox.written(outbox.size)
 
     def end(self, error: ProtocolError) -> None:
         """Nothing in the broker may change yet: `settle` does the rest."""
@@ -317,10 +317,10 @@ class Client:
                 self.session.depart()  # who had many subscriptions has not yet
             if self.failures or self.session.ended:
                 # The last words: they reach the client, or do not; the broker will not learn it any more.
-                last = b"".join(self.session.outbound.take())
+                last = b"".join(self.session.outbox.take())
                 if not any(isinstance(error, SlowConsumer) for error in self.failures):
                     self.written += last
-            self.at_close = b"".join(self.session.outbound.parts)
+            self.at_close = b"".join(self.session.outbox.parts)
             self.closed = True
             self.session.close()
 

@@ -22,11 +22,11 @@ def fill(scene: Scene, count: int, name: str = "/queue/a", **headers: str) -> Cl
     return client
 
 
-def shelf(scene: Scene, name: str = "/queue/a") -> QueueStorage:
+def storage(scene: Scene, name: str = "/queue/a") -> QueueStorage:
     queue = scene.broker.destinations[name]
     assert isinstance(queue, Queue)
-    assert queue.shelf is not None
-    return queue.shelf
+    assert queue.storage is not None
+    return queue.storage
 
 
 def stored(scene: Scene, name: str = "/queue/a") -> int:

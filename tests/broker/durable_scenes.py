@@ -54,7 +54,7 @@ def publish(scene: Scene, *bodies: bytes, to: str = TOPIC, **headers: str) -> No
 
 def names(scene: Scene) -> list[str]:
     """The durable and shared subscriptions that are there."""
-    return list(scene.broker.directory.durables._found)
+    return list(scene.broker.registry.durable_subscriptions._found)
 
 
 def ending(stage: Stage) -> Iterator[Stage]:
@@ -71,7 +71,7 @@ def ending(stage: Stage) -> Iterator[Stage]:
             scene = scene._next
         for client in scene.clients:
             client.drop()
-        durables = scene.broker.directory.durables
+        durable_subscriptions = scene.broker.registry.durable_subscriptions
         for name in names(scene):
-            durables.end(name)
+            durable_subscriptions.end(name)
         scene.settle()

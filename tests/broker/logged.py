@@ -20,8 +20,8 @@ ME = {"resume": "me", "ack": "client"}
 def log_of(scene: Scene, name: str = T) -> Stream:
     topic = scene.broker.destinations[name]
     assert isinstance(topic, Topic)
-    assert topic.log is not None
-    return topic.log
+    assert topic.stream is not None
+    return topic.stream
 
 
 def fill(scene: Scene, count: int, name: str = T, *, start: int = 0, **headers: str) -> Client:

@@ -25,8 +25,8 @@ def name_of(body: bytes, headers: Mapping[str, str]) -> Name:
 
 def has_room(model: Model, consumer: Consumer) -> bool:
     """Whether a queue could give a consumer something."""
-    outbound = consumer.client.session.outbound
-    return not consumer.browser and outbound.size < outbound.window and may_have_more(model, consumer)
+    outbox = consumer.client.session.outbox
+    return not consumer.browser and outbox.size < outbox.window and may_have_more(model, consumer)
 
 
 def may_have_more(model: Model, consumer: Consumer, before: Iterable[Copy] = ()) -> bool:
@@ -134,7 +134,7 @@ def compare(model: Model) -> None:
     topics = {each.destination for each in model.consumers if not each.destination.startswith("/queue/")}
     patterns = {name for name in topics if "*" in name or "#" in name}
     assert set(broker.destinations) == names | (topics - patterns)
-    assert {each.name for each in broker.directory.patterns.values()} == patterns
+    assert {each.name for each in broker.registry.patterns.values()} == patterns
     assert len(broker.router.delayed) == len(model.delayed)
     assert len(broker.router.retained) == len(model.retained)
     _compare_counts(model)
@@ -176,10 +176,10 @@ def _compare_limit(model: Model, store: Store, queue: Queue | None) -> None:
 
 
 def _compare_consumer(consumer: Consumer, now: float) -> None:
-    outbound = consumer.client.session.outbound
-    if consumer.browser != "ended" and (not consumer.browser or outbound.size < outbound.window):
+    outbox = consumer.client.session.outbox
+    if consumer.browser != "ended" and (not consumer.browser or outbox.size < outbox.window):
         left: list[object] = [each for each in consumer.due if each.is_due(now)]
-        if outbound.size < outbound.window:
+        if outbox.size < outbox.window:
             left += [each for each in consumer.retained if not 0 < each[0].expires <= now]
         assert not left, f"{consumer.destination} did not tell everything"
         assert consumer.browser != "end", "the browser has no end"

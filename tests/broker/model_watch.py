@@ -88,20 +88,20 @@ class Watch:
         self._record(patch)
 
     def _record(self, patch: pytest.MonkeyPatch) -> None:
-        deliver, end_slow, fail, log = Subscription.deliver, Broker.end_slow, Session.fail, self._log
+        deliver, end_slow, fail, stream = Subscription.deliver, Broker.end_slow, Session.fail, self._log
 
         def delivered(subscription: Subscription, message: Message) -> None:
             assert subscription.queue is not None  # it is the queue that calls
             left = [name_of(each.body, each.head.headers) for each in waiting(subscription.queue)]
-            log.append(Given(subscription, message, frozenset(left)))
+            stream.append(Given(subscription, message, frozenset(left)))
             deliver(subscription, message)
 
         def slow(broker: Broker, session: Session, error: SlowConsumer) -> None:
-            log.append(Slow(session))
+            stream.append(Slow(session))
             end_slow(broker, session, error)
 
         def failed(session: Session, error: ProtocolError, *frame: object) -> None:
-            log.append(Failed(session, error))
+            stream.append(Failed(session, error))
             fail(session, error, *frame)  # type: ignore[arg-type]
 
         patch.setattr(Subscription, "deliver", delivered)
@@ -135,7 +135,7 @@ class Watch:
         find_given_up(model, {}, last=True)
         compare(model)
         free = [each for each in model.consumers if has_room(model, each)]
-        self._had_room = {each: (each.client.session.outbound.size, list(each.ledger)) for each in free}
+        self._had_room = {each: (each.client.session.outbox.size, list(each.ledger)) for each in free}
         self._log.clear()
         model.step += 1
 
@@ -145,7 +145,7 @@ class Watch:
         self._frames[client] = deque()
         if client.closed and client not in self._read_up_to:
             return
-        octets = client.written + b"".join(client.session.outbound.parts)
+        octets = client.written + b"".join(client.session.outbox.parts)
         start, self._read_up_to[client] = self._read_up_to.get(client, 0), len(octets)
         frames = parse(octets[start:], client.version)
         self._came[client] = len(octets) - start
@@ -178,11 +178,11 @@ class Watch:
 
     def _show_retained(self, consumer: Consumer) -> None:
         """Who has a store comes to what was retained as long as there is room in the outbox."""
-        outbound = consumer.client.session.outbound
+        outbox = consumer.client.session.outbox
         if consumer.retained and consumer.store is not None and not consumer.client.closed:
             there = set(waiting_in(self.model, consumer.store))
             for name in [_name(each) for each in consumer.retained]:
-                if name in there or outbound.size < outbound.window:
+                if name in there or outbox.size < outbox.window:
                     self.model.show(consumer, name)
 
     def _is_due(self, consumer: Consumer, frame: Received) -> None:
@@ -298,8 +298,8 @@ class Watch:
         if rival not in self._had_room:
             return False
         octets, ledger = self._had_room[rival]
-        outbound = rival.client.session.outbound
-        if octets + self._came.get(rival.client, 0) >= outbound.window:
+        outbox = rival.client.session.outbox
+        if octets + self._came.get(rival.client, 0) >= outbox.window:
             return False
         return copy.store.is_for(copy, rival, self.model.step) and may_have_more(self.model, rival, ledger)
 

@@ -62,21 +62,21 @@ class Taker:
     @property
     def is_reading(self) -> bool:
         """Its lane is long, and read in turns."""
-        interest = self.subscription.interest if self.subscription is not None else None
-        return interest is not None and interest.behind
+        consumer_set = self.subscription.consumer_set if self.subscription is not None else None
+        return consumer_set is not None and consumer_set.behind
 
     @property
     def is_starved(self) -> bool:
         """It got nothing because the outbox was full, and was not asked again since."""
-        return self.subscription in self.client.session.outbound.starved
+        return self.subscription in self.client.session.outbox.starved
 
     def wants(self, sent: Sent) -> bool:
         return SELECTORS[self.selector](sent.color)
 
     @property
     def has_room(self) -> bool:
-        outbound = self.client.session.outbound
-        if outbound.size >= outbound.window:
+        outbox = self.client.session.outbox
+        if outbox.size >= outbox.window:
             return False
         if not self.held or self.mode == "auto":
             return True
@@ -93,7 +93,7 @@ class Watch:
         self.sent: dict[int, Sent] = {}
         self.owners: dict[str, Taker] = {}
         self.exclusive: Taker | None = None
-        self.log: list[tuple[Taker, Sent]] = []
+        self.stream: list[tuple[Taker, Sent]] = []
         self.unwritten: dict[Client, list[Sent]] = {}
         self.now = 0.0
 
@@ -140,7 +140,7 @@ class Watch:
                 self.owners[sent.group] = taker
         sent.deliveries += 1
         sent.at = taker
-        self.log.append((taker, sent))
+        self.stream.append((taker, sent))
         (self.unwritten.setdefault(taker.client, []) if taker.mode == "auto" else taker.held).append(sent)
 
     def _priority(self, taker: Taker, sent: Sent) -> None:

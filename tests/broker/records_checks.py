@@ -23,7 +23,7 @@ Settled = tuple[str, str | None, int | None, int | None, str | None, str | None,
 def alive(scene: Scene) -> int:
     """Messages that wait, or that somebody has, or that come back later."""
     broker = scene.broker
-    actions = [entry.action for _, _, entry in broker.agenda._heap]
+    actions = [entry.action for _, _, entry in broker.scheduler._heap]
     back = [each for each in actions if isinstance(each, partial) and each.func is fate._come_back]
     return broker.waiting + sum([each.outstanding for each in broker.sessions.values()]) + len(back)
 

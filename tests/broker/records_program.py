@@ -126,7 +126,7 @@ class Actor:
 
     def octets(self) -> bytes:
         """All that was put into its outbox, as far as that can still be known."""
-        return self.client.written + (self.client.at_close or b"".join(self.client.session.outbound.parts))
+        return self.client.written + (self.client.at_close or b"".join(self.client.session.outbox.parts))
 
     def got(self) -> list[Got]:
         """The messages in there."""
@@ -178,8 +178,8 @@ class Watch:
                 self.consumed += subscription.ledger is None
                 deliver(subscription, message)
 
-            def on_not_written(outbound: Outbox) -> list[tuple[Queue, Message]]:
-                returned = not_written(outbound)
+            def on_not_written(outbox: Outbox) -> list[tuple[Queue, Message]]:
+                returned = not_written(outbox)
                 self.consumed -= len(returned)
                 return returned
 

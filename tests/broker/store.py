@@ -121,13 +121,13 @@ class Vault:
         self.reliefs = 0
         self._scene = scene
         self.storage = broker.storage = Storage(
-            Metadata(broker.agenda.clock, broker.agenda.epoch),
+            Metadata(broker.scheduler.clock, broker.scheduler.epoch),
             busy=self._on_busy,
             on_relief=self._on_relief,
             on_state=broker.look_at_store,
         )
         self.storage.places_from(max(store.places, default=0) + 1)
-        broker.router.number_from(max(store.highest, int(broker.agenda.epoch() * 1e6)))
+        broker.router.number_from(max(store.highest, int(broker.scheduler.epoch() * 1e6)))
         broker.router.restore_seen(store.seen)
         rows = [store.rows[number] for number in sorted(store.rows)]
         recover(broker, list(store.places.values()), rows, store.read, clean=store.clean)

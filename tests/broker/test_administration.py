@@ -134,7 +134,7 @@ class TestBrowse:
         fill(operator.scene, 2, ttl="10")
         operator.scene.now += 1.0
         assert operator.bodies("a") == []
-        operator.scene.broker.agenda.tick()
+        operator.scene.broker.scheduler.tick()
 
     def test_nor_is_what_expired_in_its_back_off(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"backoff": 5.0}})
@@ -251,8 +251,8 @@ class TestPurge:
         assert isinstance(queue, Queue)
         assert queue.expiry is not None
         operator.administration.purge("a", "", operator.told.append)
-        scene.broker.agenda.proceed()
-        assert (len(queue.lanes[0]), len(queue.expiry.heap)) == (700, 700)
+        scene.broker.scheduler.proceed()
+        assert (len(queue.ready_lists[0]), len(queue.expiry.heap)) == (700, 700)
         scene.settle()
 
     def test_what_somebody_has_stays_with_him(self, operator: Operator) -> None:
@@ -287,7 +287,7 @@ class TestPurge:
         client.nack(client.message())
         operator.administration.purge("a", "", operator.told.append)
         scene.now += 1.0
-        scene.broker.agenda.tick()
+        scene.broker.scheduler.tick()
         scene.settle()
         assert [outcome.done for outcome in operator.told] == [1]
         assert client.message().body == b"1"
@@ -302,7 +302,7 @@ class TestPurge:
         scene = operator.scene
         client = fill(scene, 1_200)
         operator.administration.purge("a", "", operator.told.append)
-        scene.broker.agenda.proceed()
+        scene.broker.scheduler.proceed()
         client.publish("a", b"new")
         assert [outcome.done for outcome in operator.told] == [1_200]
         assert operator.bodies("a") == ["new"]
@@ -318,7 +318,7 @@ class TestPurge:
     def test_of_who_has_seen_enough_nobody_is_told(self, operator: Operator) -> None:
         fill(operator.scene, 1_200)
         work = operator.administration.purge("a", "", operator.told.append)
-        operator.scene.broker.agenda.proceed()
+        operator.scene.broker.scheduler.proceed()
         assert 0 < work.done < 1_200
         work.cancel()
         operator.scene.settle()
@@ -396,7 +396,7 @@ class TestDurables:
         client = scene.connect()
         client.subscribe("/topic/a", "d", **DURABLE)
         client.drop()
-        (name,) = scene.broker.directory.durables._found
+        (name,) = scene.broker.registry.durable_subscriptions._found
         return name
 
     def test_what_waits(self, operator: Operator) -> None:
@@ -419,7 +419,7 @@ class TestDurables:
         assert told == []
         scene.settle()
         assert told == ["gone"]
-        assert not scene.broker.directory.hidden
+        assert not scene.broker.registry.hidden
         assert not scene.broker.destinations
 
     def test_it_ends_in_the_store_too(self, stage: Stage) -> None:
@@ -433,7 +433,7 @@ class TestDurables:
         assert told == []
         scene.commit()
         assert told == ["gone"]
-        assert not scene.crash().broker.directory.hidden
+        assert not scene.crash().broker.registry.hidden
 
     def test_somebody_consumes_it(self, operator: Operator) -> None:
         name = self.subscribed(operator.scene)
@@ -453,7 +453,7 @@ class TestDurables:
         name = self.subscribed(scene)
         fill(scene, 1_200, "/topic/a")
         operator.administration.purge(name, "", operator.told.append)
-        scene.broker.agenda.proceed()
+        scene.broker.scheduler.proceed()
         operator.administration.delete_durable(name, lambda: None)
         scene.settle()
         assert [outcome.done for outcome in operator.told] == [SLICE]

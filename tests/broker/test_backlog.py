@@ -42,8 +42,8 @@ def queue(scene: Scene) -> Queue:
 
 def count(scene: Scene) -> int:
     """Messages in the backlog."""
-    backlog = shelf(scene).backlog
-    return 0 if backlog is None else backlog.count
+    paged = shelf(scene).paged
+    return 0 if paged is None else paged.count
 
 
 def publish(client: Client, numbers: range, **headers: str) -> None:
@@ -72,7 +72,7 @@ class TestSpill:
         publish(client, range(10), **headers)
         assert 2 <= 10 - count(scene) <= 4
         assert scene.broker.waiting == queue(scene).waiting == 10
-        assert scene.broker.stored_octets == queue(scene).octets - shelf(scene).backlog.octets  # type: ignore[union-attr]
+        assert scene.broker.stored_octets == queue(scene).octets - shelf(scene).paged.octets  # type: ignore[union-attr]
         assert scene.broker.stored_octets < queue(scene).octets
         assert stored(scene) == (10 if headers else 0)
 
@@ -129,7 +129,7 @@ class TestSpill:
         for number in range(10):
             client.publish("/queue/b", b"%d" % number)
         storage = scene.vault.storage
-        other = shelf(scene, "/queue/b").backlog
+        other = shelf(scene, "/queue/b").paged
         assert other is not None
         assert storage.in_backlog == count(scene) + other.count > 10
         scene = scene.crash()
@@ -756,7 +756,7 @@ class TestPurge:
         assert consumer.receipts() == ["r"]
         assert scene.store.rows
         scene = scene.crash()
-        assert scene.broker.directory.count() == 0
+        assert scene.broker.registry.count() == 0
         scene.commit()
         assert not scene.store.rows
 
@@ -819,8 +819,8 @@ class TestPurge:
         consumer.unsubscribe()
         found = shelf(scene)
         assert (queue(scene).waiting, queue(scene).octets, found.rows, found.transient) == (0, 0, 0, 0)
-        assert found.backlog is not None
-        assert (found.backlog.count, found.backlog.octets, list(chain(*found.backlog.next_rows(9)))) == (0, 0, [])
+        assert found.paged is not None
+        assert (found.paged.count, found.paged.octets, list(chain(*found.paged.next_rows(9)))) == (0, 0, [])
 
 
 class TestBrowsers:
@@ -858,7 +858,7 @@ class TestBrowsers:
         found: list[bytes] = []
         for _ in range(30):
             scene.commit()
-            assert browser.session.outbound.size < 2_000
+            assert browser.session.outbox.size < 2_000
             browser.resume()
             found += [message.body for message in browser.messages() if "browser" not in message.headers]
             browser.stalled = True
@@ -909,8 +909,8 @@ class TestWhatIsLetGo:
 
     def places(self, scene: Scene) -> int:
         found = queue(scene)
-        lanes = sum(len(lane) for lane in found.lanes)
-        return lanes + (len(found.expiry.heap) if found.expiry is not None else 0)
+        ready_lists = sum(len(ready_list) for ready_list in found.ready_lists)
+        return ready_lists + (len(found.expiry.heap) if found.expiry is not None else 0)
 
     def test_in_the_lanes_of_selectors_and_by_time(self, scene: Scene) -> None:
         client = scene.connect()

@@ -73,7 +73,7 @@ class TestForgotten:
         other = scene.connect(version)
         client = scene.connect(version)
         client.subscribe("/topic/a")
-        client.stalled = client.session.outbound.excused = True
+        client.stalled = client.session.outbox.excused = True
         for _ in range(10):
             other.publish("/topic/a", b"x" * 1_000)
         assert client.closed
@@ -90,7 +90,7 @@ class TestForgotten:
         client.publish("/queue/a")
         message = client.message()
         client.stalled = stalled  # so that it cannot have it back at once
-        client.publish("/queue/a", b"x" * client.session.outbound.window)
+        client.publish("/queue/a", b"x" * client.session.outbox.window)
         client.nack(message)
         client.drop()
         assert scene.broker.waiting == 2

@@ -26,7 +26,7 @@ def test_it_goes_on_as_its_client_reads(pair: tuple[Client, Client], headers: di
     bodies = fill(producer, 40, size=300)
     client.stalled = True
     browse(client, **headers)
-    assert 1 * KIB <= client.session.outbound.size < 2 * KIB
+    assert 1 * KIB <= client.session.outbox.size < 2 * KIB
     client.resume()
     messages = client.messages()
     assert [message.body for message in messages][:40] == bodies
@@ -89,12 +89,12 @@ def test_octet_by_octet(pair: tuple[Client, Client], step: int) -> None:
     client.stalled = True
     browse(client, **TAILING)
     fill(producer, 5, size=300)
-    outbound, octets = client.session.outbound, b""
-    while outbound.size:
-        octets += b"".join(outbound.take())
-        assert outbound.size < 2 * KIB
-        outbound.written(min(step, outbound.size))
-        assert outbound.size >= outbound.window or octets.count(b"\0") + len(outbound.parts) // 2 >= 10
+    outbox, octets = client.session.outbox, b""
+    while outbox.size:
+        octets += b"".join(outbox.take())
+        assert outbox.size < 2 * KIB
+        outbox.written(min(step, outbox.size))
+        assert outbox.size >= outbox.window or octets.count(b"\0") + len(outbox.parts) // 2 >= 10
     assert octets.count(b"\0") == 10
 
 
@@ -167,7 +167,7 @@ def test_with_the_connection_broken_it_shows_nothing(pair: tuple[Client, Client]
     fill(producer, 2)
     browse(client, "0", **TAILING)
     assert len(client.messages()) == 2
-    client.session.outbound.close()
+    client.session.outbox.close()
     fill(producer, 2, start=3)
     browse(client, "1", **TAILING)
     browse(client, "2")
@@ -184,7 +184,7 @@ def test_one_that_has_left_is_forgotten(pair: tuple[Client, Client]) -> None:
     for headers in ({}, TAILING) * 10:
         browse(client, "1", **headers)
         client.unsubscribe("1")
-    assert len(client.session.outbound.starved) == 1
+    assert len(client.session.outbox.starved) == 1
 
 
 def test_a_long_queue_is_shown_in_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_a_long_queue_is_shown_in_turns(stage: Stage, monkeypatch: pytest.Monkey
     monkeypatch.setattr(scene, "settle", scene.audit)
     browse(client, selector="n = 7 OR n > 17", **TAILING)
     turns = 1
-    while scene.broker.agenda.proceed():
+    while scene.broker.scheduler.proceed():
         turns += 1
     assert turns == 20 // 3
     producer.publish(QUEUE, b"20", n="20")

@@ -28,8 +28,8 @@ def come(scene: Scene, name: str = T, version: Any = None, **headers: str) -> Cl
     return client
 
 
-def cursors(scene: Scene) -> int:
-    return len(scene.broker.router.replay.cursors)
+def offsets(scene: Scene) -> int:
+    return len(scene.broker.router.replay.offsets)
 
 
 class TestGoingOn:
@@ -117,7 +117,7 @@ class TestGoingOn:
             fill(scene, 5)
         found = got(client)
         client.stalled = True
-        client.session.outbound.window = next(iter(client.session.subscriptions.values())).window = 1
+        client.session.outbox.window = next(iter(client.session.subscriptions.values())).window = 1
         client.send("BEGIN", {"transaction": "t", "receipt": "r"})  # its outbox is full
         client.ack(found[1])
         client.drop()
@@ -305,9 +305,9 @@ class TestNames:
         client = come(scene, "/topic/b")
         fill(scene, 1, "/topic/b")
         assert numbers(client) == [0]
-        assert cursors(scene) == 1
+        assert offsets(scene) == 1
         assert numbers(come(scene)) == []  # the first one is forgotten
-        assert cursors(scene) == 1
+        assert offsets(scene) == 1
 
     def test_while_somebody_reads_the_other_topic(self, stage: Stage) -> None:
         scene = stage(LOGS)
@@ -365,12 +365,12 @@ class TestNames:
         client = come(scene, resume="c")
         assert isinstance(client.failures[0], NotAllowed)
         assert client.error().headers["message"] == "too many names to resume by"
-        assert cursors(scene) == 2
+        assert offsets(scene) == 2
         client = come(scene, "/topic/new", resume="c")
         assert "/topic/new" not in scene.broker.destinations
         first.drop()
         come(scene, resume="c")  # who was idle for the longest time makes room
-        assert cursors(scene) == 2
+        assert offsets(scene) == 2
         assert come(scene, resume="a").error().headers["message"] == "too many names to resume by"
 
 
@@ -387,15 +387,15 @@ class TestHowLong:
         assert numbers(client) == [0]
         client.drop()
         scene.wait(19.0)
-        assert cursors(scene) == 1
+        assert offsets(scene) == 1
         scene.wait(2.0)
-        assert cursors(scene) == 0
+        assert offsets(scene) == 0
         assert numbers(come(scene)) == []
 
     def test_or_thirty_days(self, stage: Stage) -> None:
         scene = stage(LOG)
         come(scene).drop()
-        (date,) = [date for date, _, entry in scene.broker.agenda._heap if entry.action is not None]
+        (date,) = [date for date, _, entry in scene.broker.scheduler._heap if entry.action is not None]
         assert date - scene.now == pytest.approx(30 * 86_400.0, abs=1.0)
 
     def test_also_in_the_next_process(self, stage: Stage) -> None:
@@ -403,9 +403,9 @@ class TestHowLong:
         come(scene)
         write(scene)
         again = scene.restart()
-        assert cursors(again) == 1
+        assert offsets(again) == 1
         again.wait(21.0)
-        assert cursors(again) == 0
+        assert offsets(again) == 0
         write(again)
         assert {place.kind for place in again.store.places.values()} == {"log"}
 
@@ -440,7 +440,7 @@ class TestTheNextProcess:
         client = scene.connect()
         client.subscribe(T, receipt="r", **ME)
         assert client.receipts() == []
-        assert cursors(scene.crash()) == 0
+        assert offsets(scene.crash()) == 0
 
     def test_the_receipt_of_the_subscribe_waits_for_it(self, stage: Stage) -> None:
         scene = stage(LOG, stored=True)
@@ -448,7 +448,7 @@ class TestTheNextProcess:
         client.subscribe(T, receipt="r", **ME)
         write(scene)
         assert client.receipts() == ["r"]
-        assert cursors(scene.crash()) == 1
+        assert offsets(scene.crash()) == 1
 
     def test_where_nothing_came_there_is_no_gap(self, stage: Stage) -> None:
         scene = stage(LOG, stored=True)
@@ -501,7 +501,7 @@ class TestTheNextProcess:
         scene = scene.restart(policies={})
         client = come(scene)
         assert client.error().headers["message"] == "the topic keeps no log"
-        assert cursors(scene) == 1
+        assert offsets(scene) == 1
         assert T not in scene.broker.destinations
 
     def test_what_it_holds(self, stage: Stage) -> None:
@@ -547,7 +547,7 @@ class TestEnd:
         client = come(scene)
         fill(scene, 2)
         client.send("UNSUBSCRIBE", {"id": "0", "resume": "me"})
-        assert not cursors(scene)
+        assert not offsets(scene)
         again = come(scene)
         fill(scene, 1, start=2)
         assert numbers(again) == [2]
@@ -558,7 +558,7 @@ class TestEnd:
         client = scene.connect()
         client.subscribe(T)
         client.send("UNSUBSCRIBE", {"id": "0", "resume": "me"})
-        assert not cursors(scene)
+        assert not offsets(scene)
 
     def test_no_durable_subscription_ends_with_it(self, stage: Stage) -> None:
         scene = stage(LOG)
@@ -566,7 +566,7 @@ class TestEnd:
         client = scene.connect()
         client.subscribe(T, durable="true")
         client.send("UNSUBSCRIBE", {"id": "0", "resume": "me"})
-        assert len(scene.broker.directory.durables) == 1
+        assert len(scene.broker.registry.durable_subscriptions) == 1
         client.subscribe(T, durable="true")
         client.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
 
@@ -595,19 +595,19 @@ class TestMail:
         user = client.session.user
         scene.connect().publish(f"/user/{user}/queue/in", b"7")
         assert numbers(client) == [7]
-        assert scene.broker.directory.logs.messages == 1
+        assert scene.broker.registry.streams.messages == 1
         client.drop()
-        assert not len(scene.broker.directory.logs)
-        assert not scene.broker.directory.hidden
+        assert not len(scene.broker.registry.streams)
+        assert not scene.broker.registry.hidden
 
     def test_also_where_more_is_forgotten_than_was_in_it(self, stage: Stage) -> None:
         scene = stage(self.RULES)
         client = scene.connect()
         client.subscribe("/user/queue/in")
         scene.connect().publish(f"/user/{client.session.user}/queue/in", b"7")
-        scene.broker.directory.logs.forgotten = 10**18
+        scene.broker.registry.streams.forgotten = 10**18
         client.drop()
-        assert not len(scene.broker.directory.logs)
+        assert not len(scene.broker.registry.streams)
 
     def test_of_who_has_none_cannot_be_resumed(self, stage: Stage) -> None:
         client = stage(self.RULES).connect()

@@ -120,7 +120,7 @@ class TestMove:
         operator.scene.now += 1.0
         outcome = operator.move("a", "b", ids)
         assert (outcome.done, outcome.missing) == (0, ids)
-        operator.scene.broker.agenda.tick()
+        operator.scene.broker.scheduler.tick()
         assert operator.scene.broker.counters.expired == 1
 
     def test_what_somebody_has_stays_with_him(self, operator: Operator) -> None:
@@ -138,7 +138,7 @@ class TestMove:
         fill(scene, 1_200)
         consumer = scene.connect()
         operator.administration.move("a", "b", None, "", None, operator.told.append)
-        scene.broker.agenda.proceed()
+        scene.broker.scheduler.proceed()
         consumer.subscribe("a", ack="client", **{"prefetch-count": "0"})
         scene.settle()
         (outcome,) = operator.told
@@ -191,7 +191,7 @@ class TestMove:
     def test_to_a_hidden_queue(self, operator: Operator) -> None:
         client = operator.scene.connect()
         client.subscribe("/topic/t", "d", durable="true")
-        (name,) = operator.scene.broker.directory.durables._found
+        (name,) = operator.scene.broker.registry.durable_subscriptions._found
         fill(operator.scene, 2)
         assert operator.move("a", name).done == 2
         assert client.bodies() == [b"0", b"1"]
@@ -319,7 +319,7 @@ class TestToATopic:
         assert outcome.stopped.startswith("2 messages wait in '/dsub/")
         assert operator.bodies("a") == texts(2, 3, 4)
         assert scene.broker.counters.dropped == 0
-        for name in list(scene.broker.directory.hidden):
+        for name in list(scene.broker.registry.hidden):
             operator.administration.delete_durable(name, lambda: None)
 
     def test_it_keeps_a_log(self, stage: Stage) -> None:
@@ -345,7 +345,7 @@ class TestToATopic:
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
         scene.settle()
         assert operator.told == []
-        assert client.session.outbound.size < 8_000
+        assert client.session.outbox.size < 8_000
         assert not scene.broker.strained
         for _ in range(10):
             client.resume()
@@ -440,7 +440,7 @@ class TestRedrive:
         kill(operator.scene, 1, priority="8", JMSXGroupID="g")
         operator.redrive("dlq.a")
         (message,) = operator.scene.broker.administration._queue("a").waiting_messages()
-        assert (message.properties.priority, message.properties.group, message.rank) == (8, "g", 1)
+        assert (message.options.priority, message.options.group, message.rank) == (8, "g", 1)
 
     def test_what_is_no_dead_letter_stays(self, operator: Operator) -> None:
         """Nor what a client has made look like one: else he could send where he must not."""
@@ -623,7 +623,7 @@ class TestStored:
         fill(scene, SLICE + 300, **P)
         scene.commit()
         operator.administration.move("a", "b", None, "", None, operator.told.append)
-        scene.broker.agenda.proceed()
+        scene.broker.scheduler.proceed()
         batch = scene.vault.take()
         assert batch is not None
         assert len(batch.rows) == len(batch.gone) == SLICE

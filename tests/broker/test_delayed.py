@@ -114,4 +114,4 @@ class TestCalledOff:
             client.publish("a", b"1", **LATER)
         for each in delayed(scene).every():
             delayed(scene).call_off(each)
-        assert len(scene.broker.agenda) < 20
+        assert len(scene.broker.scheduler) < 20

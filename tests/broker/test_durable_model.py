@@ -308,7 +308,7 @@ class Processes(RuleBasedStateMachine):
     @invariant()
     def counts(self) -> None:
         queues = [each for each in self.model.scene.broker.destinations.values() if isinstance(each, Queue)]
-        shelves = [queue.shelf for queue in queues if queue.shelf is not None]
+        shelves = [queue.storage for queue in queues if queue.storage is not None]
         assert all(each.rows >= each.transient >= 0 for each in shelves)
 
 

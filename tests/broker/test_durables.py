@@ -114,7 +114,7 @@ class TestSpellings:
         expected = "temporary topic has no durable" if destination == "/temp-topic/a" else "nobody handles"
         assert expected in client.error().headers["message"]
         assert not names(scene)
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
 
     @pytest.mark.parametrize("headers", [*LASTING, PASSING])
     def test_not_of_the_mail_of_somebody_without_a_name(self, scene: Scene, headers: Headers) -> None:
@@ -122,7 +122,7 @@ class TestSpellings:
         client = scene.connect()
         client.subscribe("/user/queue/a", **headers)
         assert client.error().headers["message"] == "a durable subscription to one's mail needs a login"
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
 
     @spelled
     def test_other_topics_of_somebody_without_a_name(self, scene: Scene, headers: Headers) -> None:
@@ -144,7 +144,7 @@ class TestSpellings:
         client = known(scene, V10)
         client.send("SUBSCRIBE", {"destination": TOPIC, **headers})
         assert client.error().headers["message"] == "a durable subscription needs an id"
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
 
     @pytest.mark.parametrize("headers", [*NAMED, SHARED])
     def test_with_a_name_it_needs_none(self, scene: Scene, headers: Headers) -> None:
@@ -303,13 +303,13 @@ class TestShared:
         for client in clients:
             client.subscribe(TOPIC, ack=mode, **headers)
             client.stalled = True
-        publish(scene, *[b"x" * clients[0].session.outbound.window] * 4)
+        publish(scene, *[b"x" * clients[0].session.outbox.window] * 4)
         leave(clients[0])
         assert (len(names(scene)), scene.broker.waiting > 0) == (1, True)
         leave(clients[1])
         publish(scene, b"missed")
         assert not names(scene)
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
         assert scene.broker.stored_octets == 0
 
     @pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)

@@ -39,7 +39,7 @@ def test_others_have_their_turn(stage: Stage) -> None:
     scene.broker.administration.delete_durable(name, lambda: None)
     assert not names(scene)
     left = [scene.broker.waiting]
-    while scene.broker.agenda.proceed():
+    while scene.broker.scheduler.proceed():
         left.append(scene.broker.waiting)
     assert left == [4, 2, 2]
     assert (scene.broker.waiting, scene.broker.counters.dropped) == (0, 6)

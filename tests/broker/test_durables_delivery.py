@@ -311,7 +311,7 @@ class TestLimits:
         client = known(scene)
         client.subscribe("/topic/*", **RABBITMQ)
         assert client.closed
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
 
     @some
     def test_what_waits_counts_as_memory(self, stage: Stage, headers: Headers) -> None:

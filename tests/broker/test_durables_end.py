@@ -68,7 +68,7 @@ class TestUnsubscribe:
         publish(scene, b"1", b"2")
         end(client, headers)
         assert not names(scene)
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
         publish(scene, b"3")
         client.received()
         client.subscribe(TOPIC, **headers)
@@ -113,7 +113,7 @@ class TestUnsubscribe:
         again = known(scene, version)
         end(again, {**headers, "receipt": "r"}, id="any")
         assert again.receipts() == ["r"]
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
         assert scene.broker.stored_octets == 0
 
     @named
@@ -248,7 +248,7 @@ class TestAnother:
         client.subscribe(topic, **headers)
         publish(scene, b"new", to=topic.replace("*", "b"))
         assert client.bodies() == [b"new"]
-        assert [target.name for target in scene.broker.directory.patterns.values()] == ["/topic/*"] * ("*" in topic)
+        assert [target.name for target in scene.broker.registry.patterns.values()] == ["/topic/*"] * ("*" in topic)
         assert TOPIC not in scene.broker.destinations
 
     @pytest.mark.parametrize("headers", [*UNNAMED, SHARED])
@@ -280,7 +280,7 @@ class TestAnother:
         scene.wait(2.1)  # no date of the old one ends the new one
         publish(scene, b"3", to="/topic/b")
         assert client.bodies() == [b"3"]
-        assert len(scene.broker.directory.durables) == 1
+        assert len(scene.broker.registry.durable_subscriptions) == 1
 
 
 class TestTime:
@@ -298,7 +298,7 @@ class TestTime:
         assert scene.broker.waiting == 2
         scene.wait(0.2)
         assert not names(scene)
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
         assert scene.broker.stored_octets == 0
 
     @spelled
@@ -331,4 +331,4 @@ class TestTime:
         for _ in range(300):
             client.subscribe(TOPIC, **RABBITMQ, **{"x-expires": "86400000"})
             end(client, RABBITMQ)
-        assert len(scene.broker.agenda) <= 200
+        assert len(scene.broker.scheduler) <= 200

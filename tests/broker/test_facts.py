@@ -35,9 +35,9 @@ def theirs() -> Clocks:
     return Clocks(5.0, 1_700_000_060.0)
 
 
-def message(properties: SendOptions = PLAIN) -> Message:
+def message(options: SendOptions = PLAIN) -> Message:
     head = Head.of("SEND", {"destination": "/queue/a", "x": "ß"})
-    made = Message(NUMBER, head, b"body", properties)
+    made = Message(NUMBER, head, b"body", options)
     made.row = NUMBER
     return made
 
@@ -55,15 +55,15 @@ def told(ours: Clocks, sent: Message) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("properties", [PLAIN, PERSISTENT, SendOptions(persistent=True), SendOptions(priority=9)])
-def test_of_most_there_is_nothing_to_tell(ours: Clocks, theirs: Clocks, properties: SendOptions) -> None:
-    sent = message(properties)
+def test_of_most_there_is_nothing_to_tell(ours: Clocks, theirs: Clocks, options: SendOptions) -> None:
+    sent = message(options)
     assert told(ours, sent) is None
     found = there_and_back(ours, theirs, sent)
     assert (found.number, found.row, found.place, found.rank) == (NUMBER, NUMBER, NUMBER, sent.rank)
     assert (found.head.headers, found.body) == (sent.head.headers, b"body")
     assert (found.attempts, found.expires, found.history, found.waits) == (0, 0.0, None, False)
-    assert (found.properties is PLAIN) == (properties.priority == 4)
-    assert found.properties.priority == properties.priority
+    assert (found.options is PLAIN) == (options.priority == 4)
+    assert found.options.priority == options.priority
 
 
 def test_the_size_is_the_same(ours: Clocks, theirs: Clocks) -> None:
@@ -125,13 +125,13 @@ def test_it_has_expired_meanwhile(ours: Clocks, theirs: Clocks, seconds: float) 
         SendOptions(group="g", conflation_key="k", priority=9, persistent=True),
     ],
 )
-def test_what_the_headers_do_not_tell_any_more(ours: Clocks, theirs: Clocks, properties: SendOptions) -> None:
-    found = there_and_back(ours, theirs, message(properties)).properties
+def test_what_the_headers_do_not_tell_any_more(ours: Clocks, theirs: Clocks, options: SendOptions) -> None:
+    found = there_and_back(ours, theirs, message(options)).options
     assert (found.group, found.closes_group, found.conflation_key, found.priority) == (
-        properties.group,
-        properties.closes_group,
-        properties.conflation_key,
-        properties.priority,
+        options.group,
+        options.closes_group,
+        options.conflation_key,
+        options.priority,
     )
 
 

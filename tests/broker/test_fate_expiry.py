@@ -87,7 +87,7 @@ class TestWhileItWaits:
             client.publish(QUEUE, b"m", ttl="1000", transaction="t")
         client.commit()
         pass_unseen(scene, 1.0)
-        scene.broker.agenda.tick()
+        scene.broker.scheduler.tick()
         assert scene.broker.waiting == 700
         scene.settle()
         assert (scene.broker.waiting, scene.broker.stored_octets) == (0, 0)
@@ -392,7 +392,7 @@ class TestNothingIsKeptUntilThen:
                 other.unsubscribe()
         assert scene.broker.waiting == 0
         assert self.kept(b"used on") <= 64
-        assert len(scene.broker.agenda) <= 200
+        assert len(scene.broker.scheduler) <= 200
 
     def test_of_queues_that_are_gone(self, scene: Scene, version: Version) -> None:
         client, other = scene.connect(version), scene.connect(version)

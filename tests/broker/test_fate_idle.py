@@ -113,7 +113,7 @@ class TestIdleTimeout:
             client.subscribe(QUEUE, **{"x-expires": "86400000"})
             client.unsubscribe()
         assert not scene.broker.destinations
-        assert len(scene.broker.agenda) <= 200
+        assert len(scene.broker.scheduler) <= 200
 
 
 class TestAutoDelete:
@@ -130,7 +130,7 @@ class TestAutoDelete:
         for each in (client, other):
             each.subscribe(QUEUE, ack=ack)
         client.stalled = other.stalled = True
-        for size in (1, client.session.outbound.window, 1) * 2:
+        for size in (1, client.session.outbox.window, 1) * 2:
             producer.publish(QUEUE, b"x" * size)
         kept = scene.broker.waiting
         leave(client)

@@ -40,10 +40,10 @@ def no_gauges_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     finish = Scene.finish
 
     def on_finish(scene: Scene) -> None:
-        agenda = scene.broker.agenda
-        for _, _, entry in list(agenda._heap):
+        scheduler = scene.broker.scheduler
+        for _, _, entry in list(scheduler._heap):
             if getattr(entry.action, "__func__", None) is Gauges.begin:
-                agenda.cancel(entry)
+                scheduler.cancel(entry)
         finish(scene)
 
     monkeypatch.setattr(Scene, "finish", on_finish)
@@ -133,9 +133,9 @@ def test_very_many_are_looked_at_in_turns(scene: Scene, monkeypatch: pytest.Monk
     assert scene.broker.records is not None
     Gauges(scene.broker, scene.broker.records, PAUSE).begin()
     turns = [[row.event for row in notes.rows[before:]]]
-    while scene.broker.agenda._unfinished:
+    while scene.broker.scheduler._unfinished:
         done = len(notes.rows)
-        scene.broker.agenda.proceed()
+        scene.broker.scheduler.proceed()
         turns.append([row.event for row in notes.rows[done:]])
     of_subscription, of_destination = "gauge_subscription", "gauge_destination"
     assert [each for each in turns if each] == [

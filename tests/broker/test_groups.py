@@ -223,7 +223,7 @@ class TestBusyOwner:
         (subscription,) = owner.session.subscriptions.values()
         assert len(waits(scene)) <= 1
         assert subscription.parked is None or len(subscription.parked) <= 100
-        assert sum(map(len, queue_of(scene).lanes)) <= 100
+        assert sum(map(len, queue_of(scene).ready_lists)) <= 100
 
     def test_also_behind_one_that_stays(self, scene: Scene) -> None:
         owner = consumer(scene, 1)

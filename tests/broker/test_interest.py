@@ -156,7 +156,7 @@ class TestLanes:
         plain = consumer(scene, prefetch=1)
         send(plain, "1", "2", "red3", "4", "red5", "red6")
         clients = [consumer(scene, RED, 1, number) for number in range(3)]
-        assert len(queue_of(scene).lanes) == 2
+        assert len(queue_of(scene).ready_lists) == 2
         assert [names(client) for client in clients] == [["red3"], ["red5"], ["red6"]]
         assert set(asked.values()) == {1}
 
@@ -165,9 +165,9 @@ class TestLanes:
         consumer(scene)
         clients = [consumer(scene, RED, priority=number % 2) for number in range(3)]
         for left, index in enumerate(reversed(order)):
-            assert len(queue_of(scene).lanes) == (2 if left < 3 else 1)
+            assert len(queue_of(scene).ready_lists) == (2 if left < 3 else 1)
             clients[index].drop()
-        assert len(queue_of(scene).lanes) == 1
+        assert len(queue_of(scene).ready_lists) == 1
 
     def test_who_comes_again_finds_all(self, scene: Scene) -> None:
         red, producer = consumer(scene, RED), scene.connect()
@@ -221,7 +221,7 @@ class TestLanes:
         for number in range(2, 400):
             send(producer, f"red{number}", f"{number}")
             (plain if number % 3 else red).ack((plain if number % 3 else red).messages()[-1])
-            places = [len(each) for each in queue_of(scene).lanes]
+            places = [len(each) for each in queue_of(scene).ready_lists]
             assert max(places) <= 2 * len(waits(scene)) + 100
         for _ in range(2_000):
             messages = plain.messages()
@@ -229,7 +229,7 @@ class TestLanes:
                 break
             plain.ack(messages[-1])
         assert waits(scene) == []
-        assert sum(len(each) for each in queue_of(scene).lanes) < 200
+        assert sum(len(each) for each in queue_of(scene).ready_lists) < 200
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def held(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
 def turns(scene: Scene, most: int = 1_000) -> int:
     """Let the broker go on with what it did not finish; returns how many turns it took."""
     count = 1
-    while count < most and scene.broker.agenda.proceed():
+    while count < most and scene.broker.scheduler.proceed():
         count += 1
     Scene.settle(scene)
     return count
@@ -257,7 +257,7 @@ class TestTurns:
         send(producer, *(str(number) for number in range(20)), "red20")
         red = consumer(held, RED)
         assert asked.total() == 3
-        held.broker.agenda.proceed()
+        held.broker.scheduler.proceed()
         assert asked.total() == 6
         turns(held)
         assert names(red) == ["red20"]
@@ -277,7 +277,7 @@ class TestTurns:
         send(producer, *(str(number) for number in range(10)), "red10", "red11")
         red = consumer(held, RED)
         send(producer, "red12")
-        assert not red.session.outbound.parts
+        assert not red.session.outbox.parts
         turns(held)
         send(producer, "red13")
         turns(held)
@@ -329,7 +329,7 @@ class TestTurns:
         send(producer, *(str(number) for number in range(10)), "red10")
         red = consumer(held, RED)
         red.stalled = True
-        red.session.outbound.append(b"\n" * (red.session.outbound.window + 1))
+        red.session.outbox.append(b"\n" * (red.session.outbox.window + 1))
         turns(held)
         assert waits(held)[-1] == "red10"
         red.resume()

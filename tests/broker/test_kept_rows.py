@@ -120,8 +120,8 @@ class TestRetained:
         assert [each.name for each in found] == ["/topic/b", "/topic/a"]
 
 
-def cursors(scene: Scene) -> Offsets:
-    return scene.broker.router.replay.cursors
+def offsets(scene: Scene) -> Offsets:
+    return scene.broker.router.replay.offsets
 
 
 class TestCursors:
@@ -132,28 +132,28 @@ class TestCursors:
         client.subscribe(T, **ME)
         fill(scene, 5)
         found = got(client)
-        (cursor,) = cursors(scene).every()
-        row = stored_rows.of_cursor(scene.broker, cursor)
+        (offset,) = offsets(scene).every()
+        row = stored_rows.of_cursor(scene.broker, offset)
         assert (row["session"], row["behind"]) == (client.session.id, 5)
         client.ack(found[2])
         client.drop()
-        assert stored_rows.of_cursor(scene.broker, cursor) == {
+        assert stored_rows.of_cursor(scene.broker, offset) == {
             "name": DURABLE + "a%2Fb/desk/me",
             "login": "a/b",
             "client_id": "desk",
             "resume": "me",
             "topic": T,
-            "position": cursor.position,
+            "position": offset.position,
             "behind": 2,
             "session": "",
         }
-        assert cursors(scene).get(DURABLE + "a%2Fb/desk/me") is cursor
+        assert offsets(scene).get(DURABLE + "a%2Fb/desk/me") is offset
 
     def test_of_a_pattern_nobody_counts(self, stage: Stage) -> None:
         scene = stage(LOGS)
         client = scene.connect()
         client.subscribe("/topic/*", **ME)
-        row = stored_rows.of_cursor(scene.broker, cursors(scene).every()[0])
+        row = stored_rows.of_cursor(scene.broker, offsets(scene).every()[0])
         assert (row["topic"], row["behind"]) == ("/topic/*", None)
 
     def test_of_a_topic_whose_log_has_gone(self, stage: Stage) -> None:
@@ -161,7 +161,7 @@ class TestCursors:
         client = scene.connect()
         client.subscribe(T, **ME)
         client.drop()
-        assert stored_rows.of_cursor(scene.broker, cursors(scene).every()[0])["behind"] == 0
+        assert stored_rows.of_cursor(scene.broker, offsets(scene).every()[0])["behind"] == 0
 
     @both
     @pytest.mark.parametrize("is_held", [False, True])
@@ -172,12 +172,12 @@ class TestCursors:
         if not is_held:
             client.drop()
         write(scene)
-        cursors(scene).forget(cursors(scene).every()[0])
+        offsets(scene).forget(offsets(scene).every()[0])
         write(scene)
-        assert not len(cursors(scene))
+        assert not len(offsets(scene))
         fill(scene, 1)
         if is_held:
             assert len(got(client)) == 1  # who reads goes on
             client.drop()
         if stored:
-            assert not len(cursors(scene.crash()))
+            assert not len(offsets(scene.crash()))

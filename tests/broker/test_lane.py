@@ -34,28 +34,28 @@ def new(number: int, priority: int = 4, *, wanted: bool = True) -> Message:
     return message
 
 
-def filled(messages: Iterable[Message], lane: ReadyList | None = None) -> ReadyList:
-    lane = ReadyList() if lane is None else lane
+def filled(messages: Iterable[Message], ready_list: ReadyList | None = None) -> ReadyList:
+    ready_list = ReadyList() if ready_list is None else ready_list
     for message in messages:
-        lane.add(message)
-    return lane
+        ready_list.add(message)
+    return ready_list
 
 
-def take(lane: ReadyList) -> Message | None:
+def take(ready_list: ReadyList) -> Message | None:
     """What a dispatching queue does: the first message, through as many turns as it takes."""
-    message = lane.first()
-    while message is None and lane.tired:
-        message = lane.first()
+    message = ready_list.first()
+    while message is None and ready_list.tired:
+        message = ready_list.first()
     if message is not None:
-        lane.pop()
+        ready_list.pop()
         message.waits = False
     return message
 
 
-def drain(lane: ReadyList) -> list[int]:
+def drain(ready_list: ReadyList) -> list[int]:
     """Take all; returns their numbers."""
     found = []
-    while (message := take(lane)) is not None:
+    while (message := take(ready_list)) is not None:
         found.append(message.number)
     return found
 
@@ -84,59 +84,59 @@ def three_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestOrder:
     def test_an_empty_lane_has_no_first(self) -> None:
-        lane = ReadyList()
-        assert lane.first() is None
-        assert not lane.tired
-        assert (len(lane), lane.messages()) == (0, [])
+        ready_list = ReadyList()
+        assert ready_list.first() is None
+        assert not ready_list.tired
+        assert (len(ready_list), ready_list.messages()) == (0, [])
 
     def test_of_one_priority_in_order_of_arrival(self) -> None:
         assert drain(filled(new(number) for number in range(100))) == [*range(100)]
 
     def test_priorities_from_9_to_0(self) -> None:
-        lane = filled(new(number, priority=number) for number in range(10))
-        assert drain(lane) == [*range(9, -1, -1)]
+        ready_list = filled(new(number, priority=number) for number in range(10))
+        assert drain(ready_list) == [*range(9, -1, -1)]
 
     def test_within_a_priority_in_order_of_arrival(self) -> None:
         messages = [new(number, priority=number * 7 % 10) for number in range(200)]
-        expected = sorted(messages, key=lambda message: (-message.properties.priority, message.number))
+        expected = sorted(messages, key=lambda message: (-message.options.priority, message.number))
         assert drain(filled(messages)) == [message.number for message in expected]
 
     def test_what_comes_back_has_its_old_place(self) -> None:
         messages = [new(number) for number in range(6)]
-        lane = filled(messages)
-        for message in (take(lane), take(lane), take(lane)):
+        ready_list = filled(messages)
+        for message in (take(ready_list), take(ready_list), take(ready_list)):
             assert message is not None
         for index in (1, 0, 2):
             messages[index].waits = True
-            lane.add(messages[index])
-        assert drain(lane) == [*range(6)]
+            ready_list.add(messages[index])
+        assert drain(ready_list) == [*range(6)]
 
     def test_by_place_where_a_newer_one_stands_for_an_older(self) -> None:
         """Conflation: the number is its own, the place is that of the one it replaced."""
         messages = [new(number) for number in range(4)]
-        lane = filled(messages)
+        ready_list = filled(messages)
         messages[1].waits = False
         newer = new(9)
         newer.place = 1
-        lane.add(newer)
-        assert drain(lane) == [0, 9, 2, 3]
+        ready_list.add(newer)
+        assert drain(ready_list) == [0, 9, 2, 3]
 
     def test_first_changes_nothing(self) -> None:
         messages = [new(1), new(0, 9)]
-        lane = filled(messages)
-        assert [lane.first() for _ in range(3)] == [messages[1]] * 3
-        assert len(lane) == 2
+        ready_list = filled(messages)
+        assert [ready_list.first() for _ in range(3)] == [messages[1]] * 3
+        assert len(ready_list) == 2
 
     @pytest.mark.parametrize("back", [0, 1])
     def test_pop_removes_what_first_gave(self, back: int) -> None:
         """From the end that it stood at, also where the same message stands at both."""
         messages = [new(number) for number in range(2)]
-        lane = filled(messages)
-        lane.add(messages[back])
-        assert lane.first() is messages[0]
-        lane.pop()
+        ready_list = filled(messages)
+        ready_list.add(messages[back])
+        assert ready_list.first() is messages[0]
+        ready_list.pop()
         messages[0].waits = False
-        assert lane.first() is messages[1]
+        assert ready_list.first() is messages[1]
 
 
 class TestGone:
@@ -144,57 +144,59 @@ class TestGone:
 
     def test_they_are_passed_over(self) -> None:
         messages = [new(0), new(1), new(2, 9), new(3, 9), new(4)]
-        lane = filled(messages)
+        ready_list = filled(messages)
         for index in (0, 2):
             messages[index].waits = False
-        assert drain(lane) == [3, 1, 4]
+        assert drain(ready_list) == [3, 1, 4]
 
     def test_they_take_places_until_it_is_compacted(self) -> None:
         messages = [new(number, priority) for number in range(10) for priority in (4, 5)]
-        lane = filled(messages)
+        ready_list = filled(messages)
         for message in messages[:15]:
             message.waits = False
-        assert len(lane) == 20
-        assert lane.messages() == sorted(messages[15:], key=lambda message: message.order)
-        lane.compact()
-        assert len(lane) == 5
-        assert drain(lane) == [message.number for message in sorted(messages[15:], key=lambda message: message.order)]
+        assert len(ready_list) == 20
+        assert ready_list.messages() == sorted(messages[15:], key=lambda message: message.order)
+        ready_list.compact()
+        assert len(ready_list) == 5
+        assert drain(ready_list) == [
+            message.number for message in sorted(messages[15:], key=lambda message: message.order)
+        ]
 
     def test_at_the_front_they_are_shed(self) -> None:
         messages = [new(number, priority) for number in range(4) for priority in (4, 5)]
-        lane = filled(messages)
+        ready_list = filled(messages)
         for index in (0, 1, 2, 3, 6, 7):
             messages[index].waits = False
-        lane.shed()
-        assert len(lane) == 4
-        assert drain(lane) == [2, 2]
+        ready_list.shed()
+        assert len(ready_list) == 4
+        assert drain(ready_list) == [2, 2]
 
     def test_what_comes_back_is_found_once(self) -> None:
         """It still stands at its old place, and waits again."""
         messages = [new(number) for number in range(3)]
-        lane = filled(messages)
+        ready_list = filled(messages)
         for _ in range(3):
             messages[1].waits = False
             messages[1].waits = True
-            lane.add(messages[1])
-        assert lane.messages() == messages
-        assert drain(lane) == [0, 1, 2]
+            ready_list.add(messages[1])
+        assert ready_list.messages() == messages
+        assert drain(ready_list) == [0, 1, 2]
 
     def test_none_of_all_is_left(self) -> None:
         messages = [new(number, number % 10) for number in range(100)]
-        lane = filled(messages)
+        ready_list = filled(messages)
         for message in messages:
             message.waits = False
-        assert lane.messages() == []
-        assert lane.first() is None
-        assert len(lane) == 0
+        assert ready_list.messages() == []
+        assert ready_list.first() is None
+        assert len(ready_list) == 0
 
 
 class TestSelector:
     def test_what_it_does_not_want_leaves_for_good(self, asked: Asked) -> None:
-        lane = filled([new(number, wanted=number % 3 == 0) for number in range(30)], ReadyList(asked))
-        assert drain(lane) == [*range(0, 30, 3)]
-        assert len(lane) == 0
+        ready_list = filled([new(number, wanted=number % 3 == 0) for number in range(30)], ReadyList(asked))
+        assert drain(ready_list) == [*range(0, 30, 3)]
+        assert len(ready_list) == 0
 
     def test_also_of_those_that_came_back_or_are_urgent(self, asked: Asked) -> None:
         messages = [new(number, number % 10, wanted=number % 2 == 0) for number in range(50)]
@@ -203,21 +205,21 @@ class TestSelector:
     @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
     def test_it_is_asked_once_about_each(self, asked: Asked, order: int) -> None:
         messages = [new(number, wanted=number % 2 == 0) for number in range(40)][::order]
-        lane = filled(messages, ReadyList(asked))
+        ready_list = filled(messages, ReadyList(asked))
         for _ in range(20):
-            assert lane.first() is lane.first()
-            take(lane)
-        assert lane.first() is None
+            assert ready_list.first() is ready_list.first()
+            take(ready_list)
+        assert ready_list.first() is None
         assert set(asked.count.values()) == {1}
 
     def test_also_where_urgent_ones_go_first(self, asked: Asked) -> None:
         """The one behind them was looked at before."""
-        lane = filled([new(9)], ReadyList(asked))
+        ready_list = filled([new(9)], ReadyList(asked))
         for number in range(5):
-            assert lane.first() is not None
-            lane.add(new(number))
-            assert take(lane) is not None
-        assert take(lane) is not None
+            assert ready_list.first() is not None
+            ready_list.add(new(number))
+            assert take(ready_list) is not None
+        assert take(ready_list) is not None
         assert set(asked.count.values()) == {1}
 
     @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
@@ -226,43 +228,43 @@ class TestSelector:
         for first in (0, 5, 9):
             for message in messages[first : first + 4]:
                 message.head = messages[first].head
-        lane = filled(messages[::order], ReadyList(asked))
-        assert drain(lane) == [9, 10, 11]
+        ready_list = filled(messages[::order], ReadyList(asked))
+        assert drain(ready_list) == [9, 10, 11]
         # What is wanted is asked about one by one, and so is what stands out of order.
         assert asked.count == ({0: 1, 4: 1, 5: 1, 9: 3} if order == 1 else {0: 4, 4: 1, 5: 4, 9: 3})
 
     def test_nobody_asks_about_what_has_gone(self, asked: Asked) -> None:
         messages = [new(number, number % 3) for number in range(9)]
-        lane = filled(messages, ReadyList(asked))
+        ready_list = filled(messages, ReadyList(asked))
         for message in messages:
             message.waits = False
-        assert lane.first() is None
+        assert ready_list.first() is None
         assert not asked.count
 
 
 class TestCopy:
     def test_it_has_the_same_messages(self) -> None:
-        lane = filled([new(1), new(3), new(2), new(0, 9)])
-        copy = lane.copy()
-        assert drain(lane) == [0, 1, 2, 3]
+        ready_list = filled([new(1), new(3), new(2), new(0, 9)])
+        copy = ready_list.copy()
+        assert drain(ready_list) == [0, 1, 2, 3]
         assert copy.first() is None
-        lane = filled([new(1), new(3), new(2), new(0, 9)])
-        copy = lane.copy()
-        assert copy.messages() == lane.messages()
+        ready_list = filled([new(1), new(3), new(2), new(0, 9)])
+        copy = ready_list.copy()
+        assert copy.messages() == ready_list.messages()
         assert drain(copy) == [0, 1, 2, 3]
 
     def test_each_goes_its_own_way(self) -> None:
         messages = [new(number) for number in range(4)]
-        lane = filled(messages[:3])
-        copy = lane.copy()
-        lane.add(messages[3])
+        ready_list = filled(messages[:3])
+        copy = ready_list.copy()
+        ready_list.add(messages[3])
         copy.pop()
-        assert lane.messages() == messages
+        assert ready_list.messages() == messages
         assert copy.messages() == messages[1:3]
 
     def test_for_a_selector_without_reading_it(self, asked: Asked) -> None:
-        lane = filled(new(number, number % 3, wanted=number % 2 == 0) for number in range(1_000))
-        copy = lane.copy(asked)
+        ready_list = filled(new(number, number % 3, wanted=number % 2 == 0) for number in range(1_000))
+        copy = ready_list.copy(asked)
         assert not asked.count
         assert sorted(drain(copy)) == [*range(0, 1_000, 2)]
         assert set(asked.count.values()) == {1}
@@ -274,74 +276,74 @@ class TestTurns:
     @pytest.mark.parametrize("unwanted", [3, 4, 5, 6, 7, 20])
     def test_a_long_run_of_unwanted_ones_is_cut(self, asked: Asked, unwanted: int, order: int) -> None:
         messages = [new(number, wanted=number == unwanted) for number in range(unwanted + 1)]
-        lane = filled(messages[::order], ReadyList(asked))
-        found, turns = lane.first(), 1
+        ready_list = filled(messages[::order], ReadyList(asked))
+        found, turns = ready_list.first(), 1
         while found is None:
-            assert lane.tired
+            assert ready_list.tired
             assert asked.count.total() <= 3 * turns
-            found, turns = lane.first(), turns + 1
-        assert not lane.tired
+            found, turns = ready_list.first(), turns + 1
+        assert not ready_list.tired
         assert asked.count.total() <= 3 * turns
         assert found.number == unwanted
         assert asked.count.total() == unwanted + 1
 
     def test_a_run_that_is_no_longer_than_a_turn_is_not(self, asked: Asked) -> None:
-        lane = filled([new(0, wanted=False), new(1, wanted=False), new(2)], ReadyList(asked))
-        assert take(lane) is not None
-        assert not lane.tired
+        ready_list = filled([new(0, wanted=False), new(1, wanted=False), new(2)], ReadyList(asked))
+        assert take(ready_list) is not None
+        assert not ready_list.tired
 
     def test_in_the_end_it_is_not_tired(self, asked: Asked) -> None:
-        lane = filled([new(number, wanted=False) for number in range(7)], ReadyList(asked))
+        ready_list = filled([new(number, wanted=False) for number in range(7)], ReadyList(asked))
         tired = 0
-        while lane.first() is None and lane.tired:
+        while ready_list.first() is None and ready_list.tired:
             tired += 1
         assert tired >= 2
-        assert len(lane) == 0
+        assert len(ready_list) == 0
         assert asked.count.total() == 7
 
     def test_also_where_all_share_their_head(self, asked: Asked) -> None:
         messages = [new(number, wanted=False) for number in range(8)]
         for message in messages:
             message.head = messages[0].head
-        lane = filled([*messages, new(8)], ReadyList(asked))
+        ready_list = filled([*messages, new(8)], ReadyList(asked))
         for left in (6, 3):
-            assert lane.first() is None
-            assert (lane.tired, len(lane)) == (True, left)
-        assert drain(lane) == [8]
+            assert ready_list.first() is None
+            assert (ready_list.tired, len(ready_list)) == (True, left)
+        assert drain(ready_list) == [8]
         assert asked.count == {0: 3, 8: 1}
 
     def test_those_that_have_gone_cost_no_turn(self, asked: Asked) -> None:
         messages = [new(number) for number in range(20)]
-        lane = filled(messages, ReadyList(asked))
+        ready_list = filled(messages, ReadyList(asked))
         for message in messages[:-1]:
             message.waits = False
-        assert lane.first() is messages[-1]
+        assert ready_list.first() is messages[-1]
 
     def test_nor_do_they_behind_the_last_read_of_a_turn(self, asked: Asked) -> None:
         messages = [new(number, wanted=False) for number in range(6)]
-        lane = filled(messages, ReadyList(asked))
+        ready_list = filled(messages, ReadyList(asked))
         for message in messages[3:]:
             message.waits = False
-        assert lane.first() is None
-        assert (lane.tired, len(lane), asked.count.total()) == (False, 0, 3)
+        assert ready_list.first() is None
+        assert (ready_list.tired, len(ready_list), asked.count.total()) == (False, 0, 3)
 
     def test_without_a_selector_there_are_none(self) -> None:
         assert drain(filled(new(number) for number in range(10))) == [*range(10)]
 
     def test_nothing_overtakes_while_it_is_read(self, asked: Asked) -> None:
-        lane = filled([*[new(number, wanted=False) for number in range(8)], new(8)], ReadyList(asked))
-        assert lane.first() is None
-        lane.add(new(9))
-        assert drain(lane) == [8, 9]
+        ready_list = filled([*[new(number, wanted=False) for number in range(8)], new(8)], ReadyList(asked))
+        assert ready_list.first() is None
+        ready_list.add(new(9))
+        assert drain(ready_list) == [8, 9]
 
     def test_what_came_back_meanwhile_is_first(self, asked: Asked) -> None:
         messages = [new(0), *[new(number, wanted=False) for number in range(1, 9)], new(9)]
-        lane = filled(messages, ReadyList(asked))
-        assert take(lane) is messages[0]
-        assert lane.first() is None
+        ready_list = filled(messages, ReadyList(asked))
+        assert take(ready_list) is messages[0]
+        assert ready_list.first() is None
         messages[0].waits = True
-        lane.add(messages[0])
-        assert drain(lane) == [0, 9]
+        ready_list.add(messages[0])
+        assert drain(ready_list) == [0, 9]
 
 
 class Model(RuleBasedStateMachine):
@@ -350,25 +352,23 @@ class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.asked = Asked()
-        self.lane = ReadyList()
+        self.ready_list = ReadyList()
         self.known: list[Message] = []
         self.added: Counter[int] = Counter()
 
     @initialize(selective=st.booleans())
     def start(self, selective: bool) -> None:
-        self.lane = ReadyList(self.asked if selective else None)
+        self.ready_list = ReadyList(self.asked if selective else None)
 
     @property
     def due(self) -> list[Message]:
-        wanted = [each for each in self.known if self.lane.selector is None or "wanted" in each.head.headers]
-        return sorted(
-            (each for each in wanted if each.waits), key=lambda each: (-each.properties.priority, each.number)
-        )
+        wanted = [each for each in self.known if self.ready_list.selector is None or "wanted" in each.head.headers]
+        return sorted((each for each in wanted if each.waits), key=lambda each: (-each.options.priority, each.number))
 
     def _add(self, message: Message) -> None:
         message.waits = True
         self.added[message.number] += 1
-        self.lane.add(message)
+        self.ready_list.add(message)
 
     @rule(priority=st.integers(0, 9), usual=st.booleans(), wanted=st.booleans())
     def send(self, priority: int, usual: bool, wanted: bool) -> None:
@@ -380,7 +380,7 @@ class Model(RuleBasedStateMachine):
     @rule()
     def take(self) -> None:
         expected = self.due[0]
-        assert take(self.lane) is expected
+        assert take(self.ready_list) is expected
 
     @precondition(lambda self: any(message.waits for message in self.known))
     @rule(data=st.data())
@@ -394,22 +394,22 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        found = self.lane.first()
-        assert found is (self.due[0] if self.due else None) or self.lane.tired
+        found = self.ready_list.first()
+        assert found is (self.due[0] if self.due else None) or self.ready_list.tired
 
     @rule()
     def shed(self) -> None:
-        self.lane.shed()
+        self.ready_list.shed()
 
     @rule()
     def compact(self) -> None:
-        self.lane.compact()
+        self.ready_list.compact()
         self.asked.count.clear()  # the selector may be asked again about the first
-        assert len(self.lane) <= sum(self.added[message.number] for message in self.known if message.waits)
+        assert len(self.ready_list) <= sum(self.added[message.number] for message in self.known if message.waits)
 
     @invariant()
     def holds_what_waits(self) -> None:
-        held = self.lane.messages()
+        held = self.ready_list.messages()
         assert held == sorted(set(held), key=lambda message: message.order)
         assert set(self.due) <= set(held)
         assert all(message.waits for message in held)
@@ -418,7 +418,7 @@ class Model(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         rest = [message.number for message in self.due]
-        assert drain(self.lane) == rest
+        assert drain(self.ready_list) == rest
 
 
 def test_a_lane_is_a_sorted_list(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,45 +441,47 @@ class TestOldest:
     def test_of_nothing(self) -> None:
         assert ReadyList().oldest() is None
         (gone,) = messages = [new(1)]
-        lane = filled(messages)
+        ready_list = filled(messages)
         gone.waits = False
-        assert lane.oldest() is None
+        assert ready_list.oldest() is None
 
     def test_of_one_priority(self) -> None:
         messages = [new(number) for number in range(2, 6)]
-        lane = filled(messages)
-        assert lane.oldest() is messages[0]
-        lane.add(back := new(1))
-        assert lane.oldest() is back
-        assert lane._late is None
+        ready_list = filled(messages)
+        assert ready_list.oldest() is messages[0]
+        ready_list.add(back := new(1))
+        assert ready_list.oldest() is back
+        assert ready_list._late is None
 
     def test_of_several_it_is_not_the_first_that_is_due(self) -> None:
         messages = [new(1, 1), new(2, 9), new(3, 1), new(4, 4)]
-        lane = filled(messages)
-        assert (lane.first(), lane.oldest()) == (messages[1], messages[0])
+        ready_list = filled(messages)
+        assert (ready_list.first(), ready_list.oldest()) == (messages[1], messages[0])
 
     @pytest.mark.parametrize("priority", [1, 4, 9])
     def test_one_that_came_back_among_several(self, priority: int) -> None:
-        lane = filled([new(number, 4) for number in range(10, 400)] + [new(number, 6) for number in range(400, 600)])
+        ready_list = filled(
+            [new(number, 4) for number in range(10, 400)] + [new(number, 6) for number in range(400, 600)]
+        )
         back = new(3, priority)
         back.attempts = 1
-        lane.add(back)
-        assert lane.oldest() is back
-        lane.compact()
-        assert lane.oldest() is back
+        ready_list.add(back)
+        assert ready_list.oldest() is back
+        ready_list.compact()
+        assert ready_list.oldest() is back
         back.waits = False
-        assert lane.oldest() is not back
+        assert ready_list.oldest() is not back
 
     def test_what_is_remembered_is_bounded(self) -> None:
-        lane = filled([new(10, 4)])
+        ready_list = filled([new(10, 4)])
         back = new(1, 1)
         back.attempts = 1
         for _ in range(100):
             back.waits = False
-            lane.add(back)
+            ready_list.add(back)
             back.waits = True
-            if len(lane) > 20:
-                lane.compact()
-        assert lane._late is not None
-        assert len(lane._late.heap) < 60
-        assert lane.oldest() is back
+            if len(ready_list) > 20:
+                ready_list.compact()
+        assert ready_list._late is not None
+        assert len(ready_list._late.heap) < 60
+        assert ready_list.oldest() is back

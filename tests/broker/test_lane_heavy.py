@@ -37,30 +37,30 @@ def unwanted(count: int, size: int) -> list[Message]:
 @pytest.mark.parametrize("size", [60_000, 5_000])
 def test_what_it_reads_in_a_turn_is_bounded(asked: Asked, size: int, weight: int, order: int) -> None:
     messages = unwanted(100, size)[::order]
-    lane = filled([*messages, new(100)], ReadyList(asked, weight))
+    ready_list = filled([*messages, new(100)], ReadyList(asked, weight))
     heaviest = messages[0].head.cost * weight
     most = lane_module.READS_PER_TURN * lane_module._SCANNED_PER_READ + heaviest
     before = turns = 0
-    while lane.first() is None:
-        assert lane.tired
+    while ready_list.first() is None:
+        assert ready_list.tired
         assert 1 <= asked.count.total() - before <= most // heaviest
         before, turns = asked.count.total(), turns + 1
     assert turns >= 100 * heaviest // most
-    assert drain(lane) == [100]
+    assert drain(ready_list) == [100]
     assert set(asked.count.values()) == {1}
 
 
 def test_the_heaviest_goes_on_message_by_message(asked: Asked) -> None:
-    lane = filled(unwanted(5, 60_000), ReadyList(asked, 4_096))
+    ready_list = filled(unwanted(5, 60_000), ReadyList(asked, 4_096))
     for read in range(1, 5):
-        assert lane.first() is None
-        assert (lane.tired, asked.count.total()) == (True, read)
+        assert ready_list.first() is None
+        assert (ready_list.tired, asked.count.total()) == (True, read)
 
 
 def test_small_messages_cost_what_they_always_cost(asked: Asked) -> None:
     reads = lane_module.READS_PER_TURN
-    lane = filled([*[new(number, wanted=False) for number in range(reads - 1)], new(reads)], ReadyList(asked, 20))
-    assert lane.first() is not None
+    ready_list = filled([*[new(number, wanted=False) for number in range(reads - 1)], new(reads)], ReadyList(asked, 20))
+    assert ready_list.first() is not None
 
 
 def test_a_copy_is_as_heavy_as_its_own_selector(asked: Asked) -> None:
@@ -84,9 +84,9 @@ def test_a_subscriber_of_a_queue_reads_it_in_turns(scene: Scene, monkeypatch: py
     """Whatever it costs, others have their turns between them."""
     turns = []
 
-    def catch_up(queue: Queue, interest: ConsumerSet) -> None:
-        turns.append(interest)
-        original(queue, interest)
+    def catch_up(queue: Queue, consumer_set: ConsumerSet) -> None:
+        turns.append(consumer_set)
+        original(queue, consumer_set)
 
     original = dispatch.catch_up
     monkeypatch.setattr(dispatch, "catch_up", catch_up)

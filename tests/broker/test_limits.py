@@ -382,7 +382,7 @@ class TestConflation:
             self.news(client, str(number % 7), str(number % 10))
         queue = queue_of(scene)
         assert queue.waiting == 7
-        assert all(len(lane) <= 7 * 2 + 64 for lane in queue.lanes)
+        assert all(len(ready_list) <= 7 * 2 + 64 for ready_list in queue.ready_lists)
 
     def test_it_makes_room_before_the_limit_is_asked(self, stage: Stage, version: Version) -> None:
         scene = stage({QUEUE: {"conflate_by": "key", "max_messages": 2, "when_full": WhenFull.DROP_NEWEST}})

@@ -53,7 +53,7 @@ class TestNumbers:
         scene = stage(LOG)
         client = live(scene)
         fill(scene, 1)
-        assert seqs(client.messages()) == [int(scene.broker.agenda.epoch() * 1e6)]
+        assert seqs(client.messages()) == [int(scene.broker.scheduler.epoch() * 1e6)]
 
     def test_what_a_sender_says_does_not_count(self, stage: Stage) -> None:
         scene = stage(LOG)
@@ -104,7 +104,7 @@ class TestNumbers:
         client.subscribe("/temp-topic/a")
         client.publish("/temp-topic/a", b"0")
         assert "seq" not in client.message().headers
-        assert len(scene.broker.directory.logs) == 0
+        assert len(scene.broker.registry.streams) == 0
 
     def test_durable_subscriptions_get_them(self, stage: Stage) -> None:
         scene = stage(LOG, stored=True)
@@ -132,9 +132,9 @@ class TestBounds:
     def test_octets(self, stage: Stage, stored: bool) -> None:
         scene = stage({T: {"log_octets": 4096}}, stored=stored)
         fill(scene, 50)
-        log = log_of(scene)
-        assert 4096 - 1024 < log.octets <= 4096
-        assert kept(scene) == list(range(50 - len(log), 50))
+        stream = log_of(scene)
+        assert 4096 - 1024 < stream.octets <= 4096
+        assert kept(scene) == list(range(50 - len(stream), 50))
 
     @BOTH
     def test_of_a_log_without_a_bound_in_octets(
@@ -186,14 +186,14 @@ class TestBounds:
         turns = []
         later = Scheduler.later
 
-        def count(agenda: Scheduler, action: Callable[[], None]) -> None:
+        def count(scheduler: Scheduler, action: Callable[[], None]) -> None:
             turns.append(action)
-            later(agenda, action)
+            later(scheduler, action)
 
         monkeypatch.setattr(Scheduler, "later", count)
         scene.wait(11.0)
         assert len(turns) == 2
-        assert len(scene.broker.directory.logs) == 1  # what was lost is remembered
+        assert len(scene.broker.registry.streams) == 1  # what was lost is remembered
         assert T not in scene.broker.destinations
 
     def test_both_age_and_messages(self, stage: Stage) -> None:
@@ -222,7 +222,7 @@ class TestBounds:
         scene.wait(5.0)
         fill(scene, 2, start=4)
         client = scene.connect()
-        client.subscribe(T, **{"x-stream-offset": f"timestamp={int(scene.broker.agenda.epoch()) - 2}"})
+        client.subscribe(T, **{"x-stream-offset": f"timestamp={int(scene.broker.scheduler.epoch()) - 2}"})
         assert numbers(client) == [4, 5]
 
     def test_what_has_gone_is_forgotten(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,9 +231,9 @@ class TestBounds:
         for start in range(0, 40, 4):
             fill(scene, 4, start=start)
             assert kept(scene) == [start + 1, start + 2, start + 3]
-        log = log_of(scene)
-        assert len(log._numbers) < 12
-        assert len(log._tail) < 12
+        stream = log_of(scene)
+        assert len(stream._numbers) < 12
+        assert len(stream._tail) < 12
 
 
 class TestMemory:
@@ -243,7 +243,7 @@ class TestMemory:
     def test_all_logs_together(self, stage: Stage) -> None:
         """The oldest message of all goes."""
         scene = self.small(stage, stored=False)
-        logs = scene.broker.directory.logs
+        logs = scene.broker.registry.streams
         fill(scene, 30)
         was = len(log_of(scene))
         for start in range(0, 60, 10):
@@ -260,10 +260,10 @@ class TestMemory:
         monkeypatch.setattr(log_module, "_SLACK", 4)
         scene = stage({T: {"log_messages": 50}}, stored=True)
         fill(scene, 60)
-        log = log_of(scene)
-        assert log.memory < 50 * 32 + 4 * 500
-        assert log.is_stored
-        assert len(log._tail) < 12
+        stream = log_of(scene)
+        assert stream.memory < 50 * 32 + 4 * 500
+        assert stream.is_stored
+        assert len(stream._tail) < 12
         assert kept(scene) == list(range(10, 60))
 
     def test_or_even_less_where_it_is_large(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,13 +277,13 @@ class TestMemory:
         scene = self.small(stage, stored=True)
         fill(scene, 100)
         fill(scene, 100, "/topic/b")
-        logs = scene.broker.directory.logs
+        logs = scene.broker.registry.streams
         assert logs.octets <= logs.most_octets
         assert kept(scene) == kept(scene, "/topic/b") == list(range(100))
 
     def test_to_know_what_is_in_the_store_costs_something_too(self, stage: Stage) -> None:
         scene = stage(LOGS, stored=True)
-        logs = scene.broker.directory.logs
+        logs = scene.broker.registry.streams
         logs.most_octets = 40 * 32
         fill(scene, 30)
         fill(scene, 30, "/topic/b")
@@ -338,7 +338,7 @@ class TestForgetting:
         for number in range(20):
             fill(scene, 1, f"/topic/{number}")
             scene.wait(2.5)
-        logs = scene.broker.directory.logs
+        logs = scene.broker.registry.streams
         assert len(logs._in_memory) <= 6
         logs.most_octets = -1
         logs.make_room()
@@ -354,7 +354,7 @@ class TestForgetting:
         scene.wait(12.0)
         fill(scene, 1, "/topic/b", start=1)
         fill(scene, 5, "/topic/a", start=2)
-        logs = scene.broker.directory.logs
+        logs = scene.broker.registry.streams
         logs.most_octets = 0
         logs.make_room()
         assert logs.octets == logs.messages == 0
@@ -367,11 +367,11 @@ class TestForgetting:
         for name in ("/topic/a", "/topic/b"):
             fill(scene, 1, name)
             scene.wait(3.0)
-        forgotten = scene.broker.directory.logs.forgotten
+        forgotten = scene.broker.registry.streams.forgotten
         assert forgotten > 0
         write(scene)
         again = scene.crash()
-        assert again.broker.directory.logs.forgotten == forgotten
+        assert again.broker.registry.streams.forgotten == forgotten
         client = again.connect()
         client.subscribe(T, **{"x-stream-offset": "timestamp=1"})
         assert gaps(client.messages()) == [True]
@@ -379,9 +379,9 @@ class TestForgetting:
     def test_a_log_that_has_lost_nothing(self, stage: Stage) -> None:
         scene = stage(LOG)
         client = live(scene)
-        assert len(scene.broker.directory.logs) == 1
+        assert len(scene.broker.registry.streams) == 1
         client.drop()
-        assert len(scene.broker.directory.logs) == 0
+        assert len(scene.broker.registry.streams) == 0
 
     @BOTH
     def test_what_was_lost_is_remembered_while_nobody_is_there(self, stage: Stage, stored: bool) -> None:
@@ -415,7 +415,7 @@ class TestForgetting:
             client.drop()
             client = scene.connect()  # for the next topic, the name begins anew
         scene.wait(3.0)
-        logs = scene.broker.directory.logs
+        logs = scene.broker.registry.streams
         assert len(logs) == 2
         assert logs.forgotten > 0
         for name in names:
@@ -431,7 +431,7 @@ class TestForgetting:
         fill(scene, 1)
         client.drop()
         scene.wait(3.0)
-        assert len(scene.broker.directory.logs) == 0
+        assert len(scene.broker.registry.streams) == 0
         client = scene.connect()
         client.subscribe(T, **ME)
         assert gaps(client.messages()) == [True]
@@ -589,7 +589,7 @@ class TestTheNextProcess:
         again = scene.restart(policies={})
         write(again)
         assert len(again.store.rows) == 2  # a slip in the operator's file costs nothing
-        assert again.broker.directory.logs.unused == [T]
+        assert again.broker.registry.streams.unused == [T]
         late = live(again)
         fill(again, 1)
         assert "seq" not in late.message().headers
@@ -712,11 +712,11 @@ def test_a_log_is_true_only_as_long_as_it_has_something(stage: Stage) -> None:
     """`Topic.is_idle` goes by that."""
     scene = stage({T: {"log_age": 1.0}})
     client = live(scene)
-    log: Stream = log_of(scene)
-    assert not log
+    stream: Stream = log_of(scene)
+    assert not stream
     fill(scene, 1)
-    assert log
-    assert log.first == seqs(client.messages())[0]
+    assert stream
+    assert stream.first == seqs(client.messages())[0]
     scene.wait(3.0)
-    assert not log
-    assert log.first == log.next
+    assert not stream
+    assert stream.first == stream.next

@@ -105,18 +105,18 @@ class TestJudged:
         judge(scene, scarce=True, flooded=True)
         late = scene.connect()
         judge(scene, scarce=True, flooded=True)
-        assert [each.session.outbound.limit for each in (client, other, late)] == [10_000] * 3
-        assert client.session.outbound.high == 7_500
+        assert [each.session.outbox.limit for each in (client, other, late)] == [10_000] * 3
+        assert client.session.outbox.high == 7_500
         client.stalled = True
         other.publish("/topic/a", b"x" * 11_000)
-        assert client.session.outbound in scene.broker.take_strained(), "it is waited for"
+        assert client.session.outbox in scene.broker.take_strained(), "it is waited for"
         assert not client.closed
-        client.session.outbound.excused = True
+        client.session.outbox.excused = True
         other.publish("/topic/a", b"x")
         (failure,) = client.failures
         assert failure.detail == ("more than 10000 octets (max_outbound, less while memory is short) wait to be read")
         judge(scene)
-        assert other.session.outbound.limit == 320_000
+        assert other.session.outbox.limit == 320_000
 
 
 class TestWhatIsKeptNowhere:
@@ -179,7 +179,7 @@ class TestCost:
         client.stalled = True
         other.publish("/topic/a", b"x" * 1_000)
         cost = cost_of(client.session)
-        assert cost.outbox == client.session.outbound.size > 1_000
+        assert cost.outbox == client.session.outbox.size > 1_000
         assert cost.own == cost.outbox + SUBSCRIPTION
 
     def test_transactions(self, stage: Stage, version: Version) -> None:
@@ -217,7 +217,7 @@ def test_slow_consumers_are_counted_by_the_limit(stage: Stage) -> None:
     client, other = scene.connect(), scene.connect()
     client.subscribe("/topic/a")
     client.stalled = True
-    client.session.outbound.excused = True
+    client.session.outbox.excused = True
     while not client.closed:
         other.publish("/topic/a", b"x" * 1_000)
     assert scene.broker.slow == {OUTBOX: 1, "slow_messages": 0, "browser": 0}

@@ -55,7 +55,7 @@ def test_what_replaces_another_may_have_its_place() -> None:
 
 def test_a_new_one_waits_nowhere_and_has_no_past() -> None:
     message = Message(1, Head.of("SEND", {}), b"")
-    assert message.properties is PLAIN
+    assert message.options is PLAIN
     assert not message.waits
     assert (message.attempts, message.expires, message.history, message.wire) == (0, 0.0, None, None)
 
@@ -66,7 +66,7 @@ def test_a_copy_is_the_same_message_with_an_account_of_its_own() -> None:
     message.history = History(1.0)
     copy = message.copy(Wire(message))
     assert (copy.id, copy.head, copy.body, copy.size) == (message.id, message.head, message.body, message.size)
-    assert (copy.properties, copy.order, copy.expires) == (message.properties, message.order, 12.5)
+    assert (copy.options, copy.order, copy.expires) == (message.options, message.order, 12.5)
     assert (copy.attempts, copy.waits, copy.history) == (0, False, None)
 
 

@@ -208,7 +208,7 @@ class Clients(RuleBasedStateMachine):
             if data.draw(st.integers(0, 3)) == 3:
                 self.act_late(data)
             self.model.pass_time()
-            self.scene.broker.agenda.tick()
+            self.scene.broker.scheduler.tick()
             self.scene.settle()
             self.watch.look()
         self.scene.now = end

@@ -49,7 +49,7 @@ class Play:
         assert due is not None
         self.scene.now = due
         self.model.pass_time()
-        self.scene.broker.agenda.tick()
+        self.scene.broker.scheduler.tick()
         self.scene.settle()
         self.watch.look()
 

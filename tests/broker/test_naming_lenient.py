@@ -55,7 +55,7 @@ class TestSubscribe:
         client.send("SUBSCRIBE", {"destination": "/topic/a", "durable": "true"})
         assert client.bodies() == [b"m"]
         client.send("UNSUBSCRIBE", {"destination": "/topic/a", "durable": "true"})
-        assert not lenient.broker.directory.hidden
+        assert not lenient.broker.registry.hidden
 
     @pytest.mark.parametrize("command", ["SUBSCRIBE", "UNSUBSCRIBE"])
     def test_the_error_names_the_setting(self, scene: Scene, version: Version, command: str) -> None:

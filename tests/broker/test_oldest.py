@@ -86,10 +86,10 @@ def paged(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def backlog_of(scene: Scene) -> PagedMessages:
-    found = queue_of(scene).shelf
+    found = queue_of(scene).storage
     assert found is not None
-    assert found.backlog is not None
-    return found.backlog
+    assert found.paged is not None
+    return found.paged
 
 
 def test_of_what_the_store_alone_has(paged: Scene) -> None:
@@ -115,7 +115,7 @@ def test_of_what_the_store_alone_has(paged: Scene) -> None:
 def _take(scene: Scene, row: int) -> None:
     """A message leaves the backlog, for good."""
     backlog_of(scene).claim(row)
-    found = queue_of(scene).shelf
+    found = queue_of(scene).storage
     assert found is not None
     found.leave_row(row)
 
@@ -223,7 +223,7 @@ def test_a_less_urgent_one_that_came_back_is_not_forgotten(scene: Scene) -> None
     client.drop()
     queue = queue_of(scene)
     assert oldest(queue) == 1
-    queue.lanes[0].compact()
+    queue.ready_lists[0].compact()
     assert oldest(queue) == 1
 
 

@@ -29,50 +29,50 @@ def pair(stage: Stage, version: Version) -> tuple[Client, Client]:
 
 class TestOutbox:
     def test_frames_are_taken_in_order_with_their_parts_side_by_side(self, scene: Scene) -> None:
-        outbound = scene.connect().session.outbound
-        outbound.append(b"a", b"b")
-        outbound.append(b"c")
-        assert outbound.take() == [b"a", b"b", b"c", b""]
-        assert outbound.take() == []
+        outbox = scene.connect().session.outbox
+        outbox.append(b"a", b"b")
+        outbox.append(b"c")
+        assert outbox.take() == [b"a", b"b", b"c", b""]
+        assert outbox.take() == []
 
     def test_a_part_can_be_taken(self, scene: Scene) -> None:
-        outbound = scene.connect().session.outbound
+        outbox = scene.connect().session.outbox
         for octets in (b"a", b"c", b"e"):
-            outbound.append(octets, octets.upper())
-        assert outbound.take(2) == [b"a", b"A"]
-        outbound.written(2)
-        assert outbound.take(2) == [b"c", b"C"]
-        assert outbound.take(2) == [b"e", b"E"]
-        assert outbound.take(2) == []
-        assert outbound.size == 4
+            outbox.append(octets, octets.upper())
+        assert outbox.take(2) == [b"a", b"A"]
+        outbox.written(2)
+        assert outbox.take(2) == [b"c", b"C"]
+        assert outbox.take(2) == [b"e", b"E"]
+        assert outbox.take(2) == []
+        assert outbox.size == 4
 
     def test_what_was_not_taken_is_not_on_its_way(self, pair: tuple[Client, Client]) -> None:
         client, producer = pair
         client.subscribe("/queue/a")
         client.stalled = True
         fill(producer, 3)
-        client.session.outbound.take(2)
+        client.session.outbox.take(2)
         client.drop()
         producer.subscribe("/queue/a")
         assert [each.redelivered for each in producer.messages()] == [True, False, False]
 
     def test_the_size_falls_when_octets_are_written_not_when_they_are_taken(self, scene: Scene) -> None:
-        outbound = scene.connect().session.outbound
-        outbound.append(b"12", b"345")
-        outbound.take()
-        outbound.append(b"6")
-        assert outbound.size == 6
-        outbound.written(4)
-        assert outbound.size == 2
+        outbox = scene.connect().session.outbox
+        outbox.append(b"12", b"345")
+        outbox.take()
+        outbox.append(b"6")
+        assert outbox.size == 6
+        outbox.written(4)
+        assert outbox.size == 2
 
     def test_it_reports_itself_once_per_flush(self, scene: Scene) -> None:
-        outbound = scene.connect().session.outbound
+        outbox = scene.connect().session.outbox
         for _ in range(2):
             for _ in range(3):
-                outbound.append(b"x")
-            assert list(scene.broker.dirty) == [outbound]
+                outbox.append(b"x")
+            assert list(scene.broker.dirty) == [outbox]
             scene.broker.dirty.clear()
-            outbound.take()
+            outbox.take()
 
     @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
     def test_messages_report_it_too(self, pair: tuple[Client, Client], destination: str) -> None:
@@ -82,19 +82,19 @@ class TestOutbox:
         assert len(client.messages()) == 3
 
     def test_what_comes_after_the_end_is_thrown_away(self, scene: Scene) -> None:
-        outbound = scene.connect().session.outbound
-        outbound.append(b"x")
-        outbound.take()
+        outbox = scene.connect().session.outbox
+        outbox.append(b"x")
+        outbox.take()
         scene.broker.dirty.clear()
-        outbound.append(b"y")
-        outbound.close()
-        outbound.append(b"z")
-        assert outbound.take() == []
-        assert outbound.size == 0
+        outbox.append(b"y")
+        outbox.close()
+        outbox.append(b"z")
+        assert outbox.take() == []
+        assert outbox.size == 0
 
     def test_the_marks(self, stage: Stage) -> None:
-        outbound = stage(max_outbound=8 * KIB).connect().session.outbound
-        assert (outbound.window, outbound.relief, outbound.high, outbound.limit) == (
+        outbox = stage(max_outbound=8 * KIB).connect().session.outbox
+        assert (outbox.window, outbox.relief, outbox.high, outbox.limit) == (
             1 * KIB,
             3 * KIB,
             6 * KIB,
@@ -111,7 +111,7 @@ class TestWindow:
         client.subscribe("/queue/a", ack=ack)
         client.stalled = True
         bodies = fill(producer, 20, size=200)
-        assert 1 * KIB <= client.session.outbound.size < 2 * KIB
+        assert 1 * KIB <= client.session.outbox.size < 2 * KIB
         assert 10 < client.scene.broker.waiting < 20
         client.resume()
         assert client.bodies() == bodies
@@ -160,17 +160,17 @@ class TestWindow:
         client.subscribe("/queue/a")
         client.stalled = True
         bodies = fill(producer, 20, size=200)
-        outbound = client.session.outbound
+        outbox = client.session.outbox
         found = 0
-        while outbound.size:
-            found += b"".join(outbound.take()).count(b"\0")
+        while outbox.size:
+            found += b"".join(outbox.take()).count(b"\0")
             waiting = client.scene.broker.waiting
-            while outbound.size > outbound.window:
-                outbound.written(1)
+            while outbox.size > outbox.window:
+                outbox.written(1)
             assert client.scene.broker.waiting == waiting
-            outbound.written(1)
+            outbox.written(1)
             assert client.scene.broker.waiting < waiting or not waiting
-            outbound.written(min(100, outbound.size))
+            outbox.written(min(100, outbox.size))
         assert found == len(bodies)
 
     def test_acks_while_nothing_is_read_change_nothing(self, pair: tuple[Client, Client]) -> None:
@@ -207,7 +207,7 @@ class TestWindow:
             client.subscribe("/queue/a", "1")
             client.unsubscribe("1")
         client.subscribe("/queue/a", "1")
-        assert len(client.session.outbound.starved) == 1
+        assert len(client.session.outbox.starved) == 1
         client.resume()
         assert len([message for message in client.messages() if message.subscription == "1"]) == 3
 
@@ -221,10 +221,10 @@ class TestWindow:
         for _ in range(20):
             for queue in queues:
                 fill(producer, 1, queue, size=600)
-        outbound, octets = client.session.outbound, b""
-        while outbound.size:
-            octets += b"".join(outbound.take())
-            outbound.written(outbound.size)
+        outbox, octets = client.session.outbox, b""
+        while outbox.size:
+            octets += b"".join(outbox.take())
+            outbox.written(outbox.size)
         order = [line for line in octets.split(b"\n") if line.startswith(b"subscription")]
         assert len(order) == 40
         assert max(order[:start].count(order[0]) - start // 2 for start in range(0, 41, 2)) <= 3
@@ -238,10 +238,10 @@ class TestWindow:
         client.stalled = True
         bodies = fill(producer, 30, "/topic/a", size=1_000)
         fill(producer, 100, size=1_000)
-        outbound, octets = client.session.outbound, b""
-        while outbound.size:
-            octets += b"".join(outbound.take())
-            outbound.written(min(10_000, outbound.size))
+        outbox, octets = client.session.outbox, b""
+        while outbox.size:
+            octets += b"".join(outbox.take())
+            outbox.written(min(10_000, outbox.size))
         assert octets.count(b"subscription:news") == len(bodies)
         assert octets.count(b"subscription:all") == 100
 
@@ -252,7 +252,7 @@ class TestBrokenConnection:
     def test_queues_leave_it_out(self, pair: tuple[Client, Client]) -> None:
         client, producer = pair
         client.subscribe("/queue/a")
-        client.session.outbound.close()
+        client.session.outbox.close()
         bodies = fill(producer, 3)
         assert client.scene.broker.waiting == 3
         producer.subscribe("/queue/a")
@@ -262,7 +262,7 @@ class TestBrokenConnection:
         client, producer = pair
         for each in pair:
             each.subscribe("/topic/a")
-        client.session.outbound.close()
+        client.session.outbox.close()
         producer.publish("/topic/a", b"m")
         assert producer.bodies() == [b"m"]
         client.drop()
@@ -275,33 +275,33 @@ class TestHigh:
         client, producer = pair
         client.subscribe("/topic/a")
         client.stalled = True
-        outbound, strained = client.session.outbound, client.scene.broker.strained
-        while outbound.size <= outbound.high:
+        outbox, strained = client.session.outbox, client.scene.broker.strained
+        while outbox.size <= outbox.high:
             assert not strained
             fill(producer, 1, "/topic/a", size=500)
-        assert client.scene.broker.take_strained() == {outbound}
+        assert client.scene.broker.take_strained() == {outbox}
         assert client.scene.broker.take_strained() == set()
         strained = client.scene.broker.strained
         fill(producer, 5, "/topic/a")
-        assert list(strained) == [outbound]
+        assert list(strained) == [outbox]
         client.resume()
-        assert outbound.size == 0
+        assert outbox.size == 0
 
     def test_who_never_reads_its_receipts_strains_its_own(self, pair: tuple[Client, Client]) -> None:
         client, _ = pair
         client.stalled = True
-        outbound, strained = client.session.outbound, client.scene.broker.strained
-        while outbound.size <= outbound.high:
+        outbox, strained = client.session.outbox, client.scene.broker.strained
+        while outbox.size <= outbox.high:
             assert not strained
             client.publish("/topic/a", receipt="r" * 1_000)
-        assert set(strained) == {outbound}
+        assert set(strained) == {outbox}
 
     def test_one_who_is_waited_for_is_not_closed(self, pair: tuple[Client, Client]) -> None:
         client, producer = pair
         client.subscribe("/topic/a")
         client.stalled = True
         bodies = fill(producer, 40, "/topic/a", size=500)
-        assert client.session.outbound.size > client.session.outbound.limit
+        assert client.session.outbox.size > client.session.outbox.limit
         client.resume()
         assert client.bodies() == bodies
 
@@ -311,10 +311,10 @@ class TestHigh:
         client.subscribe(destination)
         producer.subscribe(destination)
         client.stalled = True
-        outbound = client.session.outbound
-        outbound.excused = True
+        outbox = client.session.outbox
+        outbox.excused = True
         while not client.closed:
-            assert outbound.size <= outbound.limit
+            assert outbox.size <= outbox.limit
             fill(producer, 1, destination, size=500)
         (failure,) = client.failures
         assert str(failure) == "slow consumer"
@@ -327,7 +327,7 @@ class TestHigh:
         client, producer = pair
         client.subscribe("/topic/a")
         client.stalled = True
-        client.session.outbound.excused = True
+        client.session.outbox.excused = True
         large = b"SEND\ndestination:/topic/a\n\n" + b"x" * 9_000 + b"\0"
         producer.receive(large * 4)
         assert len(client.failures) == 1
@@ -339,24 +339,24 @@ class TestHigh:
         client.subscribe("/topic/a")
         client.stalled = True
         fill(producer, 13, "/topic/a", size=500)
-        outbound = client.session.outbound
-        outbound.excused = True
-        outbound.take()
-        outbound.written(outbound.size - outbound.relief - 1)
-        assert outbound.excused
-        outbound.written(1)
-        assert not outbound.excused
+        outbox = client.session.outbox
+        outbox.excused = True
+        outbox.take()
+        outbox.written(outbox.size - outbox.relief - 1)
+        assert outbox.excused
+        outbox.written(1)
+        assert not outbox.excused
 
 
 def test_one_that_has_room_again_may_be_the_end_of_another(pair: tuple[Client, Client]) -> None:
     """A reader that was starved beside its subscription, and has nothing more to give: found by the model."""
-    outbound = pair[0].session.outbound
+    outbox = pair[0].session.outbox
 
     class Starved:
         def offer(self) -> None:
-            outbound.starved.clear()
+            outbox.starved.clear()
 
-    outbound.starved |= {Starved(): None, Starved(): None}
-    outbound.append(b"octets")
+    outbox.starved |= {Starved(): None, Starved(): None}
+    outbox.append(b"octets")
     pair[0].flush()
-    assert not outbound.starved
+    assert not outbox.starved

@@ -30,78 +30,78 @@ class Counting(list[bytes]):
 @pytest.mark.parametrize("pieces", [[2], [2, 2], [2, 2, 2], [4, 2], [6], [8], [2, 100]])
 def test_pieces_then_all_with_more_coming_all_the_time(scene: Scene, pieces: list[int]) -> None:
     """What was appended later comes later, whatever was taken before."""
-    outbound = scene.connect().session.outbound
+    outbox = scene.connect().session.outbox
     numbers = iter(range(100))
 
     def append(count: int) -> None:
         for _ in range(count):
             octets = b"%02d" % next(numbers)
-            outbound.append(octets, octets)
+            outbox.append(octets, octets)
 
     append(3)
     found = []
     for most in pieces:
-        part = outbound.take(most)
+        part = outbox.take(most)
         assert len(part) <= most
         found += part
         append(1)
-        assert outbound.taken == 2 * len(found)
-    found += outbound.take()
-    assert outbound.taken == 2 * len(found) == outbound.size
+        assert outbox.taken == 2 * len(found)
+    found += outbox.take()
+    assert outbox.taken == 2 * len(found) == outbox.size
     append(1)
-    found += outbound.take(2)
+    found += outbox.take(2)
     assert found == [b"%02d" % number for number in range(next(numbers)) for _ in range(2)]
-    assert outbound.take(2) == outbound.take() == []
+    assert outbox.take(2) == outbox.take() == []
 
 
 def test_all_is_handed_over_to_be_let_go_of(scene: Scene) -> None:
     """Nothing is copied, so some that was taken is in it, too."""
-    outbound = scene.connect().session.outbound
+    outbox = scene.connect().session.outbox
     for octets in (b"a", b"b"):
-        outbound.append(octets)
-    outbound.take(2)
-    outbound.append(b"c")
-    assert outbound.hand_over() == [[b"a", b"", b"b", b""], [b"c", b""]]
-    assert outbound.hand_over() == [[], []]
-    outbound.close()
-    assert outbound.take() == []
+        outbox.append(octets)
+    outbox.take(2)
+    outbox.append(b"c")
+    assert outbox.hand_over() == [[b"a", b"", b"b", b""], [b"c", b""]]
+    assert outbox.hand_over() == [[], []]
+    outbox.close()
+    assert outbox.take() == []
 
 
 def test_however_many_pieces_each_part_is_moved_once(scene: Scene) -> None:
     """An outbox of megabytes would else cost more with each piece that leaves it."""
-    outbound = scene.connect().session.outbound
+    outbox = scene.connect().session.outbox
     moved: list[int] = []
-    outbound.append(b"x" * 20_000)
-    outbound.parts = Counting([b"x"] * 20_000, moved)
+    outbox.append(b"x" * 20_000)
+    outbox.parts = Counting([b"x"] * 20_000, moved)
     for _ in range(200):
-        assert outbound.take(100) == [b"x"] * 100
-        outbound.append(b"y")
+        assert outbox.take(100) == [b"x"] * 100
+        outbox.append(b"y")
     assert sum(moved) == 20_000
-    assert outbound.take() == [b"y", b""] * 200
+    assert outbox.take() == [b"y", b""] * 200
 
 
 def test_what_is_left_of_pieces_is_thrown_away_at_the_end(scene: Scene) -> None:
-    outbound = scene.connect().session.outbound
+    outbox = scene.connect().session.outbox
     for _ in range(3):
-        outbound.append(b"x")
-    outbound.take(2)
-    outbound.append(b"y")
-    outbound.close()
-    assert outbound.take(2) == outbound.take() == []
-    assert outbound.size == 0
+        outbox.append(b"x")
+    outbox.take(2)
+    outbox.append(b"y")
+    outbox.close()
+    assert outbox.take(2) == outbox.take() == []
+    assert outbox.size == 0
 
 
 def test_which_messages_were_on_their_way_is_known_by_the_piece(scene: Scene, version: Version) -> None:
     client, producer = scene.connect(version), scene.connect(version)
-    outbound = client.session.outbound
+    outbox = client.session.outbox
     client.subscribe("/queue/a")
     client.stalled = True
     fill(producer, 3)
-    outbound.take(2)
+    outbox.take(2)
     producer._decoder.feed(b"SEND\ndestination:/queue/a\n\n4\0" + b"SEND\ndestination:/queue/a\n\n5\0")
     for frame in producer._decoder.frames():
         producer.session.handle(frame)
-    outbound.take(2)
+    outbox.take(2)
     client.drop()
     producer.subscribe("/queue/a")
     messages = producer.messages()

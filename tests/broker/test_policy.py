@@ -111,7 +111,7 @@ class TestFind:
             client.subscribe(name, str(id))
         assert policy_of(scene, "/queue/a").max_attempts == 1
         assert policy_of(scene, "/queue/b").max_attempts == 10
-        assert scene.broker.directory.hidden["/user/ada/queue/x"].policy.slow_messages == 7
+        assert scene.broker.registry.hidden["/user/ada/queue/x"].policy.slow_messages == 7
 
 
 class TestHints:

@@ -44,9 +44,9 @@ def test_the_broker_never_flushes_by_itself(scene: Scene) -> None:
     client = scene.connect()
     carrier = Recorder()
     session = scene.broker.open_session(V12, "ada", peer="p", transport="tcp", connected_at=0.0, carrier=carrier)
-    session.outbound.append(b"x")
+    session.outbox.append(b"x")
     assert carrier.asked == []
-    assert list(scene.broker.dirty) == [session.outbound]
+    assert list(scene.broker.dirty) == [session.outbox]
     client.scene.settle()
     assert carrier.asked == ["flush"]
     session.close()

@@ -107,7 +107,7 @@ class Consumers(RuleBasedStateMachine):
         self._find()
         if ready and not (sent.group and (owner or watch.is_mixed(sent.group) or sent.waits)):
             assert sent.deliveries, f"{sent} waits in spite of {ready}"
-            taker = next(taker for taker, each in watch.log if each is sent)
+            taker = next(taker for taker, each in watch.stream if each is sent)
             assert taker.priority == max(each.priority for each in ready)
 
     def settle(self, data: st.DataObject) -> None:
@@ -126,9 +126,9 @@ class Consumers(RuleBasedStateMachine):
         rivals = [
             each for each in self.watch.takers if each.has_room and self.watch.has_turn(each) and each.wants(sent)
         ]
-        before = len(self.watch.log)
+        before = len(self.watch.stream)
         taker.client.send("ACK" if acknowledged else "NACK", {"id": handle})
-        again = [each for each, what in self.watch.log[before:] if what is sent]
+        again = [each for each, what in self.watch.stream[before:] if what is sent]
         if again and len(covered) == 1 and not sent.group:
             assert again[0] is not taker or rivals == [taker], f"{taker} has {sent} again in spite of {rivals}"
 
@@ -225,8 +225,10 @@ class Consumers(RuleBasedStateMachine):
     @invariant()
     def places_do_not_pile_up(self) -> None:
         queue = self._queue()
-        lanes = [*queue.lanes, *(each.parked for each in queue.subscriptions if each.parked)] if queue else []
-        assert all(len(each) <= 2 * len(self._waiting()) + SLACK for each in lanes)
+        ready_lists = (
+            [*queue.ready_lists, *(each.parked for each in queue.subscriptions if each.parked)] if queue else []
+        )
+        assert all(len(each) <= 2 * len(self._waiting()) + SLACK for each in ready_lists)
 
 
 @pytest.mark.slow

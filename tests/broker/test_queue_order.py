@@ -104,7 +104,7 @@ class TestPlaces:
             for client in (one, two):
                 for message in client.messages():
                     (client.nack if number % 7 == 0 else client.ack)(message)
-            assert sum(map(len, queue.lanes)) <= 2 * queue.waiting + 100
+            assert sum(map(len, queue.ready_lists)) <= 2 * queue.waiting + 100
 
     def test_purged_is_everything_that_nobody_has(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=1)

@@ -332,7 +332,7 @@ class TestInWhateverOrder:
         waited = 0
         for _ in range(40):
             consumer.ack(consumer.message())
-            if not (consumer.session.outstanding or consumer.session.outbound.parts):
+            if not (consumer.session.outstanding or consumer.session.outbox.parts):
                 waited += 1
                 scene.commit()
         assert waited <= 1

@@ -231,8 +231,8 @@ class TestFirstCounts:
 class TestGroups:
     @pytest.mark.parametrize("name", ["JMSXGroupID", "message_group", "_AMQ_GROUP_ID"])
     def test_closing(self, name: str) -> None:
-        properties = properties_of({name: "g", "JMSXGroupSeq": "-1"})
-        assert (properties.group, properties.closes_group) == ("g", True)
+        options = properties_of({name: "g", "JMSXGroupSeq": "-1"})
+        assert (options.group, options.closes_group) == ("g", True)
         assert not properties_of({name: "g", "JMSXGroupSeq": "2"}).closes_group
 
     def test_closing_nothing(self) -> None:
@@ -398,11 +398,11 @@ class TestWhateverComes:
         if refusal:
             assert any(name in refusal for name in headers)
             return
-        properties = properties_of(headers)
-        assert 0 <= properties.priority <= 9
-        assert 0 <= properties.delay <= TEN_YEARS
-        assert properties.time_to_live is None or 0 < properties.time_to_live <= TEN_YEARS
-        seen = headers if properties.passed_on is None else properties.passed_on
+        options = properties_of(headers)
+        assert 0 <= options.priority <= 9
+        assert 0 <= options.delay <= TEN_YEARS
+        assert options.time_to_live is None or 0 < options.time_to_live <= TEN_YEARS
+        seen = headers if options.passed_on is None else options.passed_on
         assert {name: seen[name] for name in headers if name in seen} == {
             name: value
             for name, value in headers.items()

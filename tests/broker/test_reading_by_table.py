@@ -73,8 +73,8 @@ class TestTheTableIsTested:
 class TestHonoured:
     @pytest.mark.parametrize(("name", "value", "fields"), cases(SENT))
     def test_on_send(self, name: str, value: str, fields: dict[str, Any]) -> None:
-        properties = properties_of({"destination": "/queue/a", name: value})
-        assert without_passed_on(properties) == dataclasses.replace(PLAIN, **fields)
+        options = properties_of({"destination": "/queue/a", name: value})
+        assert without_passed_on(options) == dataclasses.replace(PLAIN, **fields)
 
     @pytest.mark.parametrize(("name", "value", "fields"), cases(SUBSCRIBED))
     def test_on_subscribe(self, name: str, value: str, fields: dict[str, Any]) -> None:

@@ -323,7 +323,7 @@ class TestTopics:
         client.publish(T)
         client.ack(client.message())
         client.unsubscribe()
-        scene.broker.directory.logs.forgotten = scene.broker.router.number + 5
+        scene.broker.registry.streams.forgotten = scene.broker.router.number + 5
         client.subscribe("/topic/*", ack="client", resume="me")
         notice = client.message()
         assert notice.headers["gap"] == "true"

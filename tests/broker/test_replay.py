@@ -105,7 +105,7 @@ class TestFromSeq:
         scene = stage(LOGS, stored=stored)
         fill(scene, 2)
         scene.wait(10.0)
-        now = int(scene.broker.agenda.epoch())
+        now = int(scene.broker.scheduler.epoch())
         fill(scene, 2, start=2)
         fill(scene, 1, "/topic/b", start=9)
         others = [9] if name != T else []
@@ -245,7 +245,7 @@ class TestGaps:
         known(scene, 10)
         client = scene.connect(version)
         window = {"prefetch-count": "2"} if ack == "client" else {}
-        client.session.outbound.window = 1 if ack == "auto" else client.session.outbound.window
+        client.session.outbox.window = 1 if ack == "auto" else client.session.outbox.window
         client.stalled = True
         client.subscribe(T, ack=ack, **FIRST, **window)
         write(scene)
@@ -404,7 +404,7 @@ class TestPatterns:
         fill(scene, 3)
         fill(scene, 4, "/topic/b", start=3)
         client = scene.connect()
-        client.session.outbound.window = 1
+        client.session.outbox.window = 1
         client.stalled = True
         client.subscribe("/topic/*", **FIRST)
         fill(scene, 3, start=7)  # 1 and 2 go, which were not read
@@ -419,7 +419,7 @@ class TestPatterns:
         for number in range(12):
             fill(scene, 1, f"/topic/{number % 4}", start=number)
         client = scene.connect()
-        client.session.outbound.window = 1
+        client.session.outbox.window = 1
         client.stalled = True
         client.subscribe("/topic/*", **FIRST)
         fill(scene, 5, "/topic/3", start=12)
@@ -455,7 +455,7 @@ class TestManyLogs:
             fill(scene, 1, f"/topic/{number}", start=number)
         publisher, client = scene.connect(), scene.connect()
         waiting: list[Callable[[], None]] = []
-        monkeypatch.setattr(Scheduler, "later", lambda agenda, action: waiting.append(action))
+        monkeypatch.setattr(Scheduler, "later", lambda scheduler, action: waiting.append(action))
         client.subscribe("/topic/*", **start)
         number = 10
         while waiting:
@@ -476,7 +476,7 @@ class TestManyLogs:
         for number in range(6):
             fill(scene, 1, f"/topic/l.{number}", start=number)
         waiting: list[Callable[[], None]] = []
-        monkeypatch.setattr(Scheduler, "later", lambda agenda, action: waiting.append(action))
+        monkeypatch.setattr(Scheduler, "later", lambda scheduler, action: waiting.append(action))
         client = scene.connect()
         client.subscribe("/topic/#", selector="n IS NULL", **FIRST)
         scene.connect().publish("/topic/other", b"100")
@@ -502,7 +502,7 @@ class TestManyLogs:
             fill(scene, 1, f"/topic/{number}", start=number)
         client = scene.connect()
         waiting: list[Callable[[], None]] = []
-        monkeypatch.setattr(Scheduler, "later", lambda agenda, action: waiting.append(action))
+        monkeypatch.setattr(Scheduler, "later", lambda scheduler, action: waiting.append(action))
         client.subscribe("/topic/#", **FIRST)
         leave(client)
         for turn in waiting:
@@ -525,11 +525,11 @@ class TestStalled:
         client.stalled = True
         client.subscribe(T, ack=ack, **FIRST)
         write(scene)
-        assert client.session.outbound.size < 2 * client.session.outbound.window
+        assert client.session.outbox.size < 2 * client.session.outbox.window
         for number in range(40, 60):
             sender.publish(T, b"%d" % number + b" " * 200)
         write(scene)
-        assert client.session.outbound.size < 2 * client.session.outbound.window
+        assert client.session.outbox.size < 2 * client.session.outbox.window
         assert not scene.broker.strained
         client.resume()
         assert numbers(client) == list(range(60))
@@ -600,7 +600,7 @@ class TestStalled:
         fill(scene, 9)
         client = scene.connect()
         client.stalled = True
-        client.session.outbound.window = 1
+        client.session.outbox.window = 1
         client.subscribe(T, ack=ack, **FIRST)
         write(scene)
         leave(client)
@@ -815,7 +815,7 @@ class TestRefused:
         assert isinstance(client.failures[0], NotAllowed)
         assert client.error().headers["message"] == message
         assert not scene.broker.destinations
-        assert len(scene.broker.directory.logs) == 0
+        assert len(scene.broker.registry.streams) == 0
 
     @pytest.mark.parametrize(
         ("name", "headers"),
@@ -853,7 +853,7 @@ class TestMemory:
         before = scene.broker.stored_octets
         client = scene.connect()
         client.stalled = True
-        client.session.outbound.window = 1
+        client.session.outbox.window = 1
         client.subscribe(T, **FIRST)
         write(scene)
         assert scene.broker.stored_octets - before >= 9 * 300
@@ -868,8 +868,8 @@ class TestMemory:
         client = scene.connect()
         client.session.handle(Frame(Head.of("SUBSCRIBE", {"destination": T, "id": "0"} | FIRST), b""))
         for count in (3, 6, 9):
-            assert len(client.session.outbound.parts) == 2 * count
-            scene.broker.agenda.proceed()
+            assert len(client.session.outbox.parts) == 2 * count
+            scene.broker.scheduler.proceed()
         scene.settle()
         assert numbers(client) == list(range(10))
 
@@ -881,7 +881,7 @@ def test_who_has_it_all_is_like_any_other(stage: Stage) -> None:
     client = come(scene)
     subscription = next(iter(client.session.subscriptions.values()))
     assert subscription.reader is None
-    assert subscription.notes is None
+    assert subscription.extra_headers is None
     assert subscription.queue is None
     topic = subscription.topic
     assert topic is not None

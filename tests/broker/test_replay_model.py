@@ -83,7 +83,7 @@ class Reader:
     name: str
     mode: str
     prefetch: int
-    cursor: Cursor | None
+    offset: Cursor | None
     after: dict[str, int]
     last: int
     strict: bool
@@ -103,7 +103,7 @@ class Readers(RuleBasedStateMachine):
         self.patch.setattr(log_module, "_SLACK", 3)
         self.sent: list[Sent] = []
         self.readers: list[Reader] = []
-        self.cursors: dict[str, Cursor] = {}
+        self.offsets: dict[str, Cursor] = {}
         self.count = 0
         self.ids = 0
         self.processes = 1
@@ -161,9 +161,9 @@ class Readers(RuleBasedStateMachine):
     def send(self, topic: str, octets: int) -> None:
         self.count += 1
         self.publisher.publish(topic, b"%d" % self.count + b" " * octets)
-        log = self.scene.broker.directory.logs._logs.get(topic)
-        assert log is not None
-        self.sent.append(Sent(self.count, topic, log.next - 1))
+        stream = self.scene.broker.registry.streams._streams.get(topic)
+        assert stream is not None
+        self.sent.append(Sent(self.count, topic, stream.next - 1))
 
     def subscribe(self, data: st.DataObject) -> None:
         start, name = data.draw(st.sampled_from(STARTS)), data.draw(st.sampled_from(NAMES))
@@ -174,10 +174,10 @@ class Readers(RuleBasedStateMachine):
         headers = {"prefetch-count": str(prefetch)}
         after = dict.fromkeys(topics, self.count)
         strict = not self.killed and (self.processes == 1 or name in ("/topic/a", "/topic/b"))
-        cursor, resume = None, ""
+        offset, resume = None, ""
         if is_named:
             resume = headers["resume"] = data.draw(st.sampled_from("xyz"))
-            cursor = self.find(resume, name)
+            offset = self.find(resume, name)
         seqs = [each.seq for each in self.sent if each.topic == name]
         if start in ("first", "resume first") or (start == "seq" and not seqs):
             headers["from-seq"] = "0"
@@ -194,28 +194,28 @@ class Readers(RuleBasedStateMachine):
             }
         client = self.scene.connect(data.draw(st.sampled_from([V11, V12])))
         last = 0
-        if cursor is not None:
-            after = {topic: max(cursor.position, cursor.began[topic]) for topic in topics}
-            last = 0 if cursor.moved or len(topics) > 1 else cursor.position
-            strict = strict and not cursor.moved and len(topics) == 1
+        if offset is not None:
+            after = {topic: max(offset.position, offset.began[topic]) for topic in topics}
+            last = 0 if offset.moved or len(topics) > 1 else offset.position
+            strict = strict and not offset.moved and len(topics) == 1
         elif is_named:
-            cursor = self.cursors[resume] = Cursor(name, dict(after), min(after.values()))
-        reader = Reader(client, name, mode, prefetch, cursor, after, last, strict)
+            offset = self.offsets[resume] = Cursor(name, dict(after), min(after.values()))
+        reader = Reader(client, name, mode, prefetch, offset, after, last, strict)
         self.readers.append(reader)
         self.ids += 1
         client.subscribe(name, id=str(self.ids), ack=mode, **headers)
 
     def find(self, resume: str, name: str) -> Cursor | None:
         """The name as it stands; who has it loses it."""
-        cursor = self.cursors.get(resume)
-        if cursor is None:
+        offset = self.offsets.get(resume)
+        if offset is None:
             return None
         for reader in self.readers:
-            if reader.cursor is cursor:
+            if reader.offset is offset:
                 self.look()
                 self.move(reader)
-                reader.cursor = None
-        return cursor if cursor.topic == name else None
+                reader.offset = None
+        return offset if offset.topic == name else None
 
     def before_first(self, topic: str) -> int:
         """The number before the first message that is there."""
@@ -223,21 +223,21 @@ class Readers(RuleBasedStateMachine):
         return min(there, default=self.count + 1) - 1
 
     def is_there(self, sent: Sent) -> bool:
-        log: Stream | None = self.scene.broker.directory.logs._logs.get(sent.topic)
-        return log is not None and log.first <= sent.seq < log.next
+        stream: Stream | None = self.scene.broker.registry.streams._streams.get(sent.topic)
+        return stream is not None and stream.first <= sent.seq < stream.next
 
     def move(self, reader: Reader) -> None:
         """The name that a reader has stands before the first message that is not done."""
-        cursor = reader.cursor
-        assert cursor is not None  # the caller asked
+        offset = reader.offset
+        assert offset is not None  # the caller asked
         left = [
             each.number
             for each in self.sent
-            if each.number > max(cursor.position, cursor.began.get(each.topic, self.count))
+            if each.number > max(offset.position, offset.began.get(each.topic, self.count))
             and each.number not in reader.done
         ]
-        cursor.position = max(cursor.position, min(left, default=self.count + 1) - 1)
-        cursor.moved = cursor.moved and not reader.done
+        offset.position = max(offset.position, min(left, default=self.count + 1) - 1)
+        offset.moved = offset.moved and not reader.done
 
     def leave(self, data: st.DataObject) -> None:
         reader = pick(data, self.readers)
@@ -246,7 +246,7 @@ class Readers(RuleBasedStateMachine):
 
     def forget(self, reader: Reader) -> None:
         self.readers.remove(reader)
-        if reader.cursor is not None:
+        if reader.offset is not None:
             self.move(reader)
 
     def stall(self, data: st.DataObject) -> None:
@@ -281,8 +281,8 @@ class Readers(RuleBasedStateMachine):
     def write(self) -> None:
         if self.stored:
             self.scene.commit()
-            for cursor in self.cursors.values():
-                cursor.written = True
+            for offset in self.offsets.values():
+                offset.written = True
 
     def wait(self, data: st.DataObject) -> None:
         self.scene.wait(data.draw(st.sampled_from([1.0, 6.0])))
@@ -303,9 +303,9 @@ class Readers(RuleBasedStateMachine):
         self.killed = True
         # What was not written has never been.
         self.sent = [each for each in self.sent if each.topic == "/topic/m" or self.was_written(each, seqs)]
-        self.cursors = {name: cursor for name, cursor in self.cursors.items() if cursor.written}
-        for cursor in self.cursors.values():
-            cursor.moved = True
+        self.offsets = {name: offset for name, offset in self.offsets.items() if offset.written}
+        for offset in self.offsets.values():
+            offset.moved = True
         self.next_process()
 
     def was_written(self, sent: Sent, seqs: set[tuple[str, int]]) -> bool:
@@ -317,8 +317,8 @@ class Readers(RuleBasedStateMachine):
         self.processes += 1
         for reader in list(self.readers):
             self.forget(reader)
-        for cursor in self.cursors.values():
-            cursor.written = True
+        for offset in self.offsets.values():
+            offset.written = True
         self.begin()
 
     # what is right

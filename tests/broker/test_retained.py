@@ -211,7 +211,7 @@ class TestHowLong:
             client.publish(f"/topic/{number}", b"m", retain="set", ttl="86400000")
             client.publish(f"/topic/{number}", b"m", retain="remove")
         assert scene.broker.stored_octets == 0
-        assert len(scene.broker.agenda) <= 200
+        assert len(scene.broker.scheduler) <= 200
 
     def test_one_that_was_over_on_arrival_is_not_kept(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -328,7 +328,7 @@ class TestMany:
         client = scene.connect(version)
         client.stalled = True
         client.subscribe("/topic/#")
-        assert client.session.outbound.size < client.session.outbound.window + 1_200
+        assert client.session.outbox.size < client.session.outbox.window + 1_200
         client.resume()
         assert self.shown(client) == names
 
@@ -435,7 +435,7 @@ def test_who_leaves_a_durable_subscription_gets_no_more_of_them(scene: Scene) ->
     for name in "abc":
         sender.publish(f"/topic/{name}", b"m", retain="set")
     client.stalled = True
-    client.session.outbound.window = 1
+    client.session.outbox.window = 1
     client.subscribe("/topic/*", durable="true")
     client.unsubscribe()
     client.resume()

@@ -310,7 +310,7 @@ class TestSubscribe:
         client.subscribe(name)
         shown = "'/topic/x.*'" if "*" in name else name
         assert refused(client) == f"alice may not subscribe to {name!r}{why('subscribe', shown)}"
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
         assert scene.broker.counters.forbidden == {"send": 0, "subscribe": 1, "admin": 0}
 
     @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ class TestPartOfAPattern:
         client.subscribe("/topic/a.*", ack=ack)
         self.publish(scene)
         assert len(bodies(client)) == 7
-        assert next(iter(client.session.subscriptions.values())).sight is None
+        assert next(iter(client.session.subscriptions.values())).pattern_filter is None
 
     def test_what_a_topic_retained(self, scene: Scene, ack: str) -> None:
         self.publish(scene, retain="set")
@@ -407,13 +407,13 @@ class TestPartOfAPattern:
         self.publish(scene)
         client = client_of(scene, SOME)
         client.stalled = True
-        client.session.outbound.append(b"\n" * 300_000)
+        client.session.outbox.append(b"\n" * 300_000)
         client.subscribe("/topic/a.*", ack=ack, **FIRST)
         self.publish(scene)
         client.written = b""
         client.stalled = False
-        octets = b"".join(client.session.outbound.take())
-        client.session.outbound.written(client.session.outbound.size)
+        octets = b"".join(client.session.outbox.take())
+        client.session.outbox.written(client.session.outbox.size)
         assert octets.startswith(b"\n" * 300_000)
         client.written = octets.lstrip(b"\n")
         scene.settle()
@@ -455,8 +455,8 @@ class TestPartOfAPattern:
 
 def end_all(scene: Scene) -> None:
     """No durable subscription is left."""
-    for name in list(scene.broker.directory.hidden):
-        scene.broker.directory.durables.end(name)
+    for name in list(scene.broker.registry.hidden):
+        scene.broker.registry.durable_subscriptions.end(name)
 
 
 class TestDurable:
@@ -503,7 +503,7 @@ class TestDurable:
         scene.connect().publish("/topic/a", b"1")
         assert [client.bodies() for client in scene.clients[:2]] == [[b"1"], [b"1"]]
         scene.clients[1].send("UNSUBSCRIBE", {"id": "0"} | headers)
-        assert len(scene.broker.directory.durables) == 1
+        assert len(scene.broker.registry.durable_subscriptions) == 1
         scene.clients[0].send("UNSUBSCRIBE", {"id": "0"} | headers)
 
 
@@ -585,7 +585,7 @@ class TestRecheck:
         granted.allowed[Action.SUBSCRIBE] = []
         authorization.recheck(scene.broker)
         turns = [sum(client.is_ending for client in clients)]
-        while scene.broker.agenda.proceed():
+        while scene.broker.scheduler.proceed():
             turns.append(sum(client.is_ending for client in clients))
         assert turns == [2, 4]
         scene.settle()

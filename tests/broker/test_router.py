@@ -181,7 +181,7 @@ class TestPatterns:
             client.subscribe(name)
             client.stalled = True
         clients[0].publish("/topic/a", b"m")
-        assert len({id(client.session.outbound.parts[1]) for client in clients}) == 1
+        assert len({id(client.session.outbox.parts[1]) for client in clients}) == 1
 
 
 class TestLimits:
@@ -242,7 +242,7 @@ class TestKinds:
         client = scene.connect(version)
         client.subscribe(destination, browser="true")
         assert client.error().headers["message"] == "browsers are for queues"
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
 
     @pytest.mark.parametrize("destination", ["/queue/a", "a", "/temp-queue/x"])
     def test_no_local_on_a_queue(self, scene: Scene, version: Version, destination: str) -> None:

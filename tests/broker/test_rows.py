@@ -51,7 +51,7 @@ class TestSessions:
             "unacknowledged": 1,
             "oldest_unacknowledged_age": 0.0,
             "transactions": 1,
-            "pending_octets": len(b"".join(client.session.outbound.parts)),
+            "pending_octets": len(b"".join(client.session.outbox.parts)),
             "frames_in": 4,
             "delivered": 0,
             "heart_beat": [1000, 500],
@@ -65,9 +65,9 @@ class TestSessions:
         client.stalled = True
         client.publish("a", receipt="r")
         assert rows.of_session(client.session)["delivered"] == 6
-        outbound = client.session.outbound
-        octets = sum(map(len, outbound.take(2)))
-        outbound.written(octets)
+        outbox = client.session.outbox
+        octets = sum(map(len, outbox.take(2)))
+        outbox.written(octets)
         assert rows.of_session(client.session)["delivered"] == 7
 
     def test_oldest_first(self, scene: Scene) -> None:
@@ -129,7 +129,7 @@ class TestSubscriptions:
         client = scene.connect()
         client.subscribe("/topic/a", "d", durable="true")
         (subscription,) = every_subscription(scene.broker)
-        (name,) = scene.broker.directory.durables._found
+        (name,) = scene.broker.registry.durable_subscriptions._found
         row = rows.of_subscription(subscription)
         assert (row["durable"], row["target"], row["destination"]) == (name, name, "/topic/a")
         client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
@@ -213,8 +213,8 @@ class TestDestinations:
         *_, last = client.messages()
         seq = int(last.headers["seq"])
         (row,) = destinations(scene)
-        log = scene.broker.directory.logs.matching("/topic/a")[0]
-        assert row["log"] == {"first": seq - 1, "next": seq + 1, "messages": 2, "octets": log.octets}
+        stream = scene.broker.registry.streams.matching("/topic/a")[0]
+        assert row["log"] == {"first": seq - 1, "next": seq + 1, "messages": 2, "octets": stream.octets}
         assert not row["durable"]
 
     def test_groups_that_are_known(self, scene: Scene) -> None:

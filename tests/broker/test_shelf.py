@@ -131,13 +131,13 @@ class TestAuto:
         consumer.subscribe("/queue/a")
         consumer.stalled = True
         fill(scene, 2)
-        outbound = consumer.session.outbound
-        size = sum(map(len, outbound.take()))
-        outbound.written(size // 2 - 1)
+        outbox = consumer.session.outbox
+        size = sum(map(len, outbox.take()))
+        outbox.written(size // 2 - 1)
         assert stored(scene) == 2
-        outbound.written(1)
+        outbox.written(1)
         assert stored(scene) == 1
-        outbound.written(size - size // 2)
+        outbox.written(size - size // 2)
         assert stored(scene) == 0
         consumer.stalled = False
         scene.settle()
@@ -152,7 +152,7 @@ class TestAuto:
         assert stored(scene) == 2
         consumer.resume()
         assert stored(scene) == 0
-        assert not consumer.session.outbound.unsent
+        assert not consumer.session.outbox.unsent
 
     @pytest.mark.parametrize("end", [Client.drop, lambda client: client.send("BOGUS")])
     def test_back_with_a_socket_that_broke(self, scene: Scene, end: Step) -> None:

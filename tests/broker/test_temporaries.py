@@ -305,7 +305,7 @@ class TestGone:
         client.publish("/temp-queue/alone", b"m")
         client.subscribe(REPLIES, ack=ack)
         client.stalled = True
-        for size in (1, client.session.outbound.window, 1):
+        for size in (1, client.session.outbox.window, 1):
             client.publish(REPLIES, b"x" * size)
         client.begin()
         client.publish(REPLIES, b"m", transaction="t")

@@ -94,7 +94,7 @@ def test_one_message_is_encoded_once_per_version(scene: Scene) -> None:
         client.subscribe("/topic/a")
         client.stalled = True
     clients[0].publish("/topic/a", b"m")
-    shared = [client.session.outbound.parts[1] for client in clients]
+    shared = [client.session.outbox.parts[1] for client in clients]
     assert len({id(part) for part in shared}) == 3
     for client in clients:
         client.resume()
@@ -150,7 +150,7 @@ class TestSomeOfThem:
         client.unsubscribe()
         other.publish("/topic/a", b"m", color="red")
         assert not client.received()
-        assert not scene.broker.directory.count()
+        assert not scene.broker.registry.count()
 
 
 class TestAcknowledging:
@@ -254,7 +254,7 @@ class TestAcknowledging:
         fill(other, 3)
         first, second, _ = client.messages()
         client.stalled = True
-        other.publish("/topic/b", b"x" * client.session.outbound.window)
+        other.publish("/topic/b", b"x" * client.session.outbox.window)
         client.begin()
         client.ack(first, transaction="t")
         client.nack(second)
@@ -329,7 +329,7 @@ class TestPrivateQueue:
             leave(client)
             assert in_force(scene) == 0
             assert scene.broker.stored_octets == 0
-        assert len(scene.broker.agenda) < 40
+        assert len(scene.broker.scheduler) < 40
 
     def test_others_are_still_looked_at(self, scene: Scene) -> None:
         one, two = scene.connect(), scene.connect()
@@ -398,4 +398,4 @@ class TestLate:
 
 def in_force(scene: Scene) -> int:
     """What stands on the agenda and was not cancelled."""
-    return sum(entry.action is not None for _, _, entry in scene.broker.agenda._heap)
+    return sum(entry.action is not None for _, _, entry in scene.broker.scheduler._heap)

@@ -140,7 +140,7 @@ class TestPolicies:
         scene = stage({"/topic/#": {"slow_consumer": SlowConsumerAction.DROP_OLDEST}}, max_outbound=32 * 1024)
         client, other = become(scene, version), scene.connect(version)
         flood(other)
-        assert client.session.outbound.size < client.session.outbound.high
+        assert client.session.outbox.size < client.session.outbox.high
         assert not scene.broker.take_strained()
 
     def test_keeping_up_again(self, stage: Stage, version: Version, become: Become) -> None:
@@ -237,9 +237,9 @@ def test_blocking_is_the_default(stage: Stage, version: Version) -> None:
     client.subscribe(TOPIC)
     client.stalled = True
     flood(other)
-    assert scene.broker.take_strained() == {client.session.outbound}
+    assert scene.broker.take_strained() == {client.session.outbox}
     assert not client.closed
-    client.session.outbound.excused = True
+    client.session.outbox.excused = True
     flood(other)
     (failure,) = client.failures
     assert failure.detail == "more than 16384 octets (max_outbound) wait to be read"

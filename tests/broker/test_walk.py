@@ -78,7 +78,7 @@ class TestInMemory:
         stroller = Stroller()
         QueueScan(queue(scene), stroller)
         turns = 0
-        while scene.broker.agenda.proceed():
+        while scene.broker.scheduler.proceed():
             turns += 1
         assert stroller.seen == texts(*range(1_100))
         assert max(map(len, stroller.turns)) <= SLICE
@@ -125,7 +125,7 @@ class TestInMemory:
             client.publish("a", b"old")
         stroller = Stroller()
         QueueScan(queue(scene), stroller)
-        scene.broker.agenda.proceed()
+        scene.broker.scheduler.proceed()
         old = queue(scene)
         old.purge()
         scene.broker.forget_if_idle(old)
@@ -364,11 +364,11 @@ class TestBacklog:
         ids = operator.ids("a")
         consumer = scene.connect()
         consumer.subscribe("a", ack="client-individual", **{"prefetch-count": "3"})
-        backlog = shelf(scene).backlog
-        assert backlog is not None
-        while not backlog._reading:
+        paged = shelf(scene).paged
+        assert paged is not None
+        while not paged._reading:
             scene.vault.write(scene.vault.take())
-        reading = {abs(row) for row in backlog._reading}
+        reading = {abs(row) for row in paged._reading}
         wanted = [id for id in ids if int(id.partition("-")[2]) in reading][1:]
         assert wanted
         operator.administration.delete("a", wanted, operator.told.append)
@@ -438,7 +438,7 @@ class TestBacklog:
             client.publish("/topic/t", b"%d" % number, **P)
         scene.commit()
         operator = Operator(scene)
-        first, second = scene.broker.directory.durables._found
+        first, second = scene.broker.registry.durable_subscriptions._found
         ids = operator.ids(first)
         assert operator.ids(second) == ids
         assert operator.delete(second, [ids[2], ids[17]]).done == 2

@@ -36,7 +36,7 @@ class Hall:
         self._nursery = nursery
 
     async def _settle(self, runner: Runner) -> None:
-        await self.house.hub.settle(cast(Connection, runner), kept=True)
+        await self.house.server.settle(cast(Connection, runner), kept=True)
 
     def begin(self) -> Hall:
         """Run the functions."""

@@ -100,7 +100,7 @@ class TestSending:
     async def test_when_the_function_has_returned(self, scene: Scene, reader: Client, body: Body) -> None:
         request = request_of(scene)
         request.send("/topic/a", body, {"kind": "k"})
-        scene.broker.agenda.proceed()
+        scene.broker.scheduler.proceed()
         assert reader.received() == []
         carry_out(scene, request)
         message = reader.message()

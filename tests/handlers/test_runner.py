@@ -539,7 +539,7 @@ class TestSession:
         (session,) = hall.house.broker.sessions.values()
         assert (session.transport, session.peer, session.login) == ("internal", "internal", "gateway")
         assert len(session.subscriptions) == 1
-        assert list(hall.house.broker.directory.hidden) == ["/handlers/send/a"]
+        assert list(hall.house.broker.registry.hidden) == ["/handlers/send/a"]
 
     async def test_an_operator_ends_it(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -591,7 +591,7 @@ class TestSession:
         client = await hall.client()
         session = hall.runner.session
         with capture_logs() as logs:
-            session.outbound.append(b"nonsense\n\n\0")
+            session.outbox.append(b"nonsense\n\n\0")
             await client.publish("/app/a", b"", reply_to="/temp-queue/r")
             assert (await client.frame("MESSAGE")).body == b"2"
         assert [each["event"] for each in logs] == [BROKEN]

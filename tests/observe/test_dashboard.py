@@ -121,7 +121,7 @@ def test_prometheus_understands_all(tmp_path: Path) -> None:
 
 async def test_a_gateway_has_what_it_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with everything(tmp_path, monkeypatch) as (gateway, metrics):
-        gateway.broker.directory.create_queue("/queue/orders")
+        gateway.broker.registry.create_queue("/queue/orders")
         known = labels_by_name(await scraped(metrics))
     for title, expression in expressions():
         names = re.findall(r"\b(?:gateway|process)_\w+", expression)
@@ -148,7 +148,7 @@ async def test_every_metric_is_on_it_or_left_out_for_a_reason(tmp_path: Path, mo
         "gateway_misspelt_headers_total",  # the log names each header
     }
     async with everything(tmp_path, monkeypatch) as (gateway, metrics):
-        gateway.broker.directory.create_queue("/queue/orders")
+        gateway.broker.registry.create_queue("/queue/orders")
         families = await scraped(metrics)
     shown = " ".join(expression for _, expression in expressions())
     starts = {sample.name for family in families.values() for sample in family.samples[:1]}

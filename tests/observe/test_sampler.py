@@ -54,7 +54,7 @@ class Carrier:
 
 
 @pytest.fixture
-async def hub() -> Server:
+async def server() -> Server:
     return Server(Anonymous())
 
 
@@ -63,11 +63,11 @@ def process() -> Process:
     return Process()
 
 
-def sampler_of(hub: Server, process: Process) -> Sampler:
+def sampler_of(server: Server, process: Process) -> Sampler:
     return Sampler(
-        hub.broker,
-        hub.admission,
-        hub.back_pressure.turns,
+        server.broker,
+        server.admission,
+        server.back_pressure.turns,
         cpu=process.cpu,
         memory=process.memory,
         epoch=lambda: EPOCH + trio.current_time(),
@@ -75,9 +75,9 @@ def sampler_of(hub: Server, process: Process) -> Sampler:
 
 
 @pytest.fixture
-async def running(hub: Server, process: Process, nursery: trio.Nursery) -> Sampler:
+async def running(server: Server, process: Process, nursery: trio.Nursery) -> Sampler:
     """One that has just begun."""
-    found = sampler_of(hub, process)
+    found = sampler_of(server, process)
     nursery.start_soon(found.run)
     await trio.sleep(0.5)
     return found
@@ -91,9 +91,9 @@ class TestSamples:
         assert found[-1] is running.last
 
     async def test_what_is_counted_becomes_a_rate(
-        self, hub: Server, running: Sampler, autojump_clock: MockClock
+        self, server: Server, running: Sampler, autojump_clock: MockClock
     ) -> None:
-        counters = hub.broker.counters
+        counters = server.broker.counters
         counters.published, counters.delivered, counters.acknowledged = 7, 30, 20
         counters.fail(ProtocolError("one"))
         await trio.sleep(2)
@@ -102,31 +102,31 @@ class TestSamples:
         assert (second.published, second.delivered, second.acknowledged, second.errors) == (0, 0, 0, 0)
 
     async def test_what_was_counted_before_it_began_is_none(
-        self, hub: Server, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
+        self, server: Server, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        found = sampler_of(hub, process)
-        hub.broker.counters.published = 1_000_000
+        found = sampler_of(server, process)
+        server.broker.counters.published = 1_000_000
         nursery.start_soon(found.run)
         await trio.sleep(1.5)
         assert [each.published for each in found.since(0)] == [0]
 
     async def test_messages_have_an_age_from_then_on(
-        self, hub: Server, process: Process, running: Sampler, autojump_clock: MockClock
+        self, server: Server, process: Process, running: Sampler, autojump_clock: MockClock
     ) -> None:
         process.fails = True  # which has nothing to do with it
-        broker = hub.broker
+        broker = server.broker
         for _ in range(2):
             broker.deposit("/queue/a", Head.of("SEND", {"destination": "/queue/a"}), b"", PLAIN)
             await trio.sleep(10)
         assert [broker.dates.age(number) for number in (1, 2)] == [(19.5, False), (9.5, False)]
 
     async def test_what_is_there_now(
-        self, hub: Server, process: Process, running: Sampler, autojump_clock: MockClock
+        self, server: Server, process: Process, running: Sampler, autojump_clock: MockClock
     ) -> None:
-        broker = hub.broker
+        broker = server.broker
         broker.open_session(V12, "ann", peer="p", transport="tcp", connected_at=0.0, carrier=Carrier())
-        hub.admission.enter("10.0.0.1", lambda error: None)
-        hub.admission.enter("10.0.0.2", lambda error: None)
+        server.admission.enter("10.0.0.1", lambda error: None)
+        server.admission.enter("10.0.0.2", lambda error: None)
         broker.waiting, broker.stored_octets, process.octets = 5, 600, 2_000_000
         await trio.sleep(1)
         (found,) = running.since(0)
@@ -139,18 +139,18 @@ class TestSamples:
         assert [each.cpu for each in running.since(0)] == [1.25, 0.0]
 
     async def test_percentiles_are_of_the_turns_of_that_second(
-        self, hub: Server, running: Sampler, autojump_clock: MockClock
+        self, server: Server, running: Sampler, autojump_clock: MockClock
     ) -> None:
-        hub.back_pressure.turns.add(170, 100)
+        server.back_pressure.turns.add(170, 100)
         await trio.sleep(2)
         first, second = running.since(0)
         assert (first.p50, first.p95, first.p99) == (0.175, 0.198, 0.2)
         assert (second.p50, second.p95, second.p99) == (None, None, None)
 
     async def test_the_system_itself_can_be_asked(
-        self, hub: Server, nursery: trio.Nursery, autojump_clock: MockClock
+        self, server: Server, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        found = Sampler(hub.broker, hub.admission, hub.back_pressure.turns)
+        found = Sampler(server.broker, server.admission, server.back_pressure.turns)
         nursery.start_soon(found.run)
         await trio.sleep(1.5)
         assert found.last is not None
@@ -167,12 +167,12 @@ class TestSince:
         assert running.since(math.nextafter(every[-1].at, 0)) == every[-1:]
 
     async def test_a_clock_that_was_set_back(
-        self, hub: Server, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
+        self, server: Server, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         """Whoever asks for what is newer than the latest it knows gets what there is since."""
         epoch = [EPOCH]
         found = Sampler(
-            hub.broker, hub.admission, hub.back_pressure.turns, epoch=lambda: epoch[0] + trio.current_time()
+            server.broker, server.admission, server.back_pressure.turns, epoch=lambda: epoch[0] + trio.current_time()
         )
         nursery.start_soon(found.run)
         await trio.sleep(3.5)
@@ -196,10 +196,10 @@ class TestSince:
 
 class TestWindows:
     async def test_turns_of_the_last_ten_seconds(
-        self, hub: Server, running: Sampler, autojump_clock: MockClock
+        self, server: Server, running: Sampler, autojump_clock: MockClock
     ) -> None:
         assert running.turns() is None
-        hub.back_pressure.turns.add(170, 100)
+        server.back_pressure.turns.add(170, 100)
         await trio.sleep(10)
         found = running.turns()
         assert found is not None
@@ -215,15 +215,15 @@ class TestWindows:
         assert running.took() is None
 
     async def test_what_a_recorder_computes(
-        self, hub: Server, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
+        self, server: Server, process: Process, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        hub.broker.records = records = EventLog(hub.broker, Notebook())
-        found = sampler_of(hub, process)
+        server.broker.records = records = EventLog(server.broker, Notebook())
+        found = sampler_of(server, process)
         nursery.start_soon(found.run)
         await trio.sleep(0.5)
         records.waited.add(1_700)
         records.took.add(60_000)
-        hub.broker.records = None  # the journal is closed first
+        server.broker.records = None  # the journal is closed first
         await trio.sleep(1)
         waited, took = found.waited(), found.took()
         assert waited is not None
@@ -255,10 +255,10 @@ class TestTrouble:
         assert lags[1] == pytest.approx(200)
 
     async def test_seconds_that_were_slept_through_are_not_made_up_for(
-        self, hub: Server, running: Sampler, autojump_clock: MockClock
+        self, server: Server, running: Sampler, autojump_clock: MockClock
     ) -> None:
         await trio.sleep(1)
-        hub.broker.counters.published += 3_600
+        server.broker.counters.published += 3_600
         autojump_clock.jump(3_600.0)
         await trio.sleep(2.25)
         found = running.since(0)

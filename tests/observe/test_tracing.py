@@ -43,8 +43,8 @@ class Scene:
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        self.broker.agenda.tick()
-        self.broker.agenda.proceed()
+        self.broker.scheduler.tick()
+        self.broker.scheduler.proceed()
 
     @property
     def told(self) -> list[str]:
@@ -57,7 +57,7 @@ def handle(session: Session, command: str, body: bytes = b"", /, **headers: obje
 
 
 def received(session: Session) -> str:
-    return b"".join(session.outbound.take()).decode()
+    return b"".join(session.outbox.take()).decode()
 
 
 class TestWhoIsTraced:

@@ -159,7 +159,7 @@ class TestDrain:
     async def test_nobody_new_comes_in(self, kind: str) -> None:
         async with running() as gateway:
             stream = await dial_stream(gateway.addresses[kind][0])
-            await until(lambda: gateway._hub.open_connections or kind == "websocket")
+            await until(lambda: gateway._server.open_connections or kind == "websocket")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(gateway.drain)
                 await trio.testing.wait_all_tasks_blocked()
@@ -170,7 +170,7 @@ class TestDrain:
         async with running() as gateway:
             peer = await dial("tcp", gateway.addresses["tcp"][0])
             await peer.send(CONNECT[:-1])
-            await until(lambda: gateway._hub.open_connections)
+            await until(lambda: gateway._server.open_connections)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(gateway.drain)
                 error = await peer.at_end_after_error()
@@ -236,7 +236,7 @@ class TestDrain:
         async with running(drain_timeout=0.2, close_linger=30.0) as gateway:
             peer = await connected(gateway, kind)
             await gateway.drain()
-            assert gateway._hub.open_connections
+            assert gateway._server.open_connections
         assert trio.current_time() - began < 3
         await peer.at_end_after_error()
         await peer.aclose()

@@ -262,7 +262,7 @@ class TestSlowDisk:
             await publisher.publish("/topic/a", b"2")
             await consumer.settled()  # it is read, and answered
             behind = False
-            gateway._hub.relieve()
+            gateway._server.relieve()
             assert (await consumer.frame("MESSAGE")).body == b"2"
             assert len(gateway.holds) == 0
             await publisher.aclose()

@@ -81,7 +81,7 @@ async def test_the_log_names_what_no_policy_keeps() -> None:
     for policies, count in (([], 0), (policy, 1)):
         with structlog.testing.capture_logs() as logs:
             async with running(store=STORE, policy=policies) as gateway:
-                assert gateway.broker.directory.logs.messages == count
+                assert gateway.broker.registry.streams.messages == count
         told = [line["topics"] for line in logs if line["event"] == "logs in the store that no policy keeps"]
         assert told == ([] if count else [["/topic/log"]])
 

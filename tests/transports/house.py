@@ -177,16 +177,16 @@ class House:
 
     def __post_init__(self) -> None:
         policies = Policies((Pattern(text), values) for text, values in self.policies.items())
-        self.hub = Server(self.authenticator, self.quotas, self.options, policies)
-        self.nursery.start_soon(self.hub.run)
+        self.server = Server(self.authenticator, self.quotas, self.options, policies)
+        self.nursery.start_soon(self.server.run)
 
     @property
     def broker(self) -> Broker:
-        return self.hub.broker
+        return self.server.broker
 
     @property
     def counters(self) -> Counters:
-        return self.hub.broker.counters
+        return self.server.broker.counters
 
     def visit(self, kind: str, *, sockets: bool = False) -> Peer:
         """A new connection of that transport; over sockets of the system, or in memory."""
@@ -217,7 +217,7 @@ class House:
         pipe = secured or pipe
         remote = Remote(self.address)
         link = WebSocketLink(pipe, "test", b"", remote) if kind == "websocket" else TcpLink(pipe, "test", remote)
-        connection = Connection(self.hub, link)
+        connection = Connection(self.server, link)
         self.connections.append(connection)
 
         async def serve() -> None:

@@ -63,7 +63,7 @@ class Street:
     @property
     def strangers(self) -> int:
         """How many are there beside the two neighbours."""
-        return len(self.gateway._hub.open_connections) - 2
+        return len(self.gateway._server.open_connections) - 2
 
     async def gone(self) -> None:
         """Nobody is there but the neighbours, who talk."""

@@ -47,9 +47,9 @@ class Door:
             assert "(max_handshakes)" in error.detail
             self.evicted.append(name or address)
 
-        guest = self.admission.enter(address, evict)
-        guest.comes_from(address)
-        return guest
+        slot = self.admission.enter(address, evict)
+        slot.comes_from(address)
+        return slot
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ class TestConnections:
     async def test_as_many_as_may(self) -> None:
         door = Door(max_connections=2)
         guests = [door.enter() for _ in range(3)]
-        assert [guest.refusal is None for guest in guests] == [True, True, False]
+        assert [slot.refusal is None for slot in guests] == [True, True, False]
         refusal = guests[2].refusal
         assert str(refusal) == "too many connections"
         assert refusal is not None
@@ -119,7 +119,7 @@ class TestAddresses:
     async def test_each_has_its_own(self) -> None:
         door = Door(max_connections_per_address=2)
         guests = [door.enter(address) for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.1")]
-        assert [guest.refusal is None for guest in guests] == [True, True, True, False]
+        assert [slot.refusal is None for slot in guests] == [True, True, True, False]
         refusal = guests[3].refusal
         assert refusal is not None
         assert refusal.detail == (
@@ -133,16 +133,16 @@ class TestAddresses:
         """Until it does, the proxy's own is not limited."""
         door = Door(max_connections_per_address=1)
         guests = [door.admission.enter("10.0.0.1", lambda error: None) for _ in range(3)]
-        for guest, address in zip(guests, ("1.1.1.1", "2.2.2.2", "1.1.1.1"), strict=True):
-            guest.comes_from(address)
-        assert [guest.refusal is None for guest in guests] == [True, True, False]
+        for slot, address in zip(guests, ("1.1.1.1", "2.2.2.2", "1.1.1.1"), strict=True):
+            slot.comes_from(address)
+        assert [slot.refusal is None for slot in guests] == [True, True, False]
 
     async def test_nothing_is_left_of_who_has_gone(self) -> None:
         door = Door(max_connections_per_address=1, max_connections_per_user=1)
         for number in range(10):
-            guest = door.enter(f"10.0.0.{number}")
-            guest.logs_in(f"user-{number}")
-            guest.leave()
+            slot = door.enter(f"10.0.0.{number}")
+            slot.logs_in(f"user-{number}")
+            slot.leave()
         found = door.admission
         assert (found.connections, found.handshakes, found._by_address, found._by_user) == (0, 0, {}, {})
         assert (found._handshakes._rows, found._handshakes._places, found._handshakes._most) == ({}, {}, 0)
@@ -202,8 +202,8 @@ class TestHandshakes:
         for _ in range(1000):
             door.enter("6.6.6.6", "flood")
         assert set(door.evicted) == {"flood"}
-        for number, guest in enumerate(others):
-            guest.logs_in(f"user-{number}")
+        for number, slot in enumerate(others):
+            slot.logs_in(f"user-{number}")
         assert door.admission.handshakes == 5
 
     async def test_who_is_being_looked_at_goes_last(self) -> None:
@@ -218,8 +218,8 @@ class TestHandshakes:
     async def test_where_all_are_the_newest_goes(self) -> None:
         door = Door(max_handshakes=3)
         asking = [door.enter(name=str(number)) for number in range(3)]
-        for guest in asking:
-            guest.asks()
+        for slot in asking:
+            slot.asks()
         door.enter(name="3")
         assert door.evicted == ["3"]
         door.enter("2.2.2.2", "other")
@@ -254,17 +254,17 @@ class TestHandshakes:
         for _ in range(3000):
             known = list(waiting)
             if waiting and chance.random() < 0.3:
-                place, guest = waiting.pop(chance.randrange(len(waiting)))
-                guest.leave()
+                place, slot = waiting.pop(chance.randrange(len(waiting)))
+                slot.leave()
                 continue
             if waiting and chance.random() < 0.3:
-                place, guest = chance.choice(waiting)
-                if guest not in asking:
-                    guest.asks()
-                    asking.append(guest)
+                place, slot = chance.choice(waiting)
+                if slot not in asking:
+                    slot.asks()
+                    asking.append(slot)
             place = f"10.0.0.{chance.choice([1, 1, 1, 2, 2, 3, 4, 5])}"
-            guest = door.admission.enter(place, lambda error: None)
-            waiting.append((place, guest))
+            slot = door.admission.enter(place, lambda error: None)
+            waiting.append((place, slot))
             gone = [each for each in waiting if each[1].refusal is not None]
             if len(known) < 20:
                 assert not gone
@@ -272,8 +272,8 @@ class TestHandshakes:
             counts = Counter(place for place, _ in waiting)
             ((where, who),) = gone
             assert counts[where] == max(counts.values())
-            silent = [guest for place, guest in waiting if place == where and guest not in asking]
-            newest = [guest for guest in asking if (where, guest) in waiting][-1:]
+            silent = [slot for place, slot in waiting if place == where and slot not in asking]
+            newest = [slot for slot in asking if (where, slot) in waiting][-1:]
             assert [who] == (silent[:1] or newest)
             waiting.remove((where, who))
 
@@ -359,12 +359,12 @@ def arrive(house: House, kind: str, address: str) -> Peer:
     theirs, ours = memory_stream_pair()
     pipe = StreamPipe(ours)
     link = WebSocketLink(pipe, "test") if kind == "websocket" else TcpLink(pipe, "test")
-    guest = house.hub.admission.enter(address, lambda error: None)
-    guest.comes_from(address)
+    slot = house.server.admission.enter(address, lambda error: None)
+    slot.comes_from(address)
 
     async def serve() -> None:
-        await Connection(house.hub, link, guest).serve()
-        guest.leave()
+        await Connection(house.server, link, slot).serve()
+        slot.leave()
 
     house.nursery.start_soon(serve)
     return Peer(WebSocketWire(theirs) if kind == "websocket" else TcpWire(theirs))
@@ -384,7 +384,7 @@ class TestConnection:
         assert b"2 connections wait to log in (max_handshakes), most of them from 2.2.2.2" in error.body
         await first.connect()
         await third.connect()
-        assert house.hub.admission.handshakes == 0
+        assert house.server.admission.handshakes == 0
 
     async def test_who_is_being_looked_at_stays(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
         house = make_house(
@@ -406,7 +406,7 @@ class TestConnection:
         valve.push(ws(PING, b"x"))
         await wait_all_tasks_blocked()
         with trio.fail_after(6.1):
-            await house.hub.wait_empty()
+            await house.server.wait_empty()
 
     async def test_too_many_sessions_of_a_user(
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
@@ -432,7 +432,7 @@ class TestConnection:
         house = make_house(options=TransportOptions(capacity=Capacity(max_handshakes=1), close_linger=10.0))
         peers = [arrive(house, "tcp", "1.1.1.1") for _ in range(10)]
         await wait_all_tasks_blocked()
-        assert house.hub.admission.turned_away <= 2
+        assert house.server.admission.turned_away <= 2
         for peer in peers[:-1]:
             await peer.at_end_after_error()
         await peers[-1].connect()
@@ -499,13 +499,13 @@ class TestCollector:
                 raise AssertionError("it has left")
 
         somebody = Somebody()
-        guest = ConnectionLimits(Capacity()).enter("10.0.0.1", somebody.end)
+        slot = ConnectionLimits(Capacity()).enter("10.0.0.1", somebody.end)
         gone = weakref.ref(somebody)
         del somebody
         assert gone() is not None
-        guest.leave()
+        slot.leave()
         assert gone() is None
-        guest.evict(NotAllowed("too late"))
+        slot.evict(NotAllowed("too late"))
 
     async def test_it_looks_at_few_connections_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         looks: list[int] = []

@@ -453,8 +453,8 @@ class StoredHouse(House):
 
     def __post_init__(self) -> None:
         self.disk = Disk()
-        self.hub = Server(self.authenticator, self.quotas, self.options, store=self.disk)
-        self.nursery.start_soon(self.hub.run)
+        self.server = Server(self.authenticator, self.quotas, self.options, store=self.disk)
+        self.nursery.start_soon(self.server.run)
 
 
 @pytest.fixture

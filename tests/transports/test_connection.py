@@ -147,14 +147,14 @@ class TestHandshake:
         peer = house.visit(kind)
         await wait_all_tasks_blocked()
         await peer.aclose()
-        await house.hub.wait_empty()
+        await house.server.wait_empty()
         assert house.counters.errors == 0
 
     async def test_a_peer_that_goes_in_the_middle(self, house: House, kind: str) -> None:
         peer = house.visit(kind)
         await peer.send(CONNECT[:20])
         await peer.aclose()
-        await house.hub.wait_empty()
+        await house.server.wait_empty()
         assert house.counters.sessions == 0
 
     async def test_a_tls_hello_is_named_in_the_log(self, house: House) -> None:
@@ -364,7 +364,7 @@ class TestErrors:
         failures = {entry["event"] for entry in logs if entry["log_level"] == "error"}
         assert failures == {"connection failed"} | ({"closing a session failed"} if also_in_the_broker else set())
         await neighbour.settled()
-        assert len(house.hub.open_connections) == 1
+        assert len(house.server.open_connections) == 1
 
     @requirement("FRM-13")
     async def test_the_log_names_session_and_reason(self, house: House, kind: str) -> None:
@@ -396,7 +396,7 @@ class TestBooks:
         await peer.settled()
         await peer.settled()
         (session,) = house.broker.sessions.values()
-        assert (session.frames_in, session.outbound.size, session.transport) == (2, 0, kind)
+        assert (session.frames_in, session.outbox.size, session.transport) == (2, 0, kind)
 
     async def test_no_tasks_but_the_readers(self, house: House, kind: str) -> None:
         """Two tasks per client would be twice the memory of a hundred thousand idle ones."""

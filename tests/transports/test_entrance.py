@@ -52,7 +52,7 @@ class Visit:
             await self.wire.send_all(with_fields(request, *fields))
             wire = WebSocketWire(self.wire, await response_of(self.wire))
         await Peer(wire).connect()
-        (connection,) = self.house.hub.open_connections
+        (connection,) = self.house.server.open_connections
         return connection
 
     async def refused(self, *fields: str, request: bytes = UPGRADE) -> bytes:
@@ -75,7 +75,7 @@ def certificates(tmp_path: Path) -> Certificates:
 
 class TestTls:
     async def test_a_session(self, house: House, kind: str, certificates: Certificates) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, kind, certificates))
+        visit = Visit(house, ConnectionHandler(house.server, kind, certificates))
         await visit.secure()
         connection = await visit.connect(kind)
         assert connection._link.remote.secure
@@ -89,18 +89,18 @@ class TestTls:
         context = papers.client_with(leaf)
         context.maximum_version = version
         for _ in range(2):
-            visit = Visit(house, ConnectionHandler(house.hub, "tcp", certificates))
+            visit = Visit(house, ConnectionHandler(house.server, "tcp", certificates))
             await visit.secure(context)
             connection = await visit.connect("tcp")
             shown = connection._link.remote.certificate
             assert shown is not None
             assert (shown.common_name, shown.names) == ("worker", ("dns:worker.example",))
             await visit.wire.aclose()
-            await house.hub.wait_empty()
+            await house.server.wait_empty()
 
     async def test_a_client_without_one(self, house: House, tmp_path: Path) -> None:
         certificates = Certificates(replace(papers.write(tmp_path), required=True))
-        visit = Visit(house, ConnectionHandler(house.hub, "tcp", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "tcp", certificates))
         with structlog.testing.capture_logs() as logs:
             await visit.secure()
             with pytest.raises(trio.BrokenResourceError):
@@ -115,13 +115,13 @@ class TestTls:
         context = ssl.create_default_context()
         papers.authority().configure_trust(context)
         context.maximum_version = ssl.TLSVersion.TLSv1_2
-        visit = Visit(house, ConnectionHandler(house.hub, "tcp", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "tcp", certificates))
         with structlog.testing.capture_logs() as logs:
             with pytest.raises(trio.BrokenResourceError):
                 await visit.secure(context)
             await until(lambda: house.counters.refused)
         assert [entry["reason"] for entry in logs] == ["the client offers no TLS version from tls_min_version on"]
-        visit = Visit(house, ConnectionHandler(house.hub, "tcp", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "tcp", certificates))
         await visit.secure()
         assert isinstance(visit.wire, trio.SSLStream)
         assert visit.wire.version() == "TLSv1.3"
@@ -130,14 +130,14 @@ class TestTls:
         context = ssl.create_default_context()
         papers.authority().configure_trust(context)
         context.set_alpn_protocols(["h2", "http/1.1"])
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket", certificates))
         await visit.secure(context)
         assert isinstance(visit.wire, trio.SSLStream)
         assert visit.wire.selected_alpn_protocol() == "http/1.1"
         await visit.connect("websocket")
 
     async def test_plain_stomp_is_told(self, house: House, certificates: Certificates) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "tcp", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "tcp", certificates))
         with structlog.testing.capture_logs() as logs:
             await visit.stream.send_all(CONNECT)
             answer = await read_all(visit.stream)
@@ -148,7 +148,7 @@ class TestTls:
         assert logs[0]["reason"] == "the peer does not speak TLS"
 
     async def test_plain_http_is_told(self, house: House, certificates: Certificates) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket", certificates))
         answer = await visit.refused()
         assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
         head, _, body = answer.partition(b"\r\n\r\n")
@@ -156,13 +156,13 @@ class TestTls:
         assert b"TLS only" in body
 
     async def test_anything_else_is_not(self, house: House, certificates: Certificates) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "tcp", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "tcp", certificates))
         await visit.stream.send_all(b"\0\0\0\0")
         assert await read_all(visit.stream) == b""
 
     async def test_who_comes_and_goes_is_worth_no_line(self, house: House, certificates: Certificates) -> None:
         """Load balancers do it all day."""
-        visit = Visit(house, ConnectionHandler(house.hub, "tcp", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "tcp", certificates))
         with structlog.testing.capture_logs() as logs:
             await visit.stream.aclose()
             await until(lambda: house.counters.refused)
@@ -172,19 +172,19 @@ class TestTls:
         self, make_house: MakeHouse, certificates: Certificates, autojump_clock: MockClock
     ) -> None:
         house = make_house(options=TransportOptions(connect_timeout=10.0))
-        visit = Visit(house, ConnectionHandler(house.hub, "tcp", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "tcp", certificates))
         with structlog.testing.capture_logs() as logs:
             await visit.stream.send_all(b"\x16\x03\x01")
             assert await read_all(visit.stream) == b""
         assert [entry["reason"] for entry in logs] == ["connect timeout: the TLS handshake did not come to an end"]
         assert trio.current_time() == pytest.approx(10.0, abs=0.1)
-        assert not house.hub.open_connections
+        assert not house.server.open_connections
 
 
 class TestProxy:
     @parametrize("header", [HEADER, binary(addresses())])
     async def test_the_client_is_who_the_header_names(self, house: House, kind: str, header: bytes) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, kind, proxied=True, trusted=UNIX))
+        visit = Visit(house, ConnectionHandler(house.server, kind, proxied=True, trusted=UNIX))
         await visit.stream.send_all(header)
         connection = await visit.connect(kind)
         assert connection._link.peer == "203.0.113.7:40312"
@@ -192,24 +192,24 @@ class TestProxy:
         assert not connection._link.remote.secure
 
     async def test_what_comes_together_with_it(self, house: House) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, proxied=True, trusted=UNIX))
+        visit = Visit(house, ConnectionHandler(house.server, proxied=True, trusted=UNIX))
         await visit.stream.send_all(HEADER + CONNECT)
         await Peer(TcpWire(visit.stream)).frame("CONNECTED")
 
     async def test_tls_of_the_proxy(self, house: House, kind: str) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, kind, proxied=True, trusted=UNIX))
+        visit = Visit(house, ConnectionHandler(house.server, kind, proxied=True, trusted=UNIX))
         await visit.stream.send_all(binary(addresses() + SSL))
         assert (await visit.connect(kind))._link.remote.secure
 
     async def test_tls_of_ours(self, house: House, kind: str, certificates: Certificates) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, kind, certificates, proxied=True, trusted=UNIX))
+        visit = Visit(house, ConnectionHandler(house.server, kind, certificates, proxied=True, trusted=UNIX))
         await visit.stream.send_all(HEADER)
         await visit.secure()
         remote = (await visit.connect(kind))._link.remote
         assert (remote.address, remote.secure) == ("203.0.113.7", True)
 
     async def test_one_that_names_nobody(self, house: House) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, proxied=True, trusted=UNIX))
+        visit = Visit(house, ConnectionHandler(house.server, proxied=True, trusted=UNIX))
         await visit.stream.send_all(binary(command=0x20, family=0))
         connection = await visit.connect("tcp")
         assert (connection._link.peer, connection._link.remote.address) == ("unix", "")
@@ -223,7 +223,7 @@ class TestProxy:
         ],
     )
     async def test_turned_away(self, house: House, trusted: Trusted, octets: bytes, reason: str) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, proxied=True, trusted=trusted))
+        visit = Visit(house, ConnectionHandler(house.server, proxied=True, trusted=trusted))
         with structlog.testing.capture_logs() as logs:
             await visit.stream.send_all(octets)
             with trio.fail_after(5):
@@ -232,11 +232,11 @@ class TestProxy:
             await until(lambda: logs)
         assert logs[0]["reason"].startswith(reason)
         assert house.counters.refused == 1
-        assert not house.hub.admission.connections
+        assert not house.server.admission.connections
 
     async def test_one_that_does_not_end(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
         house = make_house(options=TransportOptions(connect_timeout=10.0))
-        visit = Visit(house, ConnectionHandler(house.hub, proxied=True, trusted=UNIX))
+        visit = Visit(house, ConnectionHandler(house.server, proxied=True, trusted=UNIX))
         with structlog.testing.capture_logs() as logs:
             await visit.stream.send_all(b"PROXY")
             assert await read_all(visit.stream) == b""
@@ -246,18 +246,18 @@ class TestProxy:
 
 class TestForwarded:
     async def test_the_client_is_who_the_proxy_names(self, house: House) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket", trusted=UNIX))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket", trusted=UNIX))
         fields = "X-Forwarded-For: 6.6.6.6, 203.0.113.7", "X-Forwarded-Proto: https"
         link = (await visit.connect("websocket", *fields))._link
         assert (link.peer, link.remote.address, link.remote.secure) == ("203.0.113.7", "203.0.113.7", True)
 
     async def test_fields_that_come_several_times_are_one_list(self, house: House) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket", trusted=UNIX))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket", trusted=UNIX))
         fields = "X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 203.0.113.7"
         assert (await visit.connect("websocket", *fields))._link.remote.address == "203.0.113.7"
 
     async def test_without_trust_they_say_nothing(self, house: House) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket"))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket"))
         fields = "X-Forwarded-For: 6.6.6.6", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil.example"
         link = (await visit.connect("websocket", *fields))._link
         assert (link.peer, link.remote.address, link.remote.secure) == ("unix", "", False)
@@ -265,15 +265,15 @@ class TestForwarded:
     async def test_behind_a_proxy_header_its_client_must_be_trusted(self, house: House) -> None:
         """The header names the last proxy; that it may say who called it is another matter."""
         for trusted, address in ((UNIX, "203.0.113.7"), (Trusted(["unix", "203.0.113.0/24"]), "6.6.6.6")):
-            visit = Visit(house, ConnectionHandler(house.hub, "websocket", proxied=True, trusted=trusted))
+            visit = Visit(house, ConnectionHandler(house.server, "websocket", proxied=True, trusted=trusted))
             await visit.stream.send_all(HEADER)
             connection = await visit.connect("websocket", "X-Forwarded-For: 6.6.6.6")
             assert connection._link.remote.address == address
             await visit.stream.aclose()
-            await house.hub.wait_empty()
+            await house.server.wait_empty()
 
     async def test_a_contradiction_is_refused(self, house: House) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket", trusted=UNIX))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket", trusted=UNIX))
         answer = await visit.refused("X-Forwarded-For: 203.0.113.7", "Forwarded: for=6.6.6.6")
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"name different clients" in answer
@@ -283,13 +283,13 @@ class TestOrigin:
     """Same-origin where TLS is in the way, ours or a proxy's."""
 
     async def test_a_page_with_tls(self, house: House, certificates: Certificates) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket", certificates))
         await visit.secure()
         request = UPGRADE.replace(b"Host: localhost", b"Host: gateway.example")
         await visit.connect("websocket", origin("https://gateway.example"), request=request)
 
     async def test_a_page_without_tls_may_be_anybodys(self, house: House, certificates: Certificates) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket", certificates))
         await visit.secure()
         request = UPGRADE.replace(b"Host: localhost", b"Host: gateway.example")
         answer = await visit.refused(origin("http://gateway.example"), request=request)
@@ -297,19 +297,19 @@ class TestOrigin:
 
     @parametrize("name", ["http://localhost:3000", "http://127.0.0.1:3000"])
     async def test_but_not_on_loopback(self, house: House, certificates: Certificates, name: str) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket", certificates))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket", certificates))
         await visit.secure()
         await visit.connect("websocket", origin(name))
 
     async def test_a_proxy_that_changes_the_host(self, house: House) -> None:
         """Apache does, unless it is told not to."""
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket", trusted=UNIX))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket", trusted=UNIX))
         fields = origin("https://gateway.example"), "X-Forwarded-Host: gateway.example", "X-Forwarded-Proto: https"
         await visit.connect("websocket", *fields)
 
     @parametrize("trusted", [Trusted(), UNIX])
     async def test_other_sites_stay_outside(self, house: House, trusted: Trusted) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket", trusted=trusted))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket", trusted=trusted))
         answer = await visit.refused(origin("https://evil.example"), "X-Forwarded-Host: gateway.example")
         assert answer.startswith(b"HTTP/1.1 403 ")
         await visit.stream.aclose()
@@ -321,7 +321,7 @@ class TestRequest:
     @parametrize("field", ["Cookie: name=\u00fc", "X-Any: \u20ac"])
     async def test_octets_that_are_no_ascii(self, house: House, field: str) -> None:
         """Browsers send cookies as a site has set them."""
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket"))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket"))
         remote = (await visit.connect("websocket", field))._link.remote
         assert remote.upgrade is not None
 
@@ -331,21 +331,21 @@ class TestRequest:
             raise ValueError("nonsense")
 
         monkeypatch.setattr(trio_websocket, "wrap_server_stream", trip)
-        answer = await Visit(house, ConnectionHandler(house.hub, "websocket")).refused()
+        answer = await Visit(house, ConnectionHandler(house.server, "websocket")).refused()
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 ")
         assert f"Content-Length: {len(body)}".encode() in head
 
     async def test_one_that_does_not_end(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
         house = make_house()
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket"))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket"))
         with structlog.testing.capture_logs() as logs:
             await visit.stream.send_all(UPGRADE[:20])
             assert await read_all(visit.stream) == b""
         assert [entry["reason"] for entry in logs] == ["connect timeout: the HTTP upgrade did not come to an end"]
 
     async def test_such_an_upgrade_is_none(self, house: House) -> None:
-        visit = Visit(house, ConnectionHandler(house.hub, "websocket"))
+        visit = Visit(house, ConnectionHandler(house.server, "websocket"))
         request = UPGRADE.replace(b"Connection: Upgrade", b"Connection: Upgr\x9fe")
         with structlog.testing.capture_logs() as logs:
             assert (await visit.refused(request=request)).startswith(b"HTTP/1.1 400 ")

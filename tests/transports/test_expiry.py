@@ -58,7 +58,7 @@ def issuer() -> Issuer:
 @pytest.fixture
 async def house(make_house: Callable[..., House], issuer: Issuer, autojump_clock: MockClock) -> House:
     found = make_house(authenticator=issuer, options=TransportOptions(token_warning=60.0, connect_timeout=5.0))
-    found.broker.agenda.epoch = trio.current_time  # so that tokens age with the test's clock
+    found.broker.scheduler.epoch = trio.current_time  # so that tokens age with the test's clock
     return found
 
 
@@ -114,7 +114,7 @@ class TestWarning:
         self, make_house: Callable[..., House], issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
         house = make_house(authenticator=issuer, options=TransportOptions(token_warning=0.0))
-        house.broker.agenda.epoch = trio.current_time
+        house.broker.scheduler.epoch = trio.current_time
         peer = await listening(house, issuer, kind, 15)
         assert (await peer.at_end_after_error())["message"] == "token expired"
         await peer.aclose()
@@ -173,7 +173,7 @@ class TestEnd:
         """The epoch's clock may jump: it is looked at once a minute at least."""
         peer = await connect(house, issuer, kind, alice(100_000))
         began = trio.current_time()
-        house.broker.agenda.epoch = lambda: trio.current_time() + 200_000
+        house.broker.scheduler.epoch = lambda: trio.current_time() + 200_000
         with trio.fail_after(100):
             error = await peer._receive()
         assert error is not None
@@ -188,7 +188,7 @@ class TestEnd:
         await peer.aclose()
         await trio.sleep(120)
         await wait_all_tasks_blocked()
-        assert house.hub.wheel._slots == {}
+        assert house.server.timers._slots == {}
         assert house.counters.errors == 0
 
 
@@ -367,7 +367,7 @@ class TestGroups:
     async def test_new_ones_count_at_once(
         self, house: House, issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
-        house.hub._authorizer = Groups()
+        house.server._authorizer = Groups()
         peer = await connect(house, issuer, kind, alice(30, groups=frozenset({"a"})))
         await peer.subscribe("/topic/a")
         issuer.answers[SECRET] = alice(60, groups=frozenset({"a", "b"}))
@@ -383,7 +383,7 @@ class TestGroups:
     async def test_what_the_rules_refuse_closes_as_that(
         self, house: House, issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
-        house.hub._authorizer = Groups()
+        house.server._authorizer = Groups()
         peer = await connect(house, issuer, kind, alice(30, groups=frozenset({"a"})))
         await peer.publish("/topic/b", b"x")
         assert (await peer.at_end_after_error())["message"] == "access refused"

@@ -243,30 +243,30 @@ async def house(make_house: Callable[..., House], autojump_clock: MockClock) -> 
 class TestFollowed:
     async def test_it_is_its_authenticator(self, house: House) -> None:
         assert isinstance(house.authenticator, Directory)
-        followed = session_expiry.FollowedSession(house.authenticator, house.hub)
+        followed = session_expiry.FollowedSession(house.authenticator, house.server)
         assert (followed.name, followed.reload()) == ("directory", "a fault")
         house.authenticator.gone.add("ada")
         assert followed.reload() is None
 
     async def test_who_came_by_something_else_is_not_touched(self, house: House, kind: str) -> None:
-        directory = house.authenticator
-        assert isinstance(directory, Directory)
+        registry = house.authenticator
+        assert isinstance(registry, Directory)
         peer = await house.session(kind, login="token-7")
-        directory.gone.add("token-7")
-        session_expiry.FollowedSession(directory, house.hub).reload()
+        registry.gone.add("token-7")
+        session_expiry.FollowedSession(registry, house.server).reload()
         await peer.settled()
-        assert directory.asked == 0
+        assert registry.asked == 0
         await peer.aclose()
 
     async def test_one_that_has_gone_meanwhile(self, house: House, kind: str, logged: list[EventDict]) -> None:
         """Between the reload and the turn in which it would end."""
-        directory = house.authenticator
-        assert isinstance(directory, Directory)
+        registry = house.authenticator
+        assert isinstance(registry, Directory)
         peer = await house.session(kind, login="ada")
-        (connection,) = house.hub.connections.values()
-        lease = connection.lease
+        (connection,) = house.server.connections.values()
+        lease = connection.session_expiry
         assert lease is not None
-        directory.gone.add("ada")
+        registry.gone.add("ada")
         assert lease.review()
         await peer.send_frame("DISCONNECT")
         await peer.at_end()
@@ -277,21 +277,21 @@ class TestFollowed:
 
     async def test_many_end_in_turns(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
         """All lose their rights at once, and no turn ends more than some."""
-        directory = house.authenticator
-        assert isinstance(directory, Directory)
+        registry = house.authenticator
+        assert isinstance(registry, Directory)
         many = 3 * session_expiry._FOLLOWS_PER_TURN + 1
         peers = [await house.session("tcp", login="ada") for _ in range(many)]
         other = await house.session("tcp", login="bob")
-        directory.gone.add("ada")
+        registry.gone.add("ada")
         proceed, left = Scheduler.proceed, [many]
 
-        def counted(agenda: Scheduler) -> bool:
-            more = proceed(agenda)
-            left.append(sum(each._ending is None for each in house.hub.connections.values()) - 1)
+        def counted(scheduler: Scheduler) -> bool:
+            more = proceed(scheduler)
+            left.append(sum(each._ending is None for each in house.server.connections.values()) - 1)
             return more
 
         monkeypatch.setattr(Scheduler, "proceed", counted)
-        session_expiry.FollowedSession(directory, house.hub).reload()
+        session_expiry.FollowedSession(registry, house.server).reload()
         async with trio.open_nursery() as nursery:
             for peer in peers:
                 nursery.start_soon(partial(_ended, peer))

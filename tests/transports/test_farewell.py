@@ -155,9 +155,9 @@ class TestEnd:
         await peer.send(b"x" * 100_000)
         await peer.frame("ERROR")
         await peer.at_end()
-        assert house.hub.open_connections
+        assert house.server.open_connections
         began = trio.current_time()
-        await house.hub.wait_empty()
+        await house.server.wait_empty()
         assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
 
     async def test_it_does_not_linger_for_one_that_closes(
@@ -167,7 +167,7 @@ class TestEnd:
         await peer.send_frame("DISCONNECT")
         await peer.at_end()
         await peer.aclose()
-        await house.hub.wait_empty()
+        await house.server.wait_empty()
         assert trio.current_time() < 0.1
 
     @requirement("LNG-02")
@@ -187,7 +187,7 @@ class TestEnd:
         await peer.connect()
         valve.room = 3
         await peer.send(b"HELLO\n\n\0")
-        await house.hub.wait_empty()
+        await house.server.wait_empty()
         assert trio.current_time() == pytest.approx(10.0, abs=0.01)
         assert valve.closed
 
@@ -199,7 +199,7 @@ class TestEnd:
         await peer.send(b"HELLO\n\n\0")
         await wait_all_tasks_blocked()
         valve.hang_up()
-        await house.hub.wait_empty()
+        await house.server.wait_empty()
 
     async def test_the_rest_is_written_behind_a_half_close(self, house: House, kind: str) -> None:
         """The client says that it sends no more, and still reads."""
@@ -246,7 +246,7 @@ class TestEnd:
         await peer.at_end()
         connection.end(SessionEnded("third"))
         await peer.aclose()
-        await house.hub.wait_empty()
+        await house.server.wait_empty()
 
     async def test_ended_when_it_has_ended_itself(self, house: House, kind: str) -> None:
         """DISCONNECT comes in the moment of the shutdown: its RECEIPT is the last frame, and no ERROR."""
@@ -296,7 +296,7 @@ class TestEnd:
             assert peer.websocket.closed == (1012, "server is shutting down")
 
     async def test_no_new_session_while_draining(self, house: House, kind: str) -> None:
-        house.hub.draining = True
+        house.server.draining = True
         peer = house.visit(kind)
         await peer.send(CONNECT)
         error = await peer.frame("ERROR")
@@ -312,6 +312,6 @@ class TestEnd:
             await peer.publish("/queue/a", b"x")
             await peer.frame("MESSAGE")
             nursery.cancel_scope.cancel()
-        assert not house.hub.open_connections
+        assert not house.server.open_connections
         assert not house.broker.sessions
         assert house.broker.waiting == 1

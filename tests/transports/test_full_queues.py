@@ -174,7 +174,7 @@ class TestLetGo:
         assert done(house) == MOST
         await publisher.aclose()
         with trio.fail_after(1.1):
-            await house.hub.wait_empty()
+            await house.server.wait_empty()
         assert waiting(house) == 30
 
     async def test_when_the_queue_goes(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
@@ -222,7 +222,7 @@ class TestLetGo:
         assert (await publisher.frame("ERROR"))["message"] == "server is shutting down"
         await publisher.at_end()
         await publisher.aclose()
-        await house.hub.wait_empty()
+        await house.server.wait_empty()
         assert waiting(house) == MOST
         assert trio.current_time() == pytest.approx(10.0, abs=0.05)
 

@@ -173,7 +173,7 @@ class TestHeartbeats:
         valve.room = 0
         await trio.sleep(1000)
         (session,) = house.broker.sessions.values()
-        assert len(session.outbound.parts) <= 4
+        assert len(session.outbox.parts) <= 4
 
     async def test_a_tick_for_one_that_has_gone(self, house: House, kind: str, autojump_clock: MockClock) -> None:
         """It leaves the wheel by itself."""
@@ -208,7 +208,7 @@ class TestPings:
             await peer.websocket.stream.send_all(ws(PING, b"?"))
             await wait_all_tasks_blocked()
             valve.hang_up()
-            await house.hub.wait_empty()
+            await house.server.wait_empty()
         assert not [entry for entry in logs if entry["log_level"] == "error"]
 
     @requirement("WST-07")

@@ -52,15 +52,15 @@ class TestFullQueue:
     async def test_it_is_listed_as_long_as_it_lasts(self, house: House, autojump_clock: MockClock) -> None:
         before = time.time()
         await filled(house)
-        ((session_id, hold),) = house.hub.holds.by_session().items()
-        assert (session_id, len(house.hub.holds)) == (session_of(house, 0).id, 1)
+        ((session_id, hold),) = house.server.holds.by_session().items()
+        assert (session_id, len(house.server.holds)) == (session_of(house, 0).id, 1)
         assert before <= hold.since <= time.time()
         wanted = {"reason": "queue full", "destination": "/queue/a", "receiver": None, "since": hold.since}
         assert hold.row() == wanted
         consumer = await house.session("tcp")
         await consumer.subscribe_and_read("/queue/a", MOST + 1)
         await wait_all_tasks_blocked()
-        assert (len(house.hub.holds), house.hub.holds.by_session()) == (0, {})
+        assert (len(house.server.holds), house.server.holds.by_session()) == (0, {})
         assert house.counters.held_publishers == 1
 
     async def test_the_queue_that_is_full_by_now(self, house: House, autojump_clock: MockClock) -> None:
@@ -70,7 +70,7 @@ class TestFullQueue:
         found = set()
         for number in range(2):
             await wait_all_tasks_blocked()
-            (hold,) = house.hub.holds.by_session().values()
+            (hold,) = house.server.holds.by_session().values()
             assert hold.destination is not None
             found.add(hold.destination)
             await consumer.send_frame("SUBSCRIBE", destination=hold.destination, id=number)
@@ -78,13 +78,13 @@ class TestFullQueue:
                 await consumer.frame("MESSAGE")
         assert found == {"/queue/a", "/queue/b"}
         await wait_all_tasks_blocked()
-        assert not len(house.hub.holds)
+        assert not len(house.server.holds)
 
     async def test_of_several_holds_of_a_session_the_oldest(self, house: House) -> None:
         """The server's own functions share a session, and are held one by one."""
         await house.session("tcp")
         (publisher,) = house.connections
-        holds = house.hub.holds
+        holds = house.server.holds
         with holds.hold(publisher, "queue full", "/queue/a"), holds.hold(publisher, "queue full", "/queue/b"):
             assert holds.by_session()[session_of(house, 0).id].destination == "/queue/a"
             assert len(holds) == 2
@@ -146,7 +146,7 @@ class TestFullQueue:
         await trio.sleep(120)
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
-        assert not len(house.hub.holds)
+        assert not len(house.server.holds)
         with structlog.testing.capture_logs() as logs:
             await filled(house, "/queue/b")
             await trio.sleep(10)
@@ -165,13 +165,13 @@ class TestSlowSubscriber:
         with structlog.testing.capture_logs() as logs:
             await publisher.send(sends("/topic/a", 6, size=9000))
             await trio.sleep(5)
-            (hold,) = house.hub.holds.by_session().values()
+            (hold,) = house.server.holds.by_session().values()
             await trio.sleep(10)
         reader, sender = session_of(house, 0), session_of(house, 1)
         assert (hold.reason, hold.destination, hold.receiver) == ("slow subscriber", None, reader.id)
         (line,) = log_of(logs)
         assert (line["session"], line["receiver"], line["reason"]) == (sender.id, reader.id, "slow subscriber")
-        assert not len(house.hub.holds)
+        assert not len(house.server.holds)
 
 
 class TestShortMemory:
@@ -182,6 +182,6 @@ class TestShortMemory:
             for number in range(90):
                 await publishers[number % 3].publish("/queue/a", b"x" * 10_000)
             await trio.sleep(100)
-        holds = house.hub.holds.by_session().values()
+        holds = house.server.holds.by_session().values()
         assert [(hold.reason, hold.destination, hold.receiver) for hold in holds] == [("memory short", None, None)] * 3
         assert [line["event"] for line in logs] == ["memory is short, publishers are held back"]

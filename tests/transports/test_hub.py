@@ -38,7 +38,7 @@ class TestFlush:
     async def test_all_in_order(self, house: House) -> None:
         flushed: list[int] = []
         house.broker.dirty.extend(Outbox(flushed, number) for number in range(10))  # type: ignore[misc]
-        await house.hub.flush()
+        await house.server.flush()
         assert flushed == list(range(10))
         assert not house.broker.dirty
 
@@ -54,7 +54,7 @@ class TestFlush:
         house.broker.dirty.extend(Outbox(flushed, number) for number in range(1000))  # type: ignore[misc]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            nursery.start_soon(house.hub.flush)
+            nursery.start_soon(house.server.flush)
         # trio shuffles who runs first in a tick: how many counts are seen is luck, that one is seen is not.
         assert any(0 < count < 1000 for count in seen)
 
@@ -64,23 +64,23 @@ class TestFlush:
         house.broker.dirty.extend(Outbox(flushed, number) for number in range(1000))  # type: ignore[misc]
         with trio.CancelScope() as scope:
             scope.cancel()
-            await house.hub.flush()
+            await house.server.flush()
         assert flushed == list(range(1000))
 
 
 class TestEnd:
     async def test_nobody_there(self, house: House) -> None:
-        await house.hub.wait_empty()
+        await house.server.wait_empty()
 
     async def test_until_the_last_has_gone(self, house: House, kind: str) -> None:
         """Also where all had gone once before."""
         await (await house.session(kind)).aclose()
-        await house.hub.wait_empty()
+        await house.server.wait_empty()
         peers = [await house.session(kind) for _ in range(3)]
         gone = trio.Event()
 
         async def wait() -> None:
-            await house.hub.wait_empty()
+            await house.server.wait_empty()
             gone.set()
 
         house.nursery.start_soon(wait)
@@ -90,8 +90,8 @@ class TestEnd:
             await peer.aclose()
         with trio.fail_after(5):
             await gone.wait()
-        assert not house.hub.open_connections
-        assert not house.hub.connections
+        assert not house.server.open_connections
+        assert not house.server.connections
 
 
 class TestHandshakes:
@@ -187,14 +187,14 @@ class TestSlowReceivers:
         await self.fill(publisher, 1)
         await publisher.settled()
         assert trio.current_time() - began == pytest.approx(2.0, abs=0.1)
-        assert house.hub.open_connections
+        assert house.server.open_connections
         # ... and is closed when its outbox is full.
         await self.fill(publisher, 20_000)
         await publisher.settled()
         await wait_all_tasks_blocked()
         assert house.counters.held_publishers == 1
         assert house.counters.slow_consumers == 1
-        assert len(house.hub.open_connections) == 1
+        assert len(house.server.open_connections) == 1
         del receiver
 
     async def test_forgiven_when_it_has_read(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:

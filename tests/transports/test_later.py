@@ -193,7 +193,7 @@ class TestTurns:
         await publisher.send(b"".join(frame("SEND", b"1.0", destination="/topic/a", x_delay=1000) for _ in range(3000)))
         await publisher.settled()
         begun = trio.Event()
-        house.broker.agenda.at(0.999, begun.set)  # in the same slot
+        house.broker.scheduler.at(0.999, begun.set)  # in the same slot
         await begun.wait()
         seen: set[int] = set()
         while house.counters.delivered < 3000:
@@ -251,9 +251,9 @@ class TestTurns:
             nonlocal left
             left -= 1
             if left:
-                house.broker.agenda.later(step)
+                house.broker.scheduler.later(step)
 
-        house.broker.agenda.later(step)
+        house.broker.scheduler.later(step)
         await peer.settled()
         assert left > 0
         with trio.fail_after(5):
@@ -263,8 +263,8 @@ class TestTurns:
     async def test_more_of_it_when_all_was_done(self, house: House) -> None:
         done: list[int] = []
         for number in range(3):
-            house.broker.agenda.later(lambda number=number: done.append(number))  # type: ignore[misc]
-            house.broker.agenda.later(lambda: None)
+            house.broker.scheduler.later(lambda number=number: done.append(number))  # type: ignore[misc]
+            house.broker.scheduler.later(lambda: None)
             await wait_all_tasks_blocked()
             assert done == list(range(number + 1))
 
@@ -282,13 +282,13 @@ class TestTurns:
         await publisher.publish("/queue/a", b"1.0", x_delay=1000)
         await publisher.publish("/queue/a", b"2.0", x_delay=2000)
         await publisher.settled()
-        agenda = house.broker.agenda
+        scheduler = house.broker.scheduler
         with structlog.testing.capture_logs() as logs:
             if when == "at a time":
-                agenda.at(1.0, burn)
+                scheduler.at(1.0, burn)
             else:
-                agenda.later(burn)
-                agenda.later(lambda: None)
+                scheduler.later(burn)
+                scheduler.later(lambda: None)
             await read_in_time(consumer, 2)
         (entry,) = [entry for entry in logs if entry["log_level"] == "error"]
         assert entry["exc_info"]
@@ -308,7 +308,7 @@ class TestTurns:
         publisher = await house.session("tcp")
         await publisher.publish("/queue/a", x_delay=1000)
         await publisher.settled()
-        house.hub.wheel.add(Behind(), 1.0)  # in the slot of the alarm
+        house.server.timers.add(Behind(), 1.0)  # in the slot of the alarm
         await trio.sleep(2)
         assert (seen, house.broker.waiting) == ([False], 1)
 
@@ -319,9 +319,9 @@ class TestTurns:
         ticks: list[float] = []
         tick = Scheduler.tick
 
-        def counted(agenda: Scheduler) -> None:
-            ticks.append(agenda.clock())
-            tick(agenda)
+        def counted(scheduler: Scheduler) -> None:
+            ticks.append(scheduler.clock())
+            tick(scheduler)
 
         monkeypatch.setattr(Scheduler, "tick", counted)
         publisher = await house.session(kind)

@@ -218,26 +218,26 @@ class TestServe:
             client = await dial_stream(listening.addresses[0])
             vanish(client)
             accepted = await listening.listeners[0].accept()
-            await ConnectionHandler(house.hub, kind).serve(accepted)
+            await ConnectionHandler(house.server, kind).serve(accepted)
             assert accepted.socket.fileno() == -1
-        assert not house.hub.open_connections
+        assert not house.server.open_connections
 
     async def test_over_a_unix_socket(self, house: House, kind: str) -> None:
         """Its other end has no name."""
         theirs, ours = socket_streams()
         async with theirs:
-            house.nursery.start_soon(ConnectionHandler(house.hub, kind).serve, ours)
+            house.nursery.start_soon(ConnectionHandler(house.server, kind).serve, ours)
             if kind == "websocket":
                 await theirs.send_all(UPGRADE)
-            await until(lambda: house.hub.open_connections)
-            (connection,) = house.hub.open_connections
+            await until(lambda: house.server.open_connections)
+            (connection,) = house.server.open_connections
             assert connection._link.peer == "unix"
 
     async def test_an_upgrade_that_is_refused(self, house: House) -> None:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                house.nursery.start_soon(ConnectionHandler(house.hub, "websocket").serve, ours)
+                house.nursery.start_soon(ConnectionHandler(house.server, "websocket").serve, ours)
                 await theirs.send_all(UPGRADE.replace(b"/ws", b"/other"))
                 response = await read_all(theirs)
         assert response.startswith(b"HTTP/1.1 404")
@@ -249,7 +249,7 @@ class TestServe:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                house.nursery.start_soon(ConnectionHandler(house.hub, "websocket").serve, ours)
+                house.nursery.start_soon(ConnectionHandler(house.server, "websocket").serve, ours)
                 await theirs.send_all(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 300)
                 await read_all(theirs)
                 await until(lambda: logs)
@@ -263,7 +263,7 @@ class TestServe:
         house = make_house(options=TransportOptions(connect_timeout=10.0))
         theirs, ours = socket_streams()
         async with theirs:
-            house.nursery.start_soon(ConnectionHandler(house.hub, "websocket").serve, ours)
+            house.nursery.start_soon(ConnectionHandler(house.server, "websocket").serve, ours)
             if octets:
                 await theirs.send_all(octets)
             await read_all(theirs)
@@ -280,7 +280,7 @@ class TestServe:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                await ConnectionHandler(house.hub, "websocket").serve(ours)
+                await ConnectionHandler(house.server, "websocket").serve(ours)
             assert await read_all(theirs) == b""
         assert logs[0]["event"] == "handshake failed"
         assert logs[0]["log_level"] == "error"

@@ -81,7 +81,7 @@ async def is_sent_away(house: House, peer: Peer, valve: Valve) -> None:
 
 
 async def is_drained(house: House, peer: Peer, valve: Valve) -> None:
-    house.hub.draining = True
+    house.server.draining = True
     house.connections[0].end(SessionEnded("server is shutting down", retry_after=2000))
     await wait_all_tasks_blocked()
     valve.hang_up()  # before it has read its ERROR
@@ -288,4 +288,4 @@ class TestTemporaries:
         await peer.aclose()
         await wait_all_tasks_blocked()
         assert not house.broker.destinations
-        assert not house.broker.directory.temporaries
+        assert not house.broker.registry.temporaries

@@ -69,7 +69,7 @@ class Process:
 def watched(house: House, octets: int = 0) -> Process:
     """Have a house look at a process."""
     process = Process(octets)
-    house.hub.memory.watch(MARK, "memory_mark", process.read, process.trim)
+    house.server.memory.watch(MARK, "memory_mark", process.read, process.trim)
     return process
 
 
@@ -98,7 +98,7 @@ async def is_held(house: House, peer: Peer) -> bool:
     """Whether a client that sends something to be kept has to wait behind it."""
     await peer.publish("/queue/other", b"x")
     await wait_all_tasks_blocked()
-    return bool(len(house.hub.holds))
+    return bool(len(house.server.holds))
 
 
 async def begins(peer: Peer, size: int, sent: int, **headers: object) -> bytes:
@@ -116,7 +116,7 @@ class TestShort:
         await filled(home)
         await trio.sleep(5)
         assert not await is_held(home, await home.session(kind))
-        assert not home.hub.memory.reason
+        assert not home.server.memory.reason
 
     async def test_publishers_wait(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         process = watched(home, HIGH)
@@ -125,15 +125,15 @@ class TestShort:
         await trio.sleep(1)
         assert home.broker.pressed
         assert await is_held(home, peer)
-        assert home.hub.holds.by_reason()["memory short"] == 1
-        assert not home.hub.memory.reason, "whoever makes room may come"
+        assert home.server.holds.by_reason()["memory short"] == 1
+        assert not home.server.memory.reason, "whoever makes room may come"
         process.resident = HIGH - MARK // 16
         await trio.sleep(1)
         assert await is_held(home, peer), "a little less is no relief"
         process.resident -= 1
         await trio.sleep(1)
         await peer.settled()
-        assert not len(home.hub.holds)
+        assert not len(home.server.holds)
 
     async def test_until_what_is_kept_has_gone(self, home: House, autojump_clock: MockClock) -> None:
         """Though the process takes as much as before: others may have it, and waiting would not end."""
@@ -166,7 +166,7 @@ class TestShort:
         await trio.sleep(1)
         await publisher.publish("/topic/a", b"x")
         await wait_all_tasks_blocked()
-        assert home.hub.holds.by_reason()["slow subscriber"] == 1
+        assert home.server.holds.by_reason()["slow subscriber"] == 1
         other = await home.session(kind)
         await other.settled()
         valve.open()
@@ -194,9 +194,9 @@ class TestShort:
         process.resident = HIGH
         await trio.sleep(3)
         assert home.broker.pressed
-        assert home.hub.memory.closed == 0
+        assert home.server.memory.closed == 0
         await trio.sleep(3)
-        assert home.hub.memory.closed == 1
+        assert home.server.memory.closed == 1
         await trio.sleep(1)
         assert [valve.closed for valve in valves] == [False, False, True]
 
@@ -218,7 +218,7 @@ class TestShort:
         await trio.sleep(1)
         assert await is_held(home, worker)
         await trio.sleep(1.1)
-        assert not len(home.hub.holds)
+        assert not len(home.server.holds)
         process.resident -= 1
         await trio.sleep(0.5)
         assert not await is_held(home, worker)
@@ -235,7 +235,7 @@ class TestGivenBack:
         await consumes(consumer)
         await trio.sleep(1)
         assert process.trims == before + 1
-        assert home.hub.memory.resident == HIGH - MARK // 2
+        assert home.server.memory.resident == HIGH - MARK // 2
 
     async def test_now_and_then_while_it_is_nobodys(self, home: House, autojump_clock: MockClock) -> None:
         process = watched(home, HIGH)
@@ -265,7 +265,9 @@ class TestMark:
         process.resident = MARK + 1000
         with structlog.testing.capture_logs() as logs:
             await trio.sleep(0.6)
-        assert home.hub.memory.reason == f"the process takes {MARK + 1000} octets of memory, {MARK} may (memory_mark)"
+        assert (
+            home.server.memory.reason == f"the process takes {MARK + 1000} octets of memory, {MARK} may (memory_mark)"
+        )
         error = await large.at_end_after_error()
         assert error["message"] == "memory is full"
         assert b"(memory_mark)" in error.body
@@ -274,9 +276,9 @@ class TestMark:
         assert (line["log_level"], line["peer"]) == ("warning", "test")
         process.resident = HIGH - MARK // 8
         await trio.sleep(0.6)
-        assert not home.hub.memory.reason
+        assert not home.server.memory.reason
         await small.settled()
-        assert home.hub.memory.closed == 1
+        assert home.server.memory.closed == 1
 
     async def test_then_the_next_if_that_does_not_help(self, home: House, autojump_clock: MockClock) -> None:
         process = watched(home)
@@ -284,11 +286,11 @@ class TestMark:
             await self.large(home, "tcp", 200_000)
         process.resident = MARK
         await trio.sleep(0.6)
-        assert home.hub.memory.closed == 1
+        assert home.server.memory.closed == 1
         await trio.sleep(0.6)
-        assert home.hub.memory.closed == 1, "it takes a moment to have an effect"
+        assert home.server.memory.closed == 1, "it takes a moment to have an effect"
         await trio.sleep(5)
-        assert home.hub.memory.closed == 1, "what is left is not enough to be worth it"
+        assert home.server.memory.closed == 1, "what is left is not enough to be worth it"
 
     async def test_as_many_as_it_takes(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
         house = make_house(quotas=Quotas(memory_limit=100 * LIMIT), options=PATIENT)
@@ -297,7 +299,7 @@ class TestMark:
             await self.large(house, "tcp", 200_000)
         process.resident = MARK + 500_000
         await trio.sleep(0.6)
-        assert house.hub.memory.closed == 3
+        assert house.server.memory.closed == 3
 
     async def test_an_outbox_that_nobody_reads(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         """It cannot be told, but is not waited for long."""
@@ -305,7 +307,7 @@ class TestMark:
         valve, _, publisher = await unread(home, kind)
         process.resident = MARK
         await trio.sleep(0.6)
-        assert home.hub.memory.closed == 1
+        assert home.server.memory.closed == 1
         await trio.sleep(1.1)
         assert valve.closed
         await publisher.settled()
@@ -341,9 +343,9 @@ class TestMark:
         process.resident = 2 * MARK
         with structlog.testing.capture_logs() as logs:
             await trio.sleep(9)
-        assert home.hub.memory.closed == 0
+        assert home.server.memory.closed == 0
         assert [line["event"] for line in logs] == ["memory is full, and closing clients would not help"]
-        assert home.hub.memory.reason, "nobody new should come, all the same"
+        assert home.server.memory.reason, "nobody new should come, all the same"
         await peer.publish("/queue/b", b"x")
         await peer.settled()
 
@@ -359,8 +361,8 @@ class TestLimit:
         error = await large.at_end_after_error()
         assert error["message"] == "memory is full"
         assert b"(memory_limit)" in error.body
-        assert home.hub.memory.closed == 1
-        assert not home.hub.memory.reason
+        assert home.server.memory.closed == 1
+        assert not home.server.memory.reason
         await small.settled()
 
     async def test_consumers_are_spared(self, home: House, autojump_clock: MockClock) -> None:
@@ -374,8 +376,8 @@ class TestLimit:
         await wait_all_tasks_blocked()
         await self.reach_limit(home)
         await trio.sleep(5)
-        assert home.hub.memory.reason
-        assert home.hub.memory.closed == 0
+        assert home.server.memory.reason
+        assert home.server.memory.closed == 0
 
     async def test_but_for_one_that_has_what_others_could_do(self, home: House, autojump_clock: MockClock) -> None:
         await filled(home, 700_000)
@@ -385,7 +387,7 @@ class TestLimit:
             await hog.frame("MESSAGE")
         await self.reach_limit(home)
         await trio.sleep(2)
-        assert home.hub.memory.closed == 1
+        assert home.server.memory.closed == 1
 
     async def reach_limit(self, house: House) -> None:
         """Somebody who must be read sends until it is refused."""
@@ -423,7 +425,7 @@ class TestIncomplete:
         peer, other = await home.session(kind), await home.session(kind)
         rest = await begins(peer, 400_000, 150_000, receipt="r")
         assert home.broker.pressed
-        assert home.hub.holds.by_reason()["memory short"] == 1
+        assert home.server.holds.by_reason()["memory short"] == 1
         await other.settled()
         consumer = await home.session("tcp")
         await consumes(consumer)
@@ -436,7 +438,7 @@ class TestIncomplete:
         peer = await home.session(kind)
         rest = await begins(peer, 400_000, 100_000, receipt="r")
         assert home.broker.pressed
-        assert not len(home.hub.holds)
+        assert not len(home.server.holds)
         await peer.send(rest[:-1])
         await peer.send(rest[-1:])
 
@@ -457,9 +459,9 @@ class TestIncomplete:
         rests = [await begins(peer, 240_000, 195_000, receipt="r") for peer in peers]
         assert home.broker.pressed
         await trio.sleep(4)
-        assert home.hub.memory.closed == 0
+        assert home.server.memory.closed == 0
         await trio.sleep(2)
-        assert home.hub.memory.closed == 1
+        assert home.server.memory.closed == 1
         answers = []
         for peer, rest in zip(peers, rests, strict=True):
             home.nursery.start_soon(self.send_on, peer, rest)
@@ -567,27 +569,27 @@ class TestWithinMark:
 class TestWatchProcess:
     async def test_a_part_of_what_there_is(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory_module, "available", lambda: (8_000_000, "the container"))
-        watch_process(house.hub.memory, 0)
-        assert house.hub.memory.mark == 6_000_000
+        watch_process(house.server.memory, 0)
+        assert house.server.memory.mark == 6_000_000
         await trio.sleep(0.05)
-        assert house.hub.memory.resident > 6_000_000
-        assert house.hub.memory.reason.endswith("6000000 may (memory_mark, 3/4 of what the container has)")
+        assert house.server.memory.resident > 6_000_000
+        assert house.server.memory.reason.endswith("6000000 may (memory_mark, 3/4 of what the container has)")
 
     async def test_as_the_setting_says(self, house: House) -> None:
         with structlog.testing.capture_logs() as logs:
-            watch_process(house.hub.memory, 1_000_000)
-        assert (house.hub.memory.mark, logs) == (1_000_000, [])
+            watch_process(house.server.memory, 1_000_000)
+        assert (house.server.memory.mark, logs) == (1_000_000, [])
 
     async def test_more_than_there_is(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory_module, "available", lambda: (8_000_000, "the container"))
         with structlog.testing.capture_logs() as logs:
-            watch_process(house.hub.memory, 9_000_000)
+            watch_process(house.server.memory, 9_000_000)
         (line,) = logs
         assert line["event"].startswith("memory_mark is 9000000 octets and the container has 8000000")
 
     async def test_unknown(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory_module, "available", lambda: (0, ""))
         with structlog.testing.capture_logs() as logs:
-            watch_process(house.hub.memory, 0)
-        assert house.hub.memory.mark == 0
+            watch_process(house.server.memory, 0)
+        assert house.server.memory.mark == 0
         assert [line["event"].partition(":")[0] for line in logs] == ["memory is not watched"]

@@ -27,16 +27,16 @@ class Exit:
     """An `ConnectionWriter` with a session's outbox before it and a valve behind it."""
 
     def __init__(self, nursery: trio.Nursery, room: float = math.inf) -> None:
-        self.hub = Server(Anonymous(), Quotas(max_outbound=LIMIT))
+        self.server = Server(Anonymous(), Quotas(max_outbound=LIMIT))
         self.valve = Valve(room)
-        self.session = self.hub.broker.open_session(
+        self.session = self.server.broker.open_session(
             V12, "guest", peer="test", transport="tcp", connected_at=0.0, carrier=self
         )
-        self.outbound: Outbox = self.session.outbound
-        self.outgoing = ConnectionWriter(self.hub, TcpLink(self.valve, "test"), nursery, self.outbound)
+        self.outbox: Outbox = self.session.outbox
+        self.writer = ConnectionWriter(self.server, TcpLink(self.valve, "test"), nursery, self.outbox)
 
     def flush(self) -> None:
-        self.outgoing.flush()
+        self.writer.flush()
 
     def end(self, error: ProtocolError) -> None:
         raise AssertionError(error)
@@ -44,7 +44,7 @@ class Exit:
     def put(self, *frames: bytes) -> None:
         """Append frames and flush, as a turn does."""
         for frame in frames:
-            self.outbound.append(frame)
+            self.outbox.append(frame)
         self.flush()
 
     @property
@@ -60,45 +60,45 @@ class TestFlush:
 
     async def test_all_at_once_and_without_a_task(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
-        exit.hub.now = 42.0
+        exit.server.now = 42.0
         exit.put(b"one", b"two")
-        assert (exit.written, exit.outbound.size, exit.outgoing.writing) == (b"onetwo", 0, False)
-        assert exit.outgoing.last_write == 42.0
-        assert exit.hub.broker.counters.octets_out == 6
+        assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onetwo", 0, False)
+        assert exit.writer.last_write == 42.0
+        assert exit.server.broker.counters.octets_out == 6
         assert not nursery.child_tasks
 
     async def test_large_parts_at_once(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
         exit.put(b"one", LARGE, b"two")
-        assert (exit.written, exit.outbound.size, exit.outgoing.rest) == (b"one" + LARGE + b"two", 0, [])
+        assert (exit.written, exit.outbox.size, exit.writer.rest) == (b"one" + LARGE + b"two", 0, [])
         assert not nursery.child_tasks
 
     @pytest.mark.parametrize("room", [0, 1, 3, 5])
     async def test_the_writer_does_the_rest(self, nursery: trio.Nursery, room: int) -> None:
         exit = Exit(nursery, room)
         exit.put(b"one", b"two")
-        assert exit.outgoing.writing
-        assert exit.outbound.size == 6 - room
+        assert exit.writer.writing
+        assert exit.outbox.size == 6 - room
         await wait_all_tasks_blocked()
         assert exit.written == b"onetwo"[:room]
         exit.valve.open()
         await wait_all_tasks_blocked()
-        assert (exit.written, exit.outbound.size, exit.outgoing.writing) == (b"onetwo", 0, False)
-        assert exit.hub.broker.counters.octets_out == 6
+        assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onetwo", 0, False)
+        assert exit.server.broker.counters.octets_out == 6
 
     async def test_while_it_writes_the_outbox_gathers(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 2)
         exit.put(b"one")
         exit.put(b"two")
         exit.put(b"three", LARGE)
-        assert exit.outbound.size == 9 + len(LARGE)
+        assert exit.outbox.size == 9 + len(LARGE)
         exit.valve.open(3)
         await wait_all_tasks_blocked()
         assert exit.written == b"onetw"
         exit.valve.open()
         await wait_all_tasks_blocked()
         assert exit.written == b"onetwothree" + LARGE
-        assert (exit.outbound.size, exit.outgoing.writing) == (0, False)
+        assert (exit.outbox.size, exit.writer.writing) == (0, False)
         exit.put(b"again")
         assert exit.written.endswith(b"again")
 
@@ -108,10 +108,10 @@ class TestFlush:
         exit.put(b"one", b"two")
         exit.put(b"three")
         for number in range(11):
-            assert exit.outbound.size == 11 - number
+            assert exit.outbox.size == 11 - number
             exit.valve.open(1)
             await wait_all_tasks_blocked()
-        assert (exit.written, exit.outbound.size) == (b"onetwothree", 0)
+        assert (exit.written, exit.outbox.size) == (b"onetwothree", 0)
 
     async def test_the_writer_knows_when_it_wrote(self, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
         exit = Exit(nursery, 0)
@@ -119,27 +119,27 @@ class TestFlush:
         await trio.sleep(3)
         exit.valve.open()
         await wait_all_tasks_blocked()
-        assert exit.outgoing.last_write == trio.current_time()
+        assert exit.writer.last_write == trio.current_time()
 
     async def test_what_its_progress_sets_free_is_flushed_at_once(self, nursery: trio.Nursery) -> None:
         """A queue goes on when the window opens; nobody else may come along to flush that."""
         exit = Exit(nursery, 0)
         exit.put(b"one")
-        exit.outbound.starved[Hungry(exit.outbound)] = None
+        exit.outbox.starved[Hungry(exit.outbox)] = None
         exit.valve.open()
         await wait_all_tasks_blocked()
         assert exit.written == b"onefed"
-        assert not exit.hub.broker.dirty
+        assert not exit.server.broker.dirty
 
 
 class Hungry:
     """A subscription that had to wait for room."""
 
-    def __init__(self, outbound: Outbox) -> None:
-        self._outbound = outbound
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
 
     def offer(self) -> None:
-        self._outbound.append(b"fed")
+        self._outbox.append(b"fed")
 
 
 class TestBroken:
@@ -148,30 +148,30 @@ class TestBroken:
         exit = Exit(nursery)
         exit.valve.broken = True
         exit.put(b"one")
-        assert exit.outbound.closed
+        assert exit.outbox.closed
         exit.put(b"two")
-        assert exit.outbound.size == 0
-        await exit.outgoing.write_out(outbox=True)
+        assert exit.outbox.size == 0
+        await exit.writer.write_out(outbox=True)
         assert exit.written == b""
 
     async def test_in_the_writer(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 2)
         exit.put(b"one", b"two")
-        waiter = Waiter(nursery, exit.outgoing)
+        waiter = Waiter(nursery, exit.writer)
         await wait_all_tasks_blocked()
         exit.valve.hang_up()
         await wait_all_tasks_blocked()
-        assert exit.outbound.closed
-        assert (exit.outgoing.rest, exit.outgoing.writing, waiter.relieved) == ([], False, True)
+        assert exit.outbox.closed
+        assert (exit.writer.rest, exit.writer.writing, waiter.relieved) == ([], False, True)
 
     async def test_closed_while_the_writer_waits(self, nursery: trio.Nursery) -> None:
         """The session is gone, the octets under way still go out."""
         exit = Exit(nursery, 2)
         exit.put(b"one", b"two")
-        exit.outbound.close()
+        exit.outbox.close()
         exit.valve.open()
         await wait_all_tasks_blocked()
-        assert (exit.written, exit.outbound.size) == (b"onetwo", 0)
+        assert (exit.written, exit.outbox.size) == (b"onetwo", 0)
 
 
 class TestAbandon:
@@ -180,45 +180,45 @@ class TestAbandon:
     async def test_rest_and_outbox(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 2)
         exit.put(LARGE)
-        exit.outbound.append(LARGE)
-        assert b"".join(chain(*exit.outgoing.abandon())) == LARGE[2:] + LARGE
-        assert exit.outgoing.rest == []
+        exit.outbox.append(LARGE)
+        assert b"".join(chain(*exit.writer.abandon())) == LARGE[2:] + LARGE
+        assert exit.writer.rest == []
 
     async def test_of_a_peer_that_has_gone(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 2)
         exit.put(LARGE)
-        exit.outbound.append(LARGE)
+        exit.outbox.append(LARGE)
         exit.valve.hang_up()
         await wait_all_tasks_blocked()
-        assert exit.outbound.closed
-        assert b"".join(chain(*exit.outgoing.abandon())) == LARGE[2:] + LARGE
+        assert exit.outbox.closed
+        assert b"".join(chain(*exit.writer.abandon())) == LARGE[2:] + LARGE
 
     async def test_of_one_that_had_gone_before_the_first_write(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
         exit.valve.broken = True
         exit.put(LARGE, LARGE)
-        assert b"".join(chain(*exit.outgoing.abandon())) == LARGE * 2
+        assert b"".join(chain(*exit.writer.abandon())) == LARGE * 2
 
 
 class Waiter:
     """Waits for relief."""
 
-    def __init__(self, nursery: trio.Nursery, outgoing: ConnectionWriter) -> None:
+    def __init__(self, nursery: trio.Nursery, writer: ConnectionWriter) -> None:
         self.relieved = False
-        nursery.start_soon(self._wait, outgoing)
+        nursery.start_soon(self._wait, writer)
 
-    async def _wait(self, outgoing: ConnectionWriter) -> None:
-        await outgoing.wait_relief()
+    async def _wait(self, writer: ConnectionWriter) -> None:
+        await writer.wait_relief()
         self.relieved = True
 
 
 class TestRelief:
     async def test_at_half_of_the_high_mark(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 0)
-        exit.put(b"x" * exit.outbound.high)
-        waiters = [Waiter(nursery, exit.outgoing) for _ in range(3)]
+        exit.put(b"x" * exit.outbox.high)
+        waiters = [Waiter(nursery, exit.writer) for _ in range(3)]
         await wait_all_tasks_blocked()
-        half = exit.outbound.high - exit.outbound.high // 2
+        half = exit.outbox.high - exit.outbox.high // 2
         exit.valve.open(half - 1)
         await wait_all_tasks_blocked()
         assert not any(waiter.relieved for waiter in waiters)
@@ -228,11 +228,11 @@ class TestRelief:
 
     async def test_without_anybody_waiting(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
-        exit.outgoing.release_waiters()
-        waiter = Waiter(nursery, exit.outgoing)
+        exit.writer.release_waiters()
+        waiter = Waiter(nursery, exit.writer)
         await wait_all_tasks_blocked()
         assert not waiter.relieved
-        exit.outgoing.release_waiters()
+        exit.writer.release_waiters()
         await wait_all_tasks_blocked()
         assert waiter.relieved
 
@@ -242,22 +242,22 @@ class TestControl:
 
     async def test_at_once(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
-        exit.outgoing.send_control(b"ping")
-        assert (exit.written, exit.outbound.size) == (b"ping", 0)
+        exit.writer.send_control(b"ping")
+        assert (exit.written, exit.outbox.size) == (b"ping", 0)
         assert not nursery.child_tasks
 
     async def test_the_rest_by_the_writer(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 1)
-        exit.outgoing.send_control(b"ping")
+        exit.writer.send_control(b"ping")
         exit.put(b"one")
         exit.valve.open()
         await wait_all_tasks_blocked()
-        assert (exit.written, exit.outbound.size, exit.outgoing.writing) == (b"pingone", 0, False)
+        assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"pingone", 0, False)
 
     async def test_not_in_a_message(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 1)
         exit.put(b"one")
-        exit.outgoing.send_control(b"ping")
+        exit.writer.send_control(b"ping")
         exit.valve.open()
         await wait_all_tasks_blocked()
         assert exit.written == b"oneping"
@@ -265,17 +265,17 @@ class TestControl:
     async def test_between_two_messages(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 1)
         exit.put(b"one")
-        exit.outgoing.send_control(b"ping")
+        exit.writer.send_control(b"ping")
         exit.put(b"two")
         exit.valve.open()
         await wait_all_tasks_blocked()
-        assert (exit.written, exit.outbound.size, exit.outgoing.writing) == (b"onepingtwo", 0, False)
+        assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onepingtwo", 0, False)
 
     async def test_only_the_latest_waits(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 1)
         exit.put(b"one")
         for number in range(1000):
-            exit.outgoing.send_control(b"%d" % number)
+            exit.writer.send_control(b"%d" % number)
         exit.valve.open()
         await wait_all_tasks_blocked()
         assert exit.written == b"one999"
@@ -283,8 +283,8 @@ class TestControl:
     async def test_to_nobody(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
         exit.valve.broken = True
-        exit.outgoing.send_control(b"ping")
-        assert not exit.outgoing.writing
+        exit.writer.send_control(b"ping")
+        assert not exit.writer.writing
 
 
 class TestWriteOut:
@@ -293,10 +293,10 @@ class TestWriteOut:
     async def at_the_end(self, nursery: trio.Nursery, *, outbox: bool) -> bytes:
         exit = Exit(nursery, 2)
         exit.put(b"one")
-        exit.outgoing.stop()
-        exit.outbound.append(b"two")
+        exit.writer.stop()
+        exit.outbox.append(b"two")
         exit.valve.open(100)
-        await exit.outgoing.write_out(outbox=outbox)
+        await exit.writer.write_out(outbox=outbox)
         return bytes(exit.valve.written)
 
     async def test_rest_and_outbox(self) -> None:
@@ -312,7 +312,7 @@ class TestWriteOut:
 
     async def test_nothing(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
-        await exit.outgoing.write_out(outbox=True)
+        await exit.writer.write_out(outbox=True)
         assert exit.valve.written == b""
 
 

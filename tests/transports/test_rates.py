@@ -231,15 +231,15 @@ class TestHeld:
         with structlog.testing.capture_logs() as logs:
             await peer.send(frame("SEND", destination="/topic/a") * 100)
             await wait_all_tasks_blocked()
-            (hold,) = house.hub.holds.by_session().values()
+            (hold,) = house.server.holds.by_session().values()
             assert hold.reason == "max_frames_per_second"
-            assert house.hub.holds.by_reason()["max_frames_per_second"] == 1
+            assert house.server.holds.by_reason()["max_frames_per_second"] == 1
             await trio.sleep(5)
         (line,) = logs
         assert (line["event"], line["reason"]) == ("a publisher is held back", "max_frames_per_second")
         await trio.sleep(5)
-        assert not len(house.hub.holds)
-        assert house.hub.holds.totals["max_frames_per_second"] == 1
+        assert not len(house.server.holds)
+        assert house.server.holds.totals["max_frames_per_second"] == 1
 
     async def test_its_heart_beat_clock_stands_still(
         self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
@@ -301,7 +301,7 @@ class TestHeldTogether:
         # A second's worth comes at once, and behind the last chunks nobody waits any more.
         assert seconds - 2 < trio.current_time() - began < seconds
         assert house.counters.frames_in == 4 * (100 + 1)
-        assert house.hub.holds.totals[f"max_{limit}"] > 20
+        assert house.server.holds.totals[f"max_{limit}"] > 20
 
     async def test_nobody_else_waits(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
         options = TransportOptions(max_frames_per_second_per_user=10, max_frames_per_second_per_address=1_000)
@@ -314,7 +314,7 @@ class TestHeldTogether:
         began = trio.current_time()
         await bob.settled()
         assert trio.current_time() == began
-        assert {hold.session.login for hold in house.hub.holds.by_session().values()} == {"alice"}
+        assert {hold.session.login for hold in house.server.holds.by_session().values()} == {"alice"}
 
     async def test_the_log_says_who(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
         """One line for each user in a minute."""

@@ -49,7 +49,7 @@ def storage_of(house: StoredHouse) -> Storage:
 
 def reasons(house: StoredHouse) -> list[str]:
     """Why publishers are held."""
-    return [hold.reason for hold in house.hub.holds.by_session().values()]
+    return [hold.reason for hold in house.server.holds.by_session().values()]
 
 
 async def publish(house: StoredHouse, peer: Peer, destination: str, headers: Mapping[str, str]) -> None:

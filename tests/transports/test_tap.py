@@ -44,7 +44,7 @@ class TestWhatIsSeen:
     @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
     async def test_frames_of_both_directions_in_order(self, house: House, kind: str, version: str) -> None:
         peer = await house.session(kind, version)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.subscribe(Q, ack="client")
             await peer.publish(Q, b"hello", kind="x")
             message = await peer.frame("MESSAGE")
@@ -61,7 +61,7 @@ class TestWhatIsSeen:
     async def test_headers_are_unescaped(self, house: House, kind: str) -> None:
         peer = await house.session(kind)
         await peer.subscribe(Q)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.send(b"SEND\ndestination:/queue/a\nodd\\c:a\\nb\n\n\0")
             await peer.frame("MESSAGE")
             sent, received = await taken(view)
@@ -74,7 +74,7 @@ class TestWhatIsSeen:
         octets = frame("SEND", b"x" * 20_000, destination=Q, content_length=20_000, receipt="r")
         await peer.send(octets[:9_000])
         await wait_all_tasks_blocked()
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.send(octets[9_000:15_000])
             assert await taken(view) == []
             await peer.send(octets[15_000:] + octets[:100])
@@ -86,7 +86,7 @@ class TestWhatIsSeen:
     async def test_large_bodies_are_cut_on_their_way_out_too(self, house: House, kind: str) -> None:
         peer = await house.session(kind)
         await peer.subscribe(Q)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.publish(Q, b"y" * 100_000)
             await peer.frame("MESSAGE")
             _, received = await taken(view)
@@ -95,7 +95,7 @@ class TestWhatIsSeen:
     async def test_messages_of_a_topic(self, house: House, kind: str) -> None:
         peer, other = await house.session(kind), await house.session("tcp")
         await peer.subscribe(T)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await other.publish(T, b"news")
             await peer.frame("MESSAGE")
             (received,) = await taken(view)
@@ -103,7 +103,7 @@ class TestWhatIsSeen:
 
     async def test_heart_beats_are_none(self, house: House, kind: str, autojump_clock: MockClock) -> None:
         peer = await house.session(kind, heart_beat="1000,1000")
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             for _ in range(3):
                 await peer.send(b"\n")
                 assert await peer.listen(1.0)
@@ -115,7 +115,7 @@ class TestWhatIsSeen:
         await peer.connect()
         await peer.subscribe(Q)
         valve.room = 0
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             for number in range(3):
                 await peer.publish(Q, b"%d" % number)
             await wait_all_tasks_blocked()
@@ -126,14 +126,14 @@ class TestWhatIsSeen:
 
     async def test_the_session_notices_nothing(self, house: House, kind: str) -> None:
         peer = await house.session(kind)
-        outgoing = house.connections[0].outgoing
-        assert outgoing is not None
-        before = outgoing.pack
-        with house.hub.taps.view(id_of(house)):
-            assert outgoing.pack != before
+        writer = house.connections[0].writer
+        assert writer is not None
+        before = writer.pack
+        with house.server.traces.view(id_of(house)):
+            assert writer.pack != before
             await peer.settled()
-        assert outgoing.pack == before
-        assert house.connections[0].tap is None
+        assert writer.pack == before
+        assert house.connections[0].trace is None
         await peer.settled()
 
     async def test_a_fault_of_ours_is_not_the_clients(
@@ -144,7 +144,7 @@ class TestWhatIsSeen:
 
         monkeypatch.setattr(frame_trace, "parse_lines", broken)
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view, structlog.testing.capture_logs() as lines:
+        with house.server.traces.view(id_of(house)) as view, structlog.testing.capture_logs() as lines:
             await peer.settled()
             assert told(await taken(view)) == [("in", "SEND")]
         assert [line["event"] for line in lines] == ["what is sent cannot be shown"]
@@ -155,7 +155,7 @@ class TestSecrets:
     async def test_headers_that_let_somebody_in_are_hidden(self, house: House, kind: str, name: str) -> None:
         peer = await house.session(kind)
         await peer.subscribe(Q)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.publish(Q, b"", **{name: SECRET})
             await peer.frame("MESSAGE")
             seen = await taken(view)
@@ -165,7 +165,7 @@ class TestSecrets:
     @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
     async def test_of_a_second_login_only_the_versions_are_shown(self, house: House, kind: str, command: str) -> None:
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             shown = {"login": SECRET, "passcode": SECRET, "X-Api-Key": SECRET}
             await peer.send(frame(command, accept_version="1.2", host="h", **shown))
             await peer.at_end_after_error()
@@ -179,7 +179,7 @@ class TestSecrets:
     @pytest.mark.parametrize("destination", ["/session/renew", "/Session/Renew", "/topic/session/renew"])
     async def test_a_renewal_is_shown_without_its_body(self, house: House, kind: str, destination: str) -> None:
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.publish(destination, SECRET.encode(), receipt="r")
             await peer.receive()
             seen = await taken(view)
@@ -194,7 +194,7 @@ class TestLosses:
         monkeypatch.setattr(frame_trace, "MOST_FRAMES", 3)
         peer = await house.session(kind)
         await peer.subscribe(Q)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.send(frame("SEND", destination=Q) * 5)
             for _ in range(5):
                 await peer.frame("MESSAGE")
@@ -209,7 +209,7 @@ class TestLosses:
     ) -> None:
         monkeypatch.setattr(frame_trace, "MOST_FRAMES", 0)
         peer = await house.session(kind, heart_beat="0,1000")
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             assert await peer.listen(5.0)
             assert view.take() == ([], 0)
             await peer.settled()
@@ -218,7 +218,7 @@ class TestLosses:
     async def test_octets_are_limited_too(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(frame_trace, "MOST_OCTETS", 10_000)
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             for _ in range(5):
                 await peer.publish(Q, b"x" * 4_000)
             await wait_all_tasks_blocked()
@@ -228,7 +228,7 @@ class TestLosses:
     async def test_headers_count(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(frame_trace, "MOST_OCTETS", 10_000)
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             for _ in range(5):
                 await peer.publish(Q, b"", long="x" * 4_000)
             await wait_all_tasks_blocked()
@@ -241,7 +241,7 @@ class TestLosses:
         monkeypatch.setattr(frame_trace, "MOST_FRAMES", 0)
         monkeypatch.setattr(frame_trace, "parse_lines", None)
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view, structlog.testing.capture_logs() as lines:
+        with house.server.traces.view(id_of(house)) as view, structlog.testing.capture_logs() as lines:
             await peer.settled()
             assert view.take() == ([], 2)
         assert lines == []
@@ -251,9 +251,9 @@ class TestViews:
     async def test_two_look_at_one_session(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(frame_trace, "MOST_FRAMES", 2)
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as one:
+        with house.server.traces.view(id_of(house)) as one:
             await peer.settled()
-            with house.hub.taps.view(id_of(house)) as other:
+            with house.server.traces.view(id_of(house)) as other:
                 await peer.settled()
                 assert one.take()[1] == 2
                 assert told(await taken(other)) == [("in", "SEND"), ("out", "RECEIPT")]
@@ -269,7 +269,7 @@ class TestViews:
                 await view.wait()
                 turns.append(len(view.take()[0]))
 
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             nursery.start_soon(read, view)
             await wait_all_tasks_blocked()
             assert turns == []
@@ -280,39 +280,44 @@ class TestViews:
 
     async def test_there_may_be_four(self, house: House, kind: str) -> None:
         await house.session(kind)
-        taps, name = house.hub.taps, id_of(house)
-        with taps.view(name), taps.view(name), taps.view(name):
-            with taps.view(name):
+        traces, name = house.server.traces, id_of(house)
+        with traces.view(name), traces.view(name), traces.view(name):
+            with traces.view(name):
                 with pytest.raises(TooManyViews, match=r"^4 sessions are looked at already, and no more may be: "):
-                    taps.find(name)
-                with pytest.raises(TooManyViews), taps.view(name):
+                    traces.find(name)
+                with pytest.raises(TooManyViews), traces.view(name):
                     raise AssertionError("there were five")
-            assert taps.find(name) is house.connections[0]
+            assert traces.find(name) is house.connections[0]
 
     async def test_one_that_nobody_reads_makes_room(self, house: House, kind: str, autojump_clock: MockClock) -> None:
         peer = await house.session(kind)
-        taps, name = house.hub.taps, id_of(house)
-        with taps.view(name) as stuck, taps.view(name) as one, taps.view(name) as other, taps.view(name) as third:
+        traces, name = house.server.traces, id_of(house)
+        with (
+            traces.view(name) as stuck,
+            traces.view(name) as one,
+            traces.view(name) as other,
+            traces.view(name) as third,
+        ):
             await trio.sleep(frame_trace.LONGEST_ABSENCE + 1)
             for view in (one, other, third):
                 view.take()
-            with taps.view(name) as late:
+            with traces.view(name) as late:
                 assert stuck.reason == "nobody has read this for too long"
                 await peer.settled()
                 assert {len(each.take()[0]) for each in (one, other, third, late)} == {2}
                 assert stuck.take() == ([], 0)
                 with pytest.raises(TooManyViews):
-                    taps.find(name)
-        with taps.view(name) as view:
+                    traces.find(name)
+        with traces.view(name) as view:
             await peer.settled()
             assert len(await taken(view)) == 2
 
     async def test_the_last_of_a_session_makes_room(self, house: House, kind: str, autojump_clock: MockClock) -> None:
         peer = await house.session(kind)
-        taps, name = house.hub.taps, id_of(house)
-        with taps.view(name):
+        traces, name = house.server.traces, id_of(house)
+        with traces.view(name):
             await trio.sleep(frame_trace.LONGEST_ABSENCE + 1)
-            with taps.view(name) as view:
+            with traces.view(name) as view:
                 await peer.settled()
                 assert len(await taken(view)) == 2
 
@@ -320,12 +325,12 @@ class TestViews:
         peer = await house.session(kind)
         name = id_of(house)
         with pytest.raises(NoSession):
-            house.hub.taps.find("nobody")
+            house.server.traces.find("nobody")
         await peer.send_frame("DISCONNECT")
         await peer.at_end()
         await wait_all_tasks_blocked()
         with pytest.raises(NoSession):
-            house.hub.taps.find(name)
+            house.server.traces.find(name)
 
 
 class TestEnds:
@@ -340,7 +345,7 @@ class TestEnds:
 
     async def test_with_a_disconnect(self, house: House, kind: str) -> None:
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.send_frame("DISCONNECT", receipt="bye")
             await peer.frame("RECEIPT")
             await peer.aclose()
@@ -349,7 +354,7 @@ class TestEnds:
     async def test_with_an_error(self, make_house: Callable[..., House], kind: str) -> None:
         house = make_house(options=TransportOptions(close_linger=0.0))
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.send_frame("ACK", id="unknown")
             await peer.frame("ERROR")
             assert await self.ended(house, view) == [("in", "ACK"), ("out", "ERROR")]
@@ -357,21 +362,21 @@ class TestEnds:
     async def test_with_a_frame_that_is_none(self, make_house: Callable[..., House], kind: str) -> None:
         house = make_house(options=TransportOptions(close_linger=0.0))
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.send(frame("SEND", destination=T) + b"SEND\nno colon\n\n\0")
             await peer.frame("ERROR")
             assert await self.ended(house, view) == [("in", "SEND"), ("out", "ERROR")]
 
     async def test_when_the_client_is_gone(self, house: House, kind: str) -> None:
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view:
+        with house.server.traces.view(id_of(house)) as view:
             await peer.aclose()
             assert await self.ended(house, view) == []
-        assert house.connections[0].tap is None
+        assert house.connections[0].trace is None
 
     async def test_after_it_nothing_is_kept_nor_counted(self, house: House, kind: str) -> None:
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view, house.hub.taps.view(id_of(house)) as other:
+        with house.server.traces.view(id_of(house)) as view, house.server.traces.view(id_of(house)) as other:
             await peer.settled()
             view.end("enough")
             await peer.settled()
@@ -382,8 +387,8 @@ class TestEnds:
 
     async def test_with_the_gateway(self, house: House, kind: str) -> None:
         peer = await house.session(kind)
-        with house.hub.taps.view(id_of(house)) as view:
-            house.hub.draining = True
+        with house.server.traces.view(id_of(house)) as view:
+            house.server.draining = True
             await peer.aclose()
             await wait_all_tasks_blocked()
             assert view.reason == "the gateway is shutting down"
@@ -391,8 +396,8 @@ class TestEnds:
     async def test_nothing_of_the_connection_is_kept(self, house: House, kind: str) -> None:
         peer = await house.session(kind)
         connection = house.connections[0]
-        with house.hub.taps.view(id_of(house)):
+        with house.server.traces.view(id_of(house)):
             await peer.aclose()
             await wait_all_tasks_blocked()
-        assert (connection.tap, connection.outgoing, connection.session) == (None, None, None)
-        assert house.hub.taps._views == {}
+        assert (connection.trace, connection.writer, connection.session) == (None, None, None)
+        assert house.server.traces._views == {}

@@ -58,17 +58,17 @@ async def through(valve: Valve) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream
 
 async def by_hand(stream: trio.abc.Stream, context: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:
     """A client's handshake that leaves to the test what is sent behind it, also behind its failure."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = context.wrap_bio(incoming, outgoing, server_hostname=papers.HOST)
+    incoming, writer = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, writer, server_hostname=papers.HOST)
     while True:
         try:
             client.do_handshake()
-            return client, outgoing
+            return client, writer
         except ssl.SSLWantReadError:
-            await stream.send_all(outgoing.read())
+            await stream.send_all(writer.read())
             incoming.write(await stream.receive_some())
         except ssl.SSLError:
-            await stream.send_all(outgoing.read())
+            await stream.send_all(writer.read())
             raise
 
 
@@ -81,7 +81,7 @@ def new_keys(client: trio.SSLStream[trio.abc.Stream], times: int, *, wants_answe
     for _ in range(times):
         assert library.SSL_key_update(known, int(wants_answer)) == 1
         assert library.SSL_do_handshake(known) == 1
-    return client._outgoing.read()
+    return client._writer.read()
 
 
 async def read(stream: trio.abc.Stream, octets: int) -> bytes:
@@ -351,11 +351,11 @@ class TestEnd:
         pipe, _ = ends(TlsPipe(StreamPipe(ours), papers.of_server()), theirs)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pipe.handshake)
-            client, outgoing = await by_hand(theirs, papers.of_clients())
+            client, writer = await by_hand(theirs, papers.of_clients())
             client.write(b"last")
             with pytest.raises(ssl.SSLWantReadError):
                 client.unwrap()
-            await theirs.send_all(outgoing.read() + b"nonsense behind it")
+            await theirs.send_all(writer.read() + b"nonsense behind it")
         assert await pipe.receive(100) == b"last"
         with trio.fail_after(1):
             assert await pipe.receive(100) == b""

@@ -38,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def turns_of(house: House) -> int:
-    return sum(house.hub.back_pressure.turns.counts)
+    return sum(house.server.back_pressure.turns.counts)
 
 
 async def test_a_chunk_is_a_turn_however_many_frames_it_has(house: House, kind: str, clock: Clock) -> None:
@@ -74,18 +74,18 @@ async def test_the_frames_are_measured_with_what_they_cause(
 ) -> None:
     peer, reader = await house.session(kind), await house.session(kind)
     await reader.subscribe("/queue/a")
-    flush = house.hub.flush
+    flush = house.server.flush
 
     async def slow_flush() -> None:
         clock.now += 0.002
         await flush()
 
-    monkeypatch.setattr(house.hub, "flush", slow_flush)
-    before = house.hub.back_pressure.turns.total
+    monkeypatch.setattr(house.server, "flush", slow_flush)
+    before = house.server.back_pressure.turns.total
     await peer.publish("/queue/a")
     await reader.frame("MESSAGE")
     await wait_all_tasks_blocked()
-    assert house.hub.back_pressure.turns.total - before == pytest.approx(2_000)
+    assert house.server.back_pressure.turns.total - before == pytest.approx(2_000)
 
 
 async def test_what_is_waited_for_behind_it_is_not(
@@ -109,7 +109,7 @@ async def test_what_is_waited_for_behind_it_is_not(
     await peer.settled()
     assert autojump_clock.current_time() - began >= house.options.slow_consumer_timeout
     assert turns_of(house) == before + 2
-    assert house.hub.back_pressure.turns.total == 0
+    assert house.server.back_pressure.turns.total == 0
 
 
 async def test_a_long_chunk_has_several(house: House, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,4 +126,4 @@ async def test_a_long_chunk_has_several(house: House, kind: str, clock: Clock, m
     await peer.send(frame("SEND", destination="/topic/a") * 5)
     await wait_all_tasks_blocked()
     assert turns_of(house) == 3
-    assert house.hub.back_pressure.turns.total == pytest.approx(4e6 * connection._LONGEST_IDLE_TURN)
+    assert house.server.back_pressure.turns.total == pytest.approx(4e6 * connection._LONGEST_IDLE_TURN)

@@ -35,14 +35,14 @@ async def rounds() -> AsyncIterator[Rounds]:
 
 class TestTurnstile:
     async def test_one_passes_in_a_round(self, nursery: trio.Nursery, rounds: Rounds) -> None:
-        turnstile = FairGate()
+        gate = FairGate()
         passed: list[tuple[int, int]] = []
 
         async def enter(number: int) -> None:
-            await turnstile.enter()
+            await gate.enter()
             passed.append((rounds.count, number))
 
-        nursery.start_soon(turnstile.run)
+        nursery.start_soon(gate.run)
         await wait_all_tasks_blocked()
         for number in range(5):
             nursery.start_soon(enter, number)
@@ -55,7 +55,7 @@ class TestTurnstile:
 
     async def test_more_pass_where_rounds_are_long(self, nursery: trio.Nursery, rounds: Rounds) -> None:
         now = 0.0
-        turnstile = FairGate(share=1.0, clock=lambda: now)
+        gate = FairGate(share=1.0, clock=lambda: now)
         passed: list[int] = []
 
         async def others() -> None:
@@ -65,11 +65,11 @@ class TestTurnstile:
                 await trio.lowlevel.checkpoint()
 
         async def enter() -> None:
-            await turnstile.enter()
+            await gate.enter()
             passed.append(rounds.count)
 
         async with trio.open_nursery() as busy:
-            nursery.start_soon(turnstile.run)
+            nursery.start_soon(gate.run)
             await wait_all_tasks_blocked()
             busy.start_soon(others)
             async with trio.open_nursery() as crowd:
@@ -81,14 +81,14 @@ class TestTurnstile:
 
     async def test_a_long_wait_is_no_long_round(self, nursery: trio.Nursery, rounds: Rounds) -> None:
         now = 0.0
-        turnstile = FairGate(share=1.0, clock=lambda: now)
+        gate = FairGate(share=1.0, clock=lambda: now)
         passed: list[int] = []
 
         async def enter() -> None:
-            await turnstile.enter()
+            await gate.enter()
             passed.append(rounds.count)
 
-        nursery.start_soon(turnstile.run)
+        nursery.start_soon(gate.run)
         await wait_all_tasks_blocked()
         now = 100.0  # nobody came
         for _ in range(5):
@@ -97,41 +97,41 @@ class TestTurnstile:
         assert len(set(passed)) == 5
 
     async def test_who_comes_alone_does_not_wait(self, nursery: trio.Nursery) -> None:
-        turnstile = FairGate()
-        nursery.start_soon(turnstile.run)
+        gate = FairGate()
+        nursery.start_soon(gate.run)
         for _ in range(3):
             await wait_all_tasks_blocked()
             before = trio.lowlevel.current_task()._schedule_points
-            await turnstile.enter()
+            await gate.enter()
             assert trio.lowlevel.current_task()._schedule_points == before
 
     async def test_who_is_cancelled_in_the_line_leaves_it(self, nursery: trio.Nursery) -> None:
-        turnstile = FairGate()
-        nursery.start_soon(turnstile.run)
+        gate = FairGate()
+        nursery.start_soon(gate.run)
         await wait_all_tasks_blocked()
-        await turnstile.enter()
+        await gate.enter()
         with trio.CancelScope() as scope:
             scope.cancel()
-            await turnstile.enter()
+            await gate.enter()
         assert scope.cancelled_caught
-        await turnstile.enter()
+        await gate.enter()
 
     async def test_it_is_open_without_its_keeper(self) -> None:
-        turnstile = FairGate()
+        gate = FairGate()
         for _ in range(3):
-            await turnstile.enter()
+            await gate.enter()
 
     async def test_nobody_is_left_behind_when_its_keeper_goes(self, nursery: trio.Nursery) -> None:
-        turnstile = FairGate()
+        gate = FairGate()
         passed = 0
 
         async def enter() -> None:
             nonlocal passed
-            await turnstile.enter()
+            await gate.enter()
             passed += 1
 
         async with trio.open_nursery() as keepers:
-            keepers.start_soon(turnstile.run)
+            keepers.start_soon(gate.run)
             await wait_all_tasks_blocked()
             for _ in range(3):
                 nursery.start_soon(enter)
@@ -183,14 +183,14 @@ class TestSockets:
         return []
 
     @pytest.fixture
-    def turnstiles(self, passed: list[str]) -> FairGates:
+    def fair_gates(self, passed: list[str]) -> FairGates:
         found = FairGates()
         found.strangers, found.bulk = Recorded("stranger", passed), Recorded("bulk", passed)
         return found
 
-    async def test_lines(self, turnstiles: FairGates, passed: list[str]) -> None:
+    async def test_lines(self, fair_gates: FairGates, passed: list[str]) -> None:
         theirs, ours = socket_streams()
-        pipe = SocketPipe(ours, turnstiles)
+        pipe = SocketPipe(ours, fair_gates)
         await theirs.send_all(b"x" * 35)
         for _ in range(4):
             await pipe.receive(10)
@@ -205,10 +205,10 @@ class TestSockets:
         await pipe.aclose()
 
     async def test_a_read_that_finds_nothing_is_none(
-        self, turnstiles: FairGates, passed: list[str], monkeypatch: pytest.MonkeyPatch
+        self, fair_gates: FairGates, passed: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         theirs, ours = socket_streams()
-        pipe = SocketPipe(ours, turnstiles)
+        pipe = SocketPipe(ours, fair_gates)
         await theirs.send_all(b"x")
         read, again = os.read, iter([True, False])
 

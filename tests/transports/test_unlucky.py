@@ -273,7 +273,7 @@ class TestNeverReads:
                 with trio.fail_after(20):
                     while here.strangers:
                         sessions = here.gateway.broker.sessions.values()
-                        assert all(session.outbound.size < 300 * KIB for session in sessions)
+                        assert all(session.outbox.size < 300 * KIB for session in sessions)
                         await here.neighbours_talk()
                 nursery.cancel_scope.cancel()
             await peer.aclose()
@@ -294,7 +294,7 @@ class TestNeverReads:
                     for _ in range(5):
                         await here.neighbours_talk()
             (session,) = list(here.gateway.broker.sessions.values())[2:]
-            assert session.outbound.size < 64 * KIB
+            assert session.outbox.size < 64 * KIB
             await peer.aclose()
 
     async def test_its_error(self, street: OpenStreet, kind: str) -> None:

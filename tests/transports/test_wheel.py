@@ -26,10 +26,10 @@ class Bell:
 
 
 @pytest.fixture
-def wheel(nursery: trio.Nursery) -> TimerWheel:
-    wheel = TimerWheel()
-    nursery.start_soon(wheel.run)
-    return wheel
+def timers(nursery: trio.Nursery) -> TimerWheel:
+    timers = TimerWheel()
+    nursery.start_soon(timers.run)
+    return timers
 
 
 def near(time: float) -> object:
@@ -37,61 +37,61 @@ def near(time: float) -> object:
     return pytest.approx(time + TICK / 2, abs=TICK / 2 + 1e-6)
 
 
-async def test_called_in_time_and_once(wheel: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_called_in_time_and_once(timers: TimerWheel, autojump_clock: MockClock) -> None:
     bell = Bell()
-    wheel.add(bell, 1.234)
+    timers.add(bell, 1.234)
     await trio.sleep(100)
     assert bell.rung == [near(1.234)]
 
 
-async def test_called_again_when_it_says(wheel: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_called_again_when_it_says(timers: TimerWheel, autojump_clock: MockClock) -> None:
     bell = Bell(2.0, 2.5, 10.0)
-    wheel.add(bell, 1.0)
+    timers.add(bell, 1.0)
     await trio.sleep(100)
     assert bell.rung == [near(1.0), near(2.0), near(2.5), near(10.0)]
 
 
-async def test_never(wheel: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_never(timers: TimerWheel, autojump_clock: MockClock) -> None:
     bell = Bell()
-    wheel.add(bell, math.inf)
+    timers.add(bell, math.inf)
     await trio.sleep(80_000)
     assert bell.rung == []
 
 
-async def test_one_that_is_due_in_the_past(wheel: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_one_that_is_due_in_the_past(timers: TimerWheel, autojump_clock: MockClock) -> None:
     """At the next tick, not in a loop that never waits."""
     bell = Bell(0.0, 0.0, 0.0)
-    wheel.add(bell, 0.0)
+    timers.add(bell, 0.0)
     await trio.sleep(10)
     assert bell.rung == [near(TICK * number) for number in range(4)]
 
 
-async def test_a_nearer_time_ends_the_sleep(wheel: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_a_nearer_time_ends_the_sleep(timers: TimerWheel, autojump_clock: MockClock) -> None:
     late, early, between = Bell(), Bell(), Bell()
-    wheel.add(late, 50.0)
+    timers.add(late, 50.0)
     await wait_all_tasks_blocked()
-    wheel.add(early, 1.0)
-    wheel.add(between, 2.0)
+    timers.add(early, 1.0)
+    timers.add(between, 2.0)
     await trio.sleep(3)
     assert (early.rung, between.rung, late.rung) == ([near(1.0)], [near(2.0)], [])
     await trio.sleep(50)
     assert late.rung == [near(50.0)]
 
 
-async def test_never_early_by_a_rounding_error(wheel: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_never_early_by_a_rounding_error(timers: TimerWheel, autojump_clock: MockClock) -> None:
     """Where a slot's time and what was asked for differ in the last bit only."""
     times = [math.nextafter(number * TICK, math.inf) for number in range(1, 1000)]
     assert any(math.ceil(time / TICK) * TICK < time for time in times), "there are such times"
     bells = [Bell() for _ in times]
     for bell, time in zip(bells, times, strict=True):
-        wheel.add(bell, time)
+        timers.add(bell, time)
     await trio.sleep(30)
     for bell, time in zip(bells, times, strict=True):
         assert len(bell.rung) == 1
         assert time <= bell.rung[0] <= time + TICK + 1e-6
 
 
-async def test_many_at_one_time_in_order(wheel: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_many_at_one_time_in_order(timers: TimerWheel, autojump_clock: MockClock) -> None:
     order: list[int] = []
 
     class Numbered(Bell):
@@ -105,26 +105,26 @@ async def test_many_at_one_time_in_order(wheel: TimerWheel, autojump_clock: Mock
 
     bells = [Numbered(number) for number in range(100)]
     for bell in bells:
-        wheel.add(bell, 5.0)
+        timers.add(bell, 5.0)
     await trio.sleep(6)
     assert order == list(range(100))
     assert {time for bell in bells for time in bell.rung} == {bells[0].rung[0]}
 
 
-async def test_added_from_a_tick(wheel: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_added_from_a_tick(timers: TimerWheel, autojump_clock: MockClock) -> None:
     second = Bell()
 
     class Adding(Bell):
         def tick(self, now: float) -> float:
-            wheel.add(second, now + 1.0)
+            timers.add(second, now + 1.0)
             return super().tick(now)
 
-    wheel.add(Adding(), 1.0)
+    timers.add(Adding(), 1.0)
     await trio.sleep(3)
     assert second.rung == [pytest.approx(2.02, abs=0.03)]
 
 
-async def test_one_that_fails(wheel: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_one_that_fails(timers: TimerWheel, autojump_clock: MockClock) -> None:
     """It leaves the wheel, and the others turn on."""
 
     class Burning(Bell):
@@ -133,22 +133,22 @@ async def test_one_that_fails(wheel: TimerWheel, autojump_clock: MockClock) -> N
             raise RuntimeError("a fault")
 
     burning, beside, later = Burning(), Bell(), Bell()
-    wheel.add(burning, 1.0)
-    wheel.add(beside, 1.0)
-    wheel.add(later, 2.0)
+    timers.add(burning, 1.0)
+    timers.add(beside, 1.0)
+    timers.add(later, 2.0)
     with structlog.testing.capture_logs() as logs:
         await trio.sleep(10)
     assert (burning.rung, beside.rung, later.rung) == ([near(1.0)], [near(1.0)], [near(2.0)])
     assert [(entry["log_level"], entry["exc_info"]) for entry in logs] == [("error", True)]
 
 
-async def test_an_empty_wheel_sleeps(wheel: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_an_empty_wheel_sleeps(timers: TimerWheel, autojump_clock: MockClock) -> None:
     """It wakes for nothing but an entry: no polling, of which a thousand idle machines would know."""
     bell = Bell()
-    wheel.add(bell, 1.0)
+    timers.add(bell, 1.0)
     await trio.sleep(2)
     await wait_all_tasks_blocked()
     assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
-    wheel.add(bell, trio.current_time() + 1.0)
+    timers.add(bell, trio.current_time() + 1.0)
     await trio.sleep(2)
     assert len(bell.rung) == 2

@@ -244,19 +244,19 @@ class MessageAdmin:
             Unknown: there is none of that name.
             Busy: somebody consumes it.
         """
-        durables = self._broker.directory.durables
-        if durables.get(name) is None:
+        durable_subscriptions = self._broker.registry.durable_subscriptions
+        if durable_subscriptions.get(name) is None:
             raise Unknown("unknown durable subscription", f"there is no durable subscription {name[:80]!r}")
         try:
-            durables.end(name)
+            durable_subscriptions.end(name)
         except NotAllowed as error:
             raise Busy(str(error), error.detail) from error
         self.when_stored(then)
 
     def when_stored(self, then: Callable[[], None]) -> None:
         """Call back, never at once, when all that was changed so far is in the store."""
-        storage, agenda = self._broker.storage, self._broker.agenda
-        agenda.later(then if storage is None else lambda: storage.when_all_written(then))
+        storage, scheduler = self._broker.storage, self._broker.scheduler
+        scheduler.later(then if storage is None else lambda: storage.when_all_written(then))
 
     def _begin(
         self,
@@ -283,11 +283,11 @@ class MessageAdmin:
         Raises:
             Unknown: there is none.
         """
-        directory = self._broker.directory
-        found = directory.find(name)
+        registry = self._broker.registry
+        found = registry.find(name)
         if found is None:
             try:
-                found = directory.find(names.canonical(name))
+                found = registry.find(names.canonical(name))
             except NotAllowed as error:
                 raise Unknown("unknown queue", error.detail) from error
         if not isinstance(found, Queue):
@@ -301,7 +301,7 @@ class MessageAdmin:
         Raises:
             NotAllowed: no such kind of destination, or several.
         """
-        if isinstance(self._broker.directory.find(name), Queue):
+        if isinstance(self._broker.registry.find(name), Queue):
             return name
         if "," in name:  # a queue of that name nobody could consume
             raise NotAllowed("several targets", f"{name[:80]!r} must name one destination")

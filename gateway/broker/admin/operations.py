@@ -123,13 +123,13 @@ class RunningOperation:
         self._patience = 0.0  # the date when it ends; 0: nobody is waited for
         self._is_over = False
         self._groups: dict[Group, None] = {}  # those of which something went in this turn
-        backlog = queue.shelf.backlog if queue.shelf is not None else None
+        paged = queue.storage.paged if queue.storage is not None else None
         # All that only the store has need not be read to be thrown away.
-        self._is_leaving = deed.is_purge and wanted is None and selector is None and backlog is not None
-        self._walk = QueueScan(queue, self, only=wanted, backlog=not self._is_leaving)
-        if self._is_leaving and backlog is not None and queue.shelf is not None:
-            self.outcome.done += backlog.count
-            queue.shelf.purge("purged", self._left_the_store)
+        self._is_leaving = deed.is_purge and wanted is None and selector is None and paged is not None
+        self._walk = QueueScan(queue, self, only=wanted, paged=not self._is_leaving)
+        if self._is_leaving and paged is not None and queue.storage is not None:
+            self.outcome.done += paged.count
+            queue.storage.purge("purged", self._left_the_store)
 
     @property
     def done(self) -> int:
@@ -150,7 +150,7 @@ class RunningOperation:
         if not why or self.outcome.stopped:
             self._patience = 0.0
             return False
-        now = self._broker.agenda.clock()
+        now = self._broker.scheduler.clock()
         self._patience = self._patience or now + _PATIENCE
         if now >= self._patience:
             self.outcome.stopped = why
@@ -197,9 +197,9 @@ class RunningOperation:
         if where is ScanPosition.RESTING:
             fate.take_resting(queue, message)
         elif where is ScanPosition.BACKLOG:
-            assert queue.shelf is not None  # it has the backlog
-            assert queue.shelf.backlog is not None
-            queue.shelf.backlog.claim(message.row)
+            assert queue.storage is not None  # it has the backlog
+            assert queue.storage.paged is not None
+            queue.storage.paged.claim(message.row)
             queue.broker.keep(message.size)
         else:
             queue.remove(message)
@@ -219,8 +219,8 @@ class RunningOperation:
         _shed(queue)
         queue.tidy()
         queue.look_for_room()
-        if queue.shelf is not None:
-            queue.shelf.go_on()  # what was more urgent may have been in the way
+        if queue.storage is not None:
+            queue.storage.go_on()  # what was more urgent may have been in the way
         self._broker.forget_if_idle(queue)
 
     def over(self) -> None:
@@ -250,8 +250,8 @@ class RunningOperation:
 
 def _shed(queue: Queue) -> None:
     """Forget at the front what has gone: once half of it had, all that is left would be looked at in one turn."""
-    for lane in queue.lanes:
-        lane.shed()
+    for ready_list in queue.ready_lists:
+        ready_list.shed()
     for heap in (queue.expiry, queue.ages):
         if heap is not None:
             heap.first()

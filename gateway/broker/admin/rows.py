@@ -53,9 +53,9 @@ SESSION_KEYS: dict[str, Callable[[Session], Key]] = {
     "unacknowledged": lambda session: session.outstanding,
     "oldest_unacknowledged_age": lambda session: _seconds(session.broker, _oldest_of_session(session)),
     "transactions": lambda session: len(session.transactions),
-    "pending_octets": lambda session: session.outbound.size,
+    "pending_octets": lambda session: session.outbox.size,
     "frames_in": lambda session: session.frames_in,
-    "delivered": lambda session: session.outbound.frames,
+    "delivered": lambda session: session.outbox.frames,
 }
 """What sessions are sorted and filtered by; what a row has as null is 0 here.
 
@@ -167,8 +167,8 @@ DESTINATION_STATES: dict[str, Callable[[Target], bool]] = {
 
 def every_destination(broker: Broker) -> Iterator[Target]:
     """Those in use: queues and topics, oldest first, then patterns, and then hidden ones, like those of users."""
-    directory = broker.directory
-    return chain(directory.destinations.values(), directory.patterns.values(), directory.hidden.values())
+    registry = broker.registry
+    return chain(registry.destinations.values(), registry.patterns.values(), registry.hidden.values())
 
 
 def policy_of(target: Target) -> dict[str, object]:
@@ -201,8 +201,8 @@ def _kind_of(target: Target) -> str:
 def _is_durable(target: Target) -> bool:
     """Whether all that comes there outlives the process, or the subscription that it is the queue of."""
     if isinstance(target, Topic):
-        return target.log is not None and target.log.is_stored
-    return target.shelf is not None and (target.policy.durable is True or target.feed is not None)
+        return target.stream is not None and target.stream.is_stored
+    return target.storage is not None and (target.policy.durable is True or target.feed is not None)
 
 
 def _has_dead_letters(target: Target) -> bool:
@@ -214,10 +214,10 @@ def _has_dead_letters(target: Target) -> bool:
 
 def _of_log(target: Target) -> dict[str, int] | None:
     """What a topic keeps for replay: the first and the next seq, and what is between; None: nothing."""
-    log = target.log if isinstance(target, Topic) else None
-    if log is None:
+    stream = target.stream if isinstance(target, Topic) else None
+    if stream is None:
         return None
-    return {"first": log.first, "next": log.next, "messages": len(log), "octets": log.octets}
+    return {"first": stream.first, "next": stream.next, "messages": len(stream), "octets": stream.octets}
 
 
 # ages

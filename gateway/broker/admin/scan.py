@@ -76,7 +76,7 @@ class QueueScan:
     Args:
         only: numbers of the messages that are looked for; None: all.
         skip: so many are passed over, without a visit.
-        backlog: what only the store has is visited, too.
+        paged: what only the store has is visited, too.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class QueueScan:
         *,
         only: Collection[int] | None = None,
         skip: int = 0,
-        backlog: bool = True,
+        paged: bool = True,
     ) -> None:
         self._queue = queue
         self._broker = queue.broker
@@ -94,24 +94,24 @@ class QueueScan:
         self._only = only
         self._skip = skip
         self._missed: set[int] = set()  # rows that came into memory behind our back
-        found = queue.shelf.backlog if queue.shelf is not None and backlog else None
-        self._backlog: PagedMessages | None = found
+        found = queue.storage.paged if queue.storage is not None and paged else None
+        self._paged: PagedMessages | None = found
         self._rows, self._sizes = self._find_rows(found)
         self._resting = list(queue.resting)
-        self._lane = queue.lanes[0].copy()
+        self._ready_list = queue.ready_lists[0].copy()
         self._groups: list[Group] = list(queue.consumers.groups or ())
         self._steps = self._all()
-        self._broker.agenda.later(self._begin)
+        self._broker.scheduler.later(self._begin)
 
     def cancel(self) -> None:
         """Nothing is visited any more, and the visitor hears nothing."""
         self._visitor = None
 
-    def _find_rows(self, backlog: PagedMessages | None) -> tuple[array[int], array[int]]:
-        if backlog is None:
+    def _find_rows(self, paged: PagedMessages | None) -> tuple[array[int], array[int]]:
+        if paged is None:
             return array("q"), array("q")
         # The number of a row is that of its message, but in the queue of a durable subscription.
-        return backlog.all_rows(self._only if self._queue.feed is None else None)
+        return paged.all_rows(self._only if self._queue.feed is None else None)
 
     # turns
 
@@ -128,7 +128,7 @@ class QueueScan:
         visitor, queue = self._visitor, self._queue
         if visitor is None:
             return
-        if self._broker.directory.find(queue.name) is not queue:
+        if self._broker.registry.find(queue.name) is not queue:
             self._end()
             return
         try:
@@ -152,28 +152,28 @@ class QueueScan:
     def _wait(self, visitor: ScanVisitor) -> None:
         """Others first; where something is behind, it catches up first."""
         broker = self._broker
-        agenda = broker.agenda
+        scheduler = broker.scheduler
         if broker.storage is not None and broker.storage.is_behind:
-            broker.storage.when_settled(lambda: agenda.later(self._go_on))
+            broker.storage.when_settled(lambda: scheduler.later(self._go_on))
         elif visitor.needs_pause or (broker.records is not None and broker.records.is_behind):
-            agenda.at(agenda.clock() + _PAUSE, self._go_on)
+            scheduler.at(scheduler.clock() + _PAUSE, self._go_on)
         else:
-            agenda.later(self._go_on)
+            scheduler.later(self._go_on)
 
     # the way
 
     def _all(self) -> _Steps:
         yield from self._gather()
         if (
-            (yield from self._through(self._lane))
+            (yield from self._through(self._ready_list))
             or (yield from self._through_backlog())
             or (yield from self._through_resting())
         ):
             return True
         if self._missed:
-            self._lane, self._groups = self._queue.lanes[0].copy(), list(self._queue.consumers.groups or ())
+            self._ready_list, self._groups = self._queue.ready_lists[0].copy(), list(self._queue.consumers.groups or ())
             yield from self._gather()
-            return (yield from self._through(self._lane, self._missed))
+            return (yield from self._through(self._ready_list, self._missed))
         return False
 
     def _gather(self) -> Generator[list[int], list[Stored], None]:
@@ -181,12 +181,12 @@ class QueueScan:
         looks = 0
         for group in self._groups:
             for message in group.messages():
-                self._lane.add(message)
+                self._ready_list.add(message)
                 looks += 1
                 if not looks % SLICE:
                     yield []
 
-    def _through(self, lane: ReadyList, rows: Collection[int] | None = None) -> _Steps:
+    def _through(self, ready_list: ReadyList, rows: Collection[int] | None = None) -> _Steps:
         """Visit what waits in memory.
 
         Args:
@@ -194,8 +194,8 @@ class QueueScan:
         """
         last: Message | None = None
         looks = 0
-        while (message := lane.first()) is not None:
-            lane.pop()
+        while (message := ready_list.first()) is not None:
+            ready_list.pop()
             is_new = message is not last  # the first of a group is there twice
             last = message
             if is_new and (rows is None or abs(message.row) in rows) and not self._see(message, ScanPosition.MEMORY):
@@ -206,16 +206,16 @@ class QueueScan:
         return False
 
     def _through_backlog(self) -> _Steps:
-        backlog = self._backlog
+        paged = self._paged
         place = min(self._skip, len(self._rows))
         self._skip -= place
-        while backlog is not None and place < len(self._rows):
+        while paged is not None and place < len(self._rows):
             page, place = self._next_page(place)
-            found = yield self._here(backlog, page)
+            found = yield self._here(paged, page)
             for stored in found:
                 assert self._broker.storage is not None  # it has read
                 message = self._broker.storage.facts.message(stored)
-                if not self._here(backlog, [message.row]):
+                if not self._here(paged, [message.row]):
                     continue
                 if not self._see(message, ScanPosition.BACKLOG):
                     return True
@@ -223,9 +223,9 @@ class QueueScan:
                     yield []
         return False
 
-    def _here(self, backlog: PagedMessages, page: list[int]) -> list[int]:
+    def _here(self, paged: PagedMessages, page: list[int]) -> list[int]:
         """Those that are in the backlog still, as the store calls them; of the others, some may be in memory now."""
-        here = [row for row in page if backlog.has(row)]
+        here = [row for row in page if paged.has(row)]
         if len(here) < len(page):
             self._missed.update(map(abs, set(page).difference(here)))
         return list(map(abs, here))

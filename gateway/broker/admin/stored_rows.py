@@ -44,7 +44,7 @@ SCHEDULED_KEYS: dict[str, Callable[[ScheduledSend], Key]] = {
     "destination": lambda waiting: ",".join(targets_of(waiting)),
     "due": lambda waiting: waiting.due,
     "size": lambda waiting: len(waiting.sending.body),
-    "priority": lambda waiting: waiting.sending.properties.priority,
+    "priority": lambda waiting: waiting.sending.options.priority,
     "session": lambda waiting: waiting.sending.sender,
     "stored": lambda waiting: bool(waiting.stored),
 }
@@ -118,32 +118,32 @@ def whole_retained(broker: Broker, kept: RetainedMessage, most: int) -> Row:
 
 
 CURSOR_KEYS: dict[str, Callable[[Offset], Key]] = {
-    "name": lambda cursor: cursor.name,
-    "topic": lambda cursor: cursor.topic,
-    "session": lambda cursor: "" if cursor.holder is None else cursor.holder.session.id,
+    "name": lambda offset: offset.name,
+    "topic": lambda offset: offset.topic,
+    "session": lambda offset: "" if offset.holder is None else offset.holder.session.id,
 }
 """What they are sorted and filtered by; `session`: empty: nobody reads under that name now."""
 
 
-def of_cursor(broker: Broker, cursor: Offset) -> Row:
+def of_cursor(broker: Broker, offset: Offset) -> Row:
     """One of them: whose it is, of which topic, where it stood when that was looked at last, and how much is behind.
 
     To look now would cost as much as the reader has messages without an ACK.
     """
-    login, client_id, resume = map(unquote, cursor.name.removeprefix(DURABLE).split("/"))
+    login, client_id, resume = map(unquote, offset.name.removeprefix(DURABLE).split("/"))
     whose = {"login": login, "client_id": client_id, "resume": resume}
-    found = {name: key(cursor) for name, key in CURSOR_KEYS.items()}
-    return found | whose | {"position": cursor.position, "behind": _behind(broker, cursor.topic, cursor.position)}
+    found = {name: key(offset) for name, key in CURSOR_KEYS.items()}
+    return found | whose | {"position": offset.position, "behind": _behind(broker, offset.topic, offset.position)}
 
 
 def _behind(broker: Broker, topic: str, position: int) -> int | None:
     """How many messages of its log come after that one; None: a pattern may have very many logs to count."""
     if has_wildcard(topic):
         return None
-    return sum([log.count_behind(position) for log in broker.directory.logs.matching(topic)])
+    return sum([stream.count_behind(position) for stream in broker.registry.streams.matching(topic)])
 
 
 def _moment(broker: Broker, date: float) -> float:
     """A date of the broker's clock, in seconds since the epoch."""
-    agenda = broker.agenda
-    return agenda.epoch() + date - agenda.clock()
+    scheduler = broker.scheduler
+    return scheduler.epoch() + date - scheduler.clock()

@@ -43,12 +43,12 @@ class Transfer:
         reason = broker.memory_is_full
         if reason:
             raise NotAllowed("memory limit reached", reason)
-        target = broker.directory.find(name)
+        target = broker.registry.find(name)
         if isinstance(target, Queue):
             _check_queue(target, message)
         elif names.is_topic(name):
             self._check_topic(name, message)
-        elif name.startswith(names.HIDDEN) or broker.directory.is_gone(name):
+        elif name.startswith(names.HIDDEN) or broker.registry.is_gone(name):
             raise NotAllowed("nobody can read it there", f"{name[:80]!r} is no more")
         else:
             _check_size(limits_of(broker.router.policies.find(name)), 0, name, message)
@@ -57,29 +57,29 @@ class Transfer:
 
     def _check_topic(self, name: str, message: Message) -> None:
         topics = self._topics(name)
-        if not topics and not self._broker.directory.keeps_log(name):
+        if not topics and not self._broker.registry.keeps_log(name):
             raise NotAllowed("nobody subscribes", f"nobody subscribes to {name[:80]!r}, so the message would be lost")
         for topic in topics:
-            for durable in topic.durables.values():
+            for durable in topic.durable_subscriptions.values():
                 if durable.wants(message, ""):
                     _check_queue(durable.queue, message)
 
     def _topics(self, name: str) -> list[Topic]:
         """The topic, and the patterns that match its name."""
-        directory = self._broker.directory
-        topic = directory.find(name)
-        return [*directory.patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
+        registry = self._broker.registry
+        topic = registry.find(name)
+        return [*registry.patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
 
     def carry(self, queue: Queue, message: Message, target: str, head: Head, why: str) -> None:
         """A message that is kept, and waits no longer, goes there."""
         broker = self._broker
-        properties, body, expires = _properties(message), message.body, message.expires
+        options, body, expires = _properties(message), message.body, message.expires
         queue.let_go(message)
         broker.counters.moved += 1
         if broker.records is not None:
             broker.records.dropped(queue.name, message, why)
         strained = broker.strained.copy()
-        broker.deposit(target, head, body, properties, expires)
+        broker.deposit(target, head, body, options, expires)
         # Whoever is read next did not publish there.
         self._slow |= broker.strained - strained
         broker.strained.intersection_update(strained)
@@ -100,15 +100,15 @@ class Transfer:
 
 def _properties(message: Message) -> SendOptions:
     """What the SEND asked for, as far as it is still to come."""
-    old = message.properties
-    properties = SendOptions(
+    old = message.options
+    options = SendOptions(
         priority=old.priority,
         group=old.group,
         closes_group=old.closes_group,
         conflation_key=old.conflation_key,
         persistent=old.persistent or message.row > 0,
     )
-    return next((each for each in (PLAIN, PERSISTENT) if each == properties), properties)
+    return next((each for each in (PLAIN, PERSISTENT) if each == options), options)
 
 
 def _check_queue(queue: Queue, message: Message) -> None:

@@ -179,7 +179,7 @@ def check_subscribe(subscription: Subscription, name: str) -> None:
                 "a durable or shared subscription needs all that its pattern matches: ",
                 "all of ",
             )
-    subscription.sight = PatternFilter(session) if reach is Coverage.SOME else None
+    subscription.pattern_filter = PatternFilter(session) if reach is Coverage.SOME else None
 
 
 def recheck(broker: Broker) -> None:
@@ -193,7 +193,7 @@ def recheck(broker: Broker) -> None:
             looks += 1 + len(session.subscriptions)
             recheck_session(session)
         if sessions:
-            broker.agenda.later(look)
+            broker.scheduler.later(look)
 
     look()
 
@@ -228,7 +228,7 @@ def _lost(subscription: Subscription, access: Access) -> str | None:
         name = queue.name if queue.feed is None else queue.feed.topic.name
     if queue is not None and queue.feed is not None and not _may_share(access, subscription.options):
         return names.QUEUE + subscription.options.queue_name
-    least = Coverage.ALL if subscription.sight is None else Coverage.SOME
+    least = Coverage.ALL if subscription.pattern_filter is None else Coverage.SOME
     return None if _reach(subscription.session, access, name) in (Coverage.ALL, least) else name
 
 

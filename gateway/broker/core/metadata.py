@@ -41,7 +41,7 @@ class Metadata:
         """
         plain = not (message.attempts or message.expires) and message.history is None and message.place == row
         is_dead = message.head.derived is DEAD_LETTER
-        if plain and not is_dead and not extra and (message.properties is PLAIN or message.properties is PERSISTENT):
+        if plain and not is_dead and not extra and (message.options is PLAIN or message.options is PERSISTENT):
             return None
         facts: dict[str, Any] = {"extra": extra} if extra else {}
         if message.attempts:
@@ -58,13 +58,13 @@ class Metadata:
                 "first_at": message.history.first_at,
                 "reason": message.history.reason,
             }
-        properties = message.properties
-        if properties.group is not None:
-            facts["group"] = properties.group
-            if properties.closes_group:
+        options = message.options
+        if options.group is not None:
+            facts["group"] = options.group
+            if options.closes_group:
                 facts["closes"] = True
-        if properties.conflation_key is not None:
-            facts["key"] = properties.conflation_key
+        if options.conflation_key is not None:
+            facts["key"] = options.conflation_key
         return json.dumps(facts, ensure_ascii=False, separators=(",", ":")) if facts else None
 
     def expires(self, text: str) -> float:
@@ -80,8 +80,8 @@ class Metadata:
         """The message that a row is, and what else was kept."""
         row, content = stored
         facts: dict[str, Any] = json.loads(row.facts) if row.facts else {}
-        properties = _properties(row.rank, facts)
-        message = Message(row.content, Head.of("SEND", content.headers), content.body, properties)
+        options = _properties(row.rank, facts)
+        message = Message(row.content, Head.of("SEND", content.headers), content.body, options)
         if "dead" in facts:
             message.head.derived = DEAD_LETTER
         message.row = -row.row if row.transient else row.row

@@ -67,8 +67,8 @@ def properties_of(headers: Mapping[str, str]) -> SendOptions:
     fields, hints = _read(entries, headers)
     if "group" not in fields:
         fields.pop("closes_group", None)
-    properties = SendOptions(**fields, hints=_hints(hints), passed_on=_passed_on(entries, headers))
-    return next((each for each in (PLAIN, PERSISTENT) if each == properties), properties)
+    options = SendOptions(**fields, hints=_hints(hints), passed_on=_passed_on(entries, headers))
+    return next((each for each in (PLAIN, PERSISTENT) if each == options), options)
 
 
 def options_of(headers: Mapping[str, str]) -> SubscribeOptions:

@@ -21,7 +21,7 @@ class Container(NamedTuple):
     """Where messages are kept.
 
     Attributes:
-        kind: `queue`, `subscription`, `log`, `retained` or `delayed`.
+        kind: `queue`, `subscription`, `stream`, `retained` or `delayed`.
         name: of the destination, or of the durable subscription.
         facts: a JSON object.
     """

@@ -61,7 +61,7 @@ class Message:
         number: order of arrival, unique in this run.
         head: headers of the SEND, perhaps shared with other messages.
         body: the octets.
-        properties: what the SEND asked for.
+        options: what the SEND asked for.
         rank: 0 for the highest priority, 9 for the lowest.
         place: among those of its rank that wait: its number, or that of a message which it replaced.
         expires: on the broker's clock; 0: never.
@@ -85,20 +85,20 @@ class Message:
         "head",
         "history",
         "number",
+        "options",
         "place",
-        "properties",
         "rank",
         "row",
         "waits",
         "wire",
     )
 
-    def __init__(self, number: int, head: Head, body: bytes, properties: SendOptions = PLAIN) -> None:
+    def __init__(self, number: int, head: Head, body: bytes, options: SendOptions = PLAIN) -> None:
         self.number = self.place = number
         self.head = head
         self.body = body
-        self.properties = properties
-        self.rank = PLAIN_RANK if properties is PLAIN else LOWEST_PRIORITY - properties.priority
+        self.options = options
+        self.rank = PLAIN_RANK if options is PLAIN else LOWEST_PRIORITY - options.priority
         self.expires = 0.0
         self.attempts = 0
         self.waits = False
@@ -132,7 +132,7 @@ class Message:
         Args:
             place: its own, where it may have a row in the store; 0: its number does.
         """
-        copy = Message(self.number, self.head, self.body, self.properties)
+        copy = Message(self.number, self.head, self.body, self.options)
         copy.place = place or self.number
         copy.expires = self.expires
         copy.wire = wire

@@ -180,8 +180,8 @@ class Policies:
     def __init__(self, rules: Iterable[tuple[Pattern, Mapping[str, Any]]] = ()) -> None:
         self._rules = tuple(rules)
         self.dead_letters = {str(values["dead_letter"]) for _, values in self._rules if values.get("dead_letter")}
-        logs = [(pattern, {key: values[key] for key in _OF_LOGS & values.keys()}) for pattern, values in self._rules]
-        self._of_logs = [(pattern, values) for pattern, values in logs if values]
+        streams = [(pattern, {key: values[key] for key in _OF_LOGS & values.keys()}) for pattern, values in self._rules]
+        self._of_logs = [(pattern, values) for pattern, values in streams if values]
         self._of_senders = [
             (pattern, values["add_user_id"]) for pattern, values in self._rules if "add_user_id" in values
         ]

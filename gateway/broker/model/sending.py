@@ -18,19 +18,19 @@ class PreparedSend:
         octets: what keeping it costs.
     """
 
-    __slots__ = ("body", "expires", "octets", "properties", "sender", "targets")
+    __slots__ = ("body", "expires", "octets", "options", "sender", "targets")
 
     def __init__(
         self,
         targets: list[tuple[str, Head]],
         body: bytes,
-        properties: SendOptions,
+        options: SendOptions,
         sender: str,
         expires: float,
     ) -> None:
         self.targets = targets
         self.body = body
-        self.properties = properties
+        self.options = options
         self.sender = sender
         self.expires = expires
         self.octets = sum([head.cost + len(body) + OVERHEAD for _, head in targets])
@@ -38,4 +38,4 @@ class PreparedSend:
     @property
     def is_delayed(self) -> bool:
         """It is to wait for its time."""
-        return self.properties.delay > 0 or self.properties.deliver_at is not None
+        return self.options.delay > 0 or self.options.deliver_at is not None

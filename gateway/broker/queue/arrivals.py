@@ -29,8 +29,8 @@ def put(queue: Queue, message: Message) -> None:
     if not is_grouped(queue, message):
         offer(queue, message)
         return
-    group = queue.consumers.group(message.properties.group or "")
-    if groups.is_ready(group, message) and not (queue.shelf is not None and queue.shelf.is_holding):
+    group = queue.consumers.group(message.options.group or "")
+    if groups.is_ready(group, message) and not (queue.storage is not None and queue.storage.is_holding):
         groups.pass_on(queue, group, message)
     else:
         groups.add(queue, group, message)
@@ -55,7 +55,7 @@ def is_due(queue: Queue, message: Message) -> bool:
 
 def is_grouped(queue: Queue, message: Message) -> bool:
     """Whether a message goes by its group; where there is but one consumer it need not."""
-    return message.properties.group is not None and not queue.private
+    return message.options.group is not None and not queue.private
 
 
 def serve(queue: Queue, group: Group) -> None:
@@ -68,8 +68,8 @@ def serve(queue: Queue, group: Group) -> None:
 def offer(queue: Queue, message: Message) -> None:
     """A message without a group: to a consumer with room, else to its place."""
     refusing: set[ReadyList] = set()
-    is_anybody_there = bool(queue.consumers.interests)
-    if is_anybody_there and queue.shelf is not None and queue.shelf.holds_up(message):
+    is_anybody_there = bool(queue.consumers.consumer_sets)
+    if is_anybody_there and queue.storage is not None and queue.storage.holds_up(message):
         queue.stand(message)
         return
     consumer = queue.consumers.choose(message, refusing) if is_anybody_there else None

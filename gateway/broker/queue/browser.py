@@ -38,7 +38,7 @@ class Browser:
         self._queue = queue
         self._subscription = subscription
         self._waited = deque(queue.waiting_messages())
-        self._rows: deque[int] = deque(queue.shelf.rows_of_backlog() if queue.shelf is not None else ())
+        self._rows: deque[int] = deque(queue.storage.rows_of_backlog() if queue.storage is not None else ())
         self._read: deque[Message] = deque()
         self._is_reading = False
         self._new: deque[Message] = deque()
@@ -61,7 +61,7 @@ class Browser:
                 self._show(message)
             looks -= 1
             if not looks:
-                self._queue.broker.agenda.later(self.offer)
+                self._queue.broker.scheduler.later(self.offer)
                 return
         while self._read:
             if not self._has_room():
@@ -107,21 +107,21 @@ class Browser:
         """A message has come into the queue."""
         if self._subscription.options.browser_end:
             return
-        outbound = self._subscription.outbound
+        outbox = self._subscription.outbox
         self._new.append(message)
         self._behind += message.size
-        if self._behind > outbound.limit:
-            why = f"more than {outbound.limit} octets (max_outbound) wait for a browser"
+        if self._behind > outbox.limit:
+            why = f"more than {outbox.limit} octets (max_outbound) wait for a browser"
             self._queue.broker.end_slow(self._subscription.session, SlowConsumer(why, BROWSER))
         elif len(self._new) == 1 and not (self._waited or self._rows or self._read or self._is_reading):
             self.offer()
 
     def _has_room(self) -> bool:
-        outbound = self._subscription.outbound
-        if outbound.closed:
+        outbox = self._subscription.outbox
+        if outbox.closed:
             return False
-        if outbound.size >= self._subscription.window:
-            outbound.starved[self] = None
+        if outbox.size >= self._subscription.window:
+            outbox.starved[self] = None
             return False
         return True
 
@@ -129,7 +129,7 @@ class Browser:
         selector = self._subscription.options.selector
         if selector is None or selector(message.head.headers):
             self._queue.broker.counters.delivered += 1
-            notes = self._subscription.notes
+            notes = self._subscription.extra_headers
             self._subscription.show(message, b"" if notes is None else notes.of(message))
             if self._subscription.records is not None:
                 self._subscription.records.shown(self._subscription, message)

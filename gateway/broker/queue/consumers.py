@@ -30,7 +30,7 @@ class Consumers:
 
     Attributes:
         all: in order of arrival.
-        interests: by priority, highest first; of equal ones the one whose turn it is.
+        consumer_sets: by priority, highest first; of equal ones the one whose turn it is.
         groups: None as long as there was no message of a group.
         changed: groups came free, or the exclusive consumer is another one, or none: others may go on who could not.
         freed: the groups that became nobody's by that.
@@ -39,12 +39,12 @@ class Consumers:
     Who sets the last three, and who consumes them, stands in `dispatch`.
     """
 
-    __slots__ = ("_broker", "_exclusive", "all", "changed", "freed", "groups", "interests", "token_entered")
+    __slots__ = ("_broker", "_exclusive", "all", "changed", "consumer_sets", "freed", "groups", "token_entered")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.all: dict[Subscription, None] = {}
-        self.interests: list[ConsumerSet] = []
+        self.consumer_sets: list[ConsumerSet] = []
         self.groups: Groups | None = None
         self.changed = False
         self.freed: list[Group] = []
@@ -61,57 +61,57 @@ class Consumers:
         """
         avoid = message.history.avoid if message.history is not None else 0
         consumer: Subscription | None = None
-        for interest in self._willing(message, refusing):
-            consumer = interest.next_but(avoid) if avoid else interest.next()
+        for consumer_set in self._willing(message, refusing):
+            consumer = consumer_set.next_but(avoid) if avoid else consumer_set.next()
             if consumer is not None:
-                self._move_behind(interest)
+                self._move_behind(consumer_set)
                 return consumer
         if avoid:
-            return next(filter(None, (interest.next() for interest in self._willing(message, refusing))), None)
+            return next(filter(None, (consumer_set.next() for consumer_set in self._willing(message, refusing))), None)
         return None
 
     def _willing(self, message: Message, refusing: set[ReadyList]) -> Iterator[ConsumerSet]:
         """The interests with room that want a message, and for which nothing older may wait."""
-        for interest in self.interests:
-            lane = interest.lane
-            if not interest.rotation or interest.behind or lane in refusing:
+        for consumer_set in self.consumer_sets:
+            ready_list = consumer_set.ready_list
+            if not consumer_set.rotation or consumer_set.behind or ready_list in refusing:
                 continue
             # Nothing older waits for it in the lane: it has room and is not behind.
-            if lane.selector is None or lane.selector(message.head.headers):
-                yield interest
+            if ready_list.selector is None or ready_list.selector(message.head.headers):
+                yield consumer_set
             else:
-                refusing.add(lane)
+                refusing.add(ready_list)
 
-    def next_of(self, interest: ConsumerSet, message: Message) -> Subscription:
+    def next_of(self, consumer_set: ConsumerSet, message: Message) -> Subscription:
         """The consumer who gets a message of an interest's lane; somebody there has room."""
         avoid = message.history.avoid if message.history is not None else 0
-        consumer = self._next_but(avoid, interest, message) if avoid else None
-        consumer = consumer or interest.next()
+        consumer = self._next_but(avoid, consumer_set, message) if avoid else None
+        consumer = consumer or consumer_set.next()
         assert consumer is not None  # the interest has room
         return consumer
 
-    def _next_but(self, avoid: int, interest: ConsumerSet, message: Message) -> Subscription | None:
+    def _next_but(self, avoid: int, consumer_set: ConsumerSet, message: Message) -> Subscription | None:
         """The consumer who gets it, of any interest, but not the one with the serial `avoid`."""
-        consumer = interest.next_but(avoid)
+        consumer = consumer_set.next_but(avoid)
         if consumer is not None:
             return consumer
         headers = message.head.headers
-        for other in self.interests:
-            selector = other.lane.selector
+        for other in self.consumer_sets:
+            selector = other.ready_list.selector
             if not other.rotation or other.behind or not (selector is None or selector(headers)):
                 continue
-            first = self.first(other.lane)  # none that is older, unless this is the middle of a hand-over
+            first = self.first(other.ready_list)  # none that is older, unless this is the middle of a hand-over
             if (first is None or first.order >= message.order) and (consumer := other.next_but(avoid)):
                 return consumer
         return None
 
-    def first(self, lane: ReadyList) -> Message | None:
+    def first(self, ready_list: ReadyList) -> Message | None:
         """The first message of a lane that is nobody's."""
-        first = lane.first()
+        first = ready_list.first()
         if self.groups is not None:
             while first is not None and self._is_elsewhere(first):
-                lane.pop()
-                first = lane.first()
+                ready_list.pop()
+                first = ready_list.first()
         return first
 
     def _is_elsewhere(self, message: Message) -> bool:
@@ -142,11 +142,11 @@ class Consumers:
         assert self.groups is not None
         self.groups.touched[owner] = None
 
-    def take_touched(self, interest: ConsumerSet) -> list[Subscription]:
+    def take_touched(self, consumer_set: ConsumerSet) -> list[Subscription]:
         """The consumers of an interest with whom something was parked just now, and who may have room for it."""
         if self.groups is None or not self.groups.touched:
             return []
-        found = [owner for owner in self.groups.touched if owner.interest is interest]
+        found = [owner for owner in self.groups.touched if owner.consumer_set is consumer_set]
         for owner in found:
             del self.groups.touched[owner]
         return found
@@ -158,62 +158,62 @@ class Consumers:
 
     # consumers
 
-    def join(self, subscription: Subscription, text: str, lanes: list[ReadyList]) -> None:
+    def join(self, subscription: Subscription, text: str, ready_lists: list[ReadyList]) -> None:
         """A new consumer.
 
         Args:
             text: of its selector; empty: it wants all.
-            lanes: the queue's; a new selector adds one.
+            ready_lists: the queue's; a new selector adds one.
 
         Raises:
             NotAllowed: the queue's consumers differ in too many ways already.
         """
-        interest = self._interest(subscription, text, lanes)
-        interest.consumers += 1
-        subscription.interest = interest
+        consumer_set = self._consumer_set(subscription, text, ready_lists)
+        consumer_set.consumers += 1
+        subscription.consumer_set = consumer_set
         self.all[subscription] = None
         if self._exclusive is not None:
             subscription.stands_by = True
         elif subscription.options.exclusive:
             self._make_exclusive(subscription)
 
-    def _interest(self, subscription: Subscription, text: str, lanes: list[ReadyList]) -> ConsumerSet:
+    def _consumer_set(self, subscription: Subscription, text: str, ready_lists: list[ReadyList]) -> ConsumerSet:
         """The interest with that selector and the subscription's priority."""
         priority = subscription.options.priority
-        lane = None if text else lanes[0]
-        for interest in self.interests:
-            if interest.text == text:
-                if interest.priority == priority:
-                    return interest
-                lane = interest.lane
-        if len(self.interests) >= MOST_INTERESTS:
+        ready_list = None if text else ready_lists[0]
+        for consumer_set in self.consumer_sets:
+            if consumer_set.text == text:
+                if consumer_set.priority == priority:
+                    return consumer_set
+                ready_list = consumer_set.ready_list
+        if len(self.consumer_sets) >= MOST_INTERESTS:
             raise NotAllowed(
                 "too many different consumers",
                 f"those of a queue may have {MOST_INTERESTS} different selectors and priorities; use a topic for each",
             )
-        if lane is None:
-            lane = lanes[0].copy(subscription.options.selector, len(text))
-            lanes.append(lane)
-        interest = ConsumerSet(lane, text, priority)
-        self._insert(interest)
-        return interest
+        if ready_list is None:
+            ready_list = ready_lists[0].copy(subscription.options.selector, len(text))
+            ready_lists.append(ready_list)
+        consumer_set = ConsumerSet(ready_list, text, priority)
+        self._insert(consumer_set)
+        return consumer_set
 
-    def _insert(self, interest: ConsumerSet) -> None:
+    def _insert(self, consumer_set: ConsumerSet) -> None:
         """Behind all interests of the same or a higher priority."""
-        place = sum(each.priority >= interest.priority for each in self.interests)
-        self.interests.insert(place, interest)
+        place = sum(each.priority >= consumer_set.priority for each in self.consumer_sets)
+        self.consumer_sets.insert(place, consumer_set)
 
-    def _move_behind(self, interest: ConsumerSet) -> None:
+    def _move_behind(self, consumer_set: ConsumerSet) -> None:
         """Behind the other interests of its priority, so that each has its turn."""
-        if len(self.interests) > 1:
-            self.interests.remove(interest)
-            self._insert(interest)
+        if len(self.consumer_sets) > 1:
+            self.consumer_sets.remove(consumer_set)
+            self._insert(consumer_set)
 
     def list_ready(self) -> None:
         """All that have room, once it was another's turn alone."""
         for subscription in self.all:
-            if subscription.interest is not None and not subscription.listed and subscription.has_room():
-                subscription.interest.list(subscription)
+            if subscription.consumer_set is not None and not subscription.listed and subscription.has_room():
+                subscription.consumer_set.list(subscription)
 
     def _make_exclusive(self, subscription: Subscription | None) -> None:
         """One consumer gets everything, the others stand by; None: all are equal again."""
@@ -236,18 +236,20 @@ class Consumers:
         self.freed += freed
         self.changed = True
 
-    def leave(self, subscription: Subscription, lanes: list[ReadyList]) -> None:
+    def leave(self, subscription: Subscription, ready_lists: list[ReadyList]) -> None:
         """A consumer goes."""
         del self.all[subscription]
-        interest = subscription.interest
-        assert interest is not None  # it has joined
-        interest.unlist(subscription)
-        interest.consumers -= 1
-        if not interest.consumers:
-            self.interests.remove(interest)
-            lane = interest.lane
-            if lane.selector is not None and all(each.lane is not lane for each in self.interests):
-                lanes.remove(lane)
+        consumer_set = subscription.consumer_set
+        assert consumer_set is not None  # it has joined
+        consumer_set.unlist(subscription)
+        consumer_set.consumers -= 1
+        if not consumer_set.consumers:
+            self.consumer_sets.remove(consumer_set)
+            ready_list = consumer_set.ready_list
+            if ready_list.selector is not None and all(
+                each.ready_list is not ready_list for each in self.consumer_sets
+            ):
+                ready_lists.remove(ready_list)
         self._free_groups(subscription)
         if subscription is self._exclusive:
             self._make_exclusive(next((each for each in self.all if each.options.exclusive and not each.ended), None))

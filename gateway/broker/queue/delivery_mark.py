@@ -87,7 +87,7 @@ class DeliveryMark:
         """
         if self._is_in_order():
             count = self._count()
-            rows = [each.place for each in islice(self._queue.lanes[0], count)]
+            rows = [each.place for each in islice(self._queue.ready_lists[0], count)]
             rows += self._rows_of_backlog(count - len(rows))
             near, reach = max([beyond, *rows[: count // 2]]), max([beyond, *rows])
         else:
@@ -102,14 +102,14 @@ class DeliveryMark:
         """Whether messages are delivered in the order of their rows, nearly."""
         queue = self._queue
         is_one_rank = not self._ranks & (self._ranks - 1)
-        return is_one_rank and len(queue.lanes) == 1 and queue.consumers.groups is None
+        return is_one_rank and len(queue.ready_lists) == 1 and queue.consumers.groups is None
 
     def _count(self) -> int:
         counts = [each.prefetch if each.ledger is not None else _MANY for each in self._queue.subscriptions]
         return min(2 * sum(counts), _MANY)
 
     def _rows_of_backlog(self, count: int) -> list[int]:
-        shelf = self._queue.shelf
-        if count <= 0 or shelf is None or shelf.backlog is None:
+        storage = self._queue.storage
+        if count <= 0 or storage is None or storage.paged is None:
             return []
-        return list(islice(chain.from_iterable(shelf.backlog.next_rows(count)), count))
+        return list(islice(chain.from_iterable(storage.paged.next_rows(count)), count))

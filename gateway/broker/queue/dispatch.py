@@ -40,36 +40,36 @@ def dispatch_all(queue: Queue) -> None:
     consumers = queue.consumers
     while True:
         consumers.token_entered = False
-        for interest in list(consumers.interests):
-            dispatch(queue, interest)
+        for consumer_set in list(consumers.consumer_sets):
+            dispatch(queue, consumer_set)
             if consumers.token_entered:
                 break
         if not consumers.token_entered and (consumers.groups is None or not consumers.groups.touched):
             return
 
 
-def dispatch(queue: Queue, interest: ConsumerSet) -> None:
+def dispatch(queue: Queue, consumer_set: ConsumerSet) -> None:
     """Give the consumers of an interest what waits for them, until a group comes free: then it is everybody's turn
     (`go_on`)."""
-    lane = interest.lane
+    ready_list = consumer_set.ready_list
     consumers = queue.consumers
     while True:
-        while interest.has_room() and not consumers.token_entered:
-            message = consumers.first(lane)
-            if message is None or (queue.shelf is not None and queue.shelf.holds_up(message)):
+        while consumer_set.has_room() and not consumers.token_entered:
+            message = consumers.first(ready_list)
+            if message is None or (queue.storage is not None and queue.storage.holds_up(message)):
                 break
-            hand_out(queue, message, interest)
-        owners = [] if consumers.token_entered else consumers.take_touched(interest)
-        if lane.tired or not owners:
+            hand_out(queue, message, consumer_set)
+        owners = [] if consumers.token_entered else consumers.take_touched(consumer_set)
+        if ready_list.tired or not owners:
             break
         for owner in owners:
             give_parked(queue, owner)
-    if lane.tired and interest.rotation and not interest.behind:
-        interest.behind = True
-        queue.broker.agenda.later(partial(catch_up, queue, interest))
-    if queue.shelf is not None and interest.has_room():
-        queue.shelf.refill(stuck=True)
-    if len(queue.lanes) > 1:
+    if ready_list.tired and consumer_set.rotation and not consumer_set.behind:
+        consumer_set.behind = True
+        queue.broker.scheduler.later(partial(catch_up, queue, consumer_set))
+    if queue.storage is not None and consumer_set.has_room():
+        queue.storage.refill(stuck=True)
+    if len(queue.ready_lists) > 1:
         queue.tidy()
 
 
@@ -80,28 +80,28 @@ def go_on(queue: Queue) -> None:
         dispatch_all(queue)
 
 
-def catch_up(queue: Queue, interest: ConsumerSet) -> None:
+def catch_up(queue: Queue, consumer_set: ConsumerSet) -> None:
     """Read on in the lane of an interest that is behind, for one turn."""
-    interest.behind = False
-    dispatch(queue, interest)
-    if not interest.behind and queue.consumers.groups is not None:
-        for consumer in list(interest.rotation):
+    consumer_set.behind = False
+    dispatch(queue, consumer_set)
+    if not consumer_set.behind and queue.consumers.groups is not None:
+        for consumer in list(consumer_set.rotation):
             give_parked(queue, consumer)
     go_on(queue)
 
 
 def give_parked(queue: Queue, consumer: Subscription) -> None:
     """Give a consumer what is parked with it, unless something older waits for it."""
-    interest = consumer.interest
-    assert interest is not None  # it has joined
+    consumer_set = consumer.consumer_set
+    assert consumer_set is not None  # it has joined
     while (found := groups.next_parked(queue, consumer)) is not None and consumer.is_ready():
-        earlier = queue.consumers.first(interest.lane)
-        if interest.lane.tired:
-            dispatch(queue, interest)  # in turns
+        earlier = queue.consumers.first(consumer_set.ready_list)
+        if consumer_set.ready_list.tired:
+            dispatch(queue, consumer_set)  # in turns
             return
         first = found[1] if earlier is None or found[1].order < earlier.order else earlier
-        if queue.shelf is not None and queue.shelf.holds_up(first):
-            queue.shelf.hold(consumer)
+        if queue.storage is not None and queue.storage.holds_up(first):
+            queue.storage.hold(consumer)
             return
         if first is earlier:
             queue.consumers.touch(consumer)  # behind that one it is its turn
@@ -109,31 +109,31 @@ def give_parked(queue: Queue, consumer: Subscription) -> None:
         groups.give_parked(queue, consumer, *found)
 
 
-def hand_out(queue: Queue, message: Message, interest: ConsumerSet) -> None:
+def hand_out(queue: Queue, message: Message, consumer_set: ConsumerSet) -> None:
     """Give the first message of a lane to whose turn it is, or what is parked there and older; somebody has room."""
     consumers = queue.consumers
     if consumers.groups is None and not message.expires:  # the usual case
-        consumer = consumers.next_of(interest, message)
-        interest.lane.pop()
+        consumer = consumers.next_of(consumer_set, message)
+        consumer_set.ready_list.pop()
         queue.take(message, consumer)
         return
     if queue.has_expired(message):
-        interest.lane.pop()
+        consumer_set.ready_list.pop()
         queue.remove(message)
         fate.expired(queue, message)
         group = consumers.group_of(message)
         if group is not None:
             groups.settle(queue, group)
         return
-    consumer = consumers.next_of(interest, message)
+    consumer = consumers.next_of(consumer_set, message)
     parked = groups.next_parked(queue, consumer)
     if parked is not None and parked[1].order < message.order:
-        if queue.shelf is not None and queue.shelf.holds_up(parked[1]):
-            queue.shelf.hold(consumer)  # and with it the message
+        if queue.storage is not None and queue.storage.holds_up(parked[1]):
+            queue.storage.hold(consumer)  # and with it the message
         else:
             groups.give_parked(queue, consumer, *parked)
         return
-    interest.lane.pop()
+    consumer_set.ready_list.pop()
     group = consumers.group_of(message)
     if group is not None:
         group.pop()  # the token is its first

@@ -43,7 +43,7 @@ class QueueStorage:
     Attributes:
         rows: how many there are.
         transient: how many of them are gone with the process.
-        backlog: what is in the store alone; None: nothing is.
+        paged: what is in the store alone; None: nothing is.
         is_holding: nobody gets anything before something is written.
 
     Args:
@@ -61,8 +61,8 @@ class QueueStorage:
         "_queue",
         "_reach",
         "_storage",
-        "backlog",
         "is_holding",
+        "paged",
         "rows",
         "transient",
     )
@@ -70,7 +70,7 @@ class QueueStorage:
     def __init__(self, queue: Queue, storage: Storage, durable: bool | None) -> None:
         self.rows = 0
         self.transient = 0
-        self.backlog: PagedMessages | None = None
+        self.paged: PagedMessages | None = None
         self.is_holding = False
         self._goes_with_last = False  # the place, with its last row
         self._keyed: list[int] = []  # rows that replace each other, at the start of the process
@@ -105,36 +105,36 @@ class QueueStorage:
 
     def takes(self, message: Message) -> bool:
         """Give a new message a row, if it is durable; True: it goes to the backlog, and that was all."""
-        if self.is_durable(message.properties):
+        if self.is_durable(message.options):
             self._enter(message)
         if not self._is_too_much(message):
             return False
         if not message.row:
             self._enter(message, transient=True)
-        self.backlog = self.backlog or PagedMessages(self._queue, self._storage)
-        self.backlog.add(message.row, message.rank, message.size, message.expires)
-        if any(interest.rotation for interest in self._queue.consumers.interests):
-            self.backlog.refill(stuck=True)  # for somebody who wants nothing of what is in memory
+        self.paged = self.paged or PagedMessages(self._queue, self._storage)
+        self.paged.add(message.row, message.rank, message.size, message.expires)
+        if any(consumer_set.rotation for consumer_set in self._queue.consumers.consumer_sets):
+            self.paged.refill(stuck=True)  # for somebody who wants nothing of what is in memory
         return True
 
     def _is_too_much(self, message: Message) -> bool:
         """Whether a new message stands behind what fits into memory."""
-        queue, backlog = self._queue, self.backlog
+        queue, paged = self._queue, self.paged
         in_memory = queue.octets
-        if backlog is not None:
-            if backlog.precedes(message):
-                return message.properties.conflation_key is None
-            in_memory -= backlog.octets
+        if paged is not None:
+            if paged.precedes(message):
+                return message.options.conflation_key is None
+            in_memory -= paged.octets
         if in_memory < MOST_IN_MEMORY and not (in_memory >= LEAST_IN_MEMORY and _is_short(queue.broker)):
             return False
         # What is more urgent than the last one in memory stands there, too.
-        has_key = message.properties.conflation_key is not None
-        return not has_key and self._may_page() and queue.lanes[0].is_behind(message)
+        has_key = message.options.conflation_key is not None
+        return not has_key and self._may_page() and queue.ready_lists[0].is_behind(message)
 
-    def is_durable(self, properties: SendOptions) -> bool:
+    def is_durable(self, options: SendOptions) -> bool:
         """Whether such a message outlives the process here."""
         durable = self._durable
-        return properties.persistent if durable is None else durable
+        return options.persistent if durable is None else durable
 
     def _may_page(self) -> bool:
         """Whether there may be a backlog: nothing that waits may have to go, or be replaced."""
@@ -144,8 +144,8 @@ class QueueStorage:
     def forget(self) -> None:
         """The queue goes; while somebody holds one of its rows, or they leave still, the place stays."""
         self._goes_with_last = True
-        if self.backlog is not None:
-            self.backlog.close()
+        if self.paged is not None:
+            self.paged.close()
         if self._place and not self.rows:
             self._storage.drop(self._place)
             self._place = 0
@@ -203,7 +203,7 @@ class QueueStorage:
 
     def holds_up(self, message: Message) -> bool:
         """Whether a message must wait on: something more urgent is still to be read, or something to be written."""
-        if self.is_holding or (self.backlog is not None and self.backlog.is_before(message.rank)):
+        if self.is_holding or (self.paged is not None and self.paged.is_before(message.rank)):
             return True
         if self._reach.holds(message):
             self._move_on(message)
@@ -239,12 +239,12 @@ class QueueStorage:
         facts = json.dumps(self._facts | self._reach.facts)
         self._storage.describe(Container(self._place, self._kind, self._queue.name, facts))
 
-    def adopt(self, messages: Iterable[Message], shelf: QueueStorage) -> None:
+    def adopt(self, messages: Iterable[Message], storage: QueueStorage) -> None:
         """Messages of a queue that was forgotten meanwhile come back to its successor, and stand in its place now."""
         for message in messages:
             row = message.row
             if row:
-                shelf.leave(message)
+                storage.leave(message)
                 self._enter(message, row=abs(row), transient=row < 0)
 
     # the start of the process
@@ -259,7 +259,7 @@ class QueueStorage:
         if not self._place:
             self._place, self._kind = place.number, place.kind
         self._facts = {name: value for name, value in facts.items() if name not in ("reach", "suspect")}
-        self.backlog = self.backlog or PagedMessages(self._queue, self._storage)
+        self.paged = self.paged or PagedMessages(self._queue, self._storage)
         if self._reach.recover(facts, clean=clean):
             self._describe()
 
@@ -269,8 +269,8 @@ class QueueStorage:
 
     def adder(self) -> Callable[[StoredRow], None]:
         """Takes one row after the other that was found there."""
-        backlog = self.backlog
-        assert backlog is not None  # it was made for them
+        paged = self.paged
+        assert paged is not None  # it was made for them
 
         def add(row: StoredRow) -> None:
             self.rows += 1
@@ -282,7 +282,7 @@ class QueueStorage:
                     return
                 if '"expires":' in row.facts:
                     expires = self._storage.facts.expires(row.facts)
-            backlog.add(row.row, row.rank, row.size, expires)
+            paged.add(row.row, row.rank, row.size, expires)
 
         return add
 
@@ -292,11 +292,11 @@ class QueueStorage:
 
     def take_all(self) -> list[int]:
         """All rows, in order, which leave the backlog; where it is large, those that replace each other will do."""
-        backlog = self.backlog
-        assert backlog is not None  # it was made for them
+        paged = self.paged
+        assert paged is not None  # it was made for them
         rows, self._keyed = self._keyed, []
-        if not self._may_page() or backlog.octets < MOST_IN_MEMORY:
-            rows = sorted(rows + backlog.take_all())
+        if not self._may_page() or paged.octets < MOST_IN_MEMORY:
+            rows = sorted(rows + paged.take_all())
         return rows
 
     def place(self, found: Iterable[Stored]) -> None:
@@ -314,18 +314,18 @@ class QueueStorage:
 
     def refill(self, *, stuck: bool = False) -> None:
         """Read on, if there is a backlog and little in memory."""
-        if self.backlog is not None:
-            self.backlog.refill(stuck=stuck)
+        if self.paged is not None:
+            self.paged.refill(stuck=stuck)
 
     def purge(self, why: Drop, then: Action | None = None) -> None:
         """The backlog is thrown away; see there."""
-        if self.backlog is not None:
-            self._queue.broker.counters.drops[why] += self.backlog.count
-            self.backlog.purge(why, then)
+        if self.paged is not None:
+            self._queue.broker.counters.drops[why] += self.paged.count
+            self.paged.purge(why, then)
 
     def rows_of_backlog(self) -> list[int]:
         """What is in the store alone, in order."""
-        return [] if self.backlog is None else list(chain.from_iterable(self.backlog.next_rows()))
+        return [] if self.paged is None else list(chain.from_iterable(self.paged.next_rows()))
 
 
 def _is_short(broker: Broker) -> bool:

@@ -67,10 +67,10 @@ def rejected(queue: Queue, message: Message, serial: int, *, requeue: bool, reas
     delay = policy.delay_after(history.failures)
     if not delay or queue.has_expired(message):
         return True
-    agenda = queue.broker.agenda
-    due = agenda.clock() + delay
+    scheduler = queue.broker.scheduler
+    due = scheduler.clock() + delay
     due = min(due, message.expires or due)  # a back-off may take years: what expires in it must not stay so long
-    queue.resting[message] = agenda.at(due, partial(_come_back, queue, message))
+    queue.resting[message] = scheduler.at(due, partial(_come_back, queue, message))
     return False
 
 
@@ -102,7 +102,7 @@ def failed(queue: Queue, message: Message) -> bool:
 
 def _history(queue: Queue, message: Message) -> History:
     if message.history is None:
-        message.history = History(queue.broker.agenda.epoch())
+        message.history = History(queue.broker.scheduler.epoch())
     return message.history
 
 
@@ -113,7 +113,7 @@ def _come_back(queue: Queue, message: Message) -> None:
 
 def take_resting(queue: Queue, message: Message) -> None:
     """A message that would have come back later does not."""
-    queue.broker.agenda.cancel(queue.resting.pop(message))
+    queue.broker.scheduler.cancel(queue.resting.pop(message))
 
 
 # dead letters
@@ -136,14 +136,14 @@ def dead_letter(queue: Queue, message: Message, why: Drop) -> None:
             broker.records.dead_lettered(queue.name, message, why, headers)
         head = Head.of("SEND", headers)
         head.derived = DEAD_LETTER
-        old = message.properties
-        properties = SendOptions(
+        old = message.options
+        options = SendOptions(
             priority=old.priority,
             group=old.group,
             closes_group=old.closes_group,
             persistent=durable,
         )
-        broker.deposit(target, head, message.body, PLAIN if properties == PLAIN else properties)
+        broker.deposit(target, head, message.body, PLAIN if options == PLAIN else options)
     finally:
         broker.dead_letters_under_way -= 1
 
@@ -159,7 +159,7 @@ def _headers(queue: Queue, message: Message, why: str, target: str) -> dict[str,
         "dlq-attempts": str(0 if history is None else history.failures),
     }
     if message.head.derived is not DEAD_LETTER:  # else it has them from its first death
-        first_at = queue.broker.agenda.epoch() if history is None else history.first_at
+        first_at = queue.broker.scheduler.epoch() if history is None else history.first_at
         headers["original-destination"] = given.get("destination", queue.name)
         headers["dlq-first-at"] = str(int(first_at * 1000))
     if history is not None and history.reason:
@@ -232,16 +232,16 @@ def watch(queue: Queue, message: Message) -> None:
 
 def _make_date(queue: Queue, expiry: LazyHeap, due: float) -> None:
     if due < expiry.due:
-        agenda = queue.broker.agenda
-        agenda.cancel(expiry.date)
+        scheduler = queue.broker.scheduler
+        scheduler.cancel(expiry.date)
         expiry.due = due
-        expiry.date = agenda.at(due, partial(_sweep, queue, expiry))
+        expiry.date = scheduler.at(due, partial(_sweep, queue, expiry))
 
 
 def _sweep(queue: Queue, expiry: LazyHeap) -> None:
     expiry.due = math.inf
-    agenda = queue.broker.agenda
-    now = agenda.clock()
+    scheduler = queue.broker.scheduler
+    now = scheduler.clock()
     for _ in range(_EXPIRIES_PER_TURN):
         first = expiry.first()
         if first is None or first[0] > now:
@@ -254,15 +254,15 @@ def _sweep(queue: Queue, expiry: LazyHeap) -> None:
     elif first[0] > now:
         _make_date(queue, expiry, first[0])
     else:
-        agenda.later(partial(_sweep, queue, expiry))
+        scheduler.later(partial(_sweep, queue, expiry))
 
 
 def forgotten(queue: Queue) -> None:
     """A queue goes: nothing may refer to it until some far time."""
-    agenda = queue.broker.agenda
-    agenda.cancel(queue.unused)
+    scheduler = queue.broker.scheduler
+    scheduler.cancel(queue.unused)
     if queue.expiry is not None:
-        agenda.cancel(queue.expiry.date)
+        scheduler.cancel(queue.expiry.date)
     queue.expiry = queue.unused = None
     if queue.consumers.groups is not None:
         queue.consumers.groups.end()
@@ -286,20 +286,20 @@ def unused(queue: Queue) -> None:
     """Nobody subscribes to a queue from now on."""
     timeout = queue.policy.idle_timeout
     if timeout:
-        agenda = queue.broker.agenda
-        agenda.cancel(queue.unused)
-        queue.unused = agenda.at(agenda.clock() + timeout, partial(_retire, queue))
+        scheduler = queue.broker.scheduler
+        scheduler.cancel(queue.unused)
+        queue.unused = scheduler.at(scheduler.clock() + timeout, partial(_retire, queue))
 
 
 def used(queue: Queue) -> None:
     """Somebody subscribes."""
-    queue.broker.agenda.cancel(queue.unused)
+    queue.broker.scheduler.cancel(queue.unused)
     queue.unused = None
 
 
 def _retire(queue: Queue) -> None:
     if queue.feed is not None:
-        queue.broker.directory.durables.forget(queue.feed)
+        queue.broker.registry.durable_subscriptions.forget(queue.feed)
         return
     queue.purge()
     unused(queue)  # once more, where something comes back later

@@ -44,13 +44,13 @@ class Group:
         owner: the consumer that has the group; None: nobody.
     """
 
-    __slots__ = ("_lane", "name", "owner", "token")
+    __slots__ = ("_ready_list", "name", "owner", "token")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.token: Message | None = None
         self.owner: Subscription | None = None
-        self._lane: ReadyList | None = None  # only while something waits: most groups are idle
+        self._ready_list: ReadyList | None = None  # only while something waits: most groups are idle
 
     def free(self) -> None:
         """The group is nobody's; its token is to be placed again."""
@@ -60,35 +60,35 @@ class Group:
 
     def is_empty(self) -> bool:
         """Nothing of it waits."""
-        return self._lane is None or self.first() is None
+        return self._ready_list is None or self.first() is None
 
     def add(self, message: Message) -> None:
         """A message of the group waits."""
-        if self._lane is None:
-            self._lane = ReadyList()
-        self._lane.add(message)
+        if self._ready_list is None:
+            self._ready_list = ReadyList()
+        self._ready_list.add(message)
 
     def first(self) -> Message | None:
         """The message that is due."""
-        first = self._lane.first() if self._lane is not None else None
+        first = self._ready_list.first() if self._ready_list is not None else None
         if first is None:
-            self._lane = None
+            self._ready_list = None
         return first
 
     def pop(self) -> None:
         """Remove what `first` just gave."""
-        assert self._lane is not None  # it gave something
-        self._lane.pop()
+        assert self._ready_list is not None  # it gave something
+        self._ready_list.pop()
 
     def tidy(self, most: int) -> None:
         """Forget those that wait no longer, where more than so many places are taken."""
-        for lane in (self._lane, self.owner.parked if self.owner is not None else None):
-            if lane is not None and len(lane) > most:
-                lane.compact()
+        for ready_list in (self._ready_list, self.owner.parked if self.owner is not None else None):
+            if ready_list is not None and len(ready_list) > most:
+                ready_list.compact()
 
     def messages(self) -> list[Message]:
         """All that wait, in the order in which they are due."""
-        return self._lane.messages() if self._lane is not None else []
+        return self._ready_list.messages() if self._ready_list is not None else []
 
     def is_for_owner(self, message: Message) -> bool:
         """Whether the owner wants a message; else it would wait for ever, and the group is anybody's again."""
@@ -131,7 +131,7 @@ class Groups:
 
     def find(self, message: Message) -> Group | None:
         """The group of a message; None: it has none, or the group is not known."""
-        name = message.properties.group
+        name = message.options.group
         return self._groups.get(name) if name is not None else None
 
     def _forget_oldest(self) -> None:
@@ -148,7 +148,7 @@ class Groups:
         group = self.find(message)
         if group is None:
             return
-        if message.properties.closes_group:
+        if message.options.closes_group:
             group.free()
         elif group.owner is None:
             group.owner, group.token = consumer, None
@@ -171,7 +171,7 @@ class Groups:
 def _is_at_work(group: Group) -> bool:
     """Whether the owner has unacknowledged messages of a group: it must not lose the group before they are settled."""
     ledger = group.owner.ledger if group.owner is not None else None
-    return ledger is not None and any(each.message.properties.group == group.name for each in ledger.values())
+    return ledger is not None and any(each.message.options.group == group.name for each in ledger.values())
 
 
 def is_ready(group: Group, message: Message) -> bool:
@@ -181,8 +181,8 @@ def is_ready(group: Group, message: Message) -> bool:
         owner is not None
         and group.is_empty()
         and owner.is_ready()
-        and owner.interest is not None
-        and not owner.interest.behind
+        and owner.consumer_set is not None
+        and not owner.consumer_set.behind
         and (owner.parked is None or owner.parked.first() is None)
         and group.is_for_owner(message)
     )

@@ -23,15 +23,15 @@ def oldest(queue: Queue) -> int | None:
     """The number of the oldest message that waits; None: nothing does."""
     if not queue.waiting:
         return None
-    first = queue.lanes[0].oldest()
-    backlog = queue.shelf.backlog if queue.shelf is not None else None
-    if queue.consumers.groups is None and backlog is None:
+    first = queue.ready_lists[0].oldest()
+    paged = queue.storage.paged if queue.storage is not None else None
+    if queue.consumers.groups is None and paged is None:
         return None if first is None else first.number
     numbers = [] if first is None else [first.number]
     parked = [each.parked.oldest() for each in queue.subscriptions if each.parked is not None]
     numbers += [message.number for message in parked if message is not None]
-    if backlog is not None:
-        numbers += backlog.first_rows()
+    if paged is not None:
+        numbers += paged.first_rows()
     return min(numbers, default=None)
 
 

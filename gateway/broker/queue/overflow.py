@@ -143,7 +143,7 @@ def _limits(messages: int, octets: int, action: Callable[[Queue, Message], None]
 
 
 def _key(queue: Queue, message: Message) -> str | None:
-    key = message.properties.conflation_key
+    key = message.options.conflation_key
     return message.head.headers.get(queue.limits.conflate_by) if key is None else key
 
 

@@ -159,14 +159,14 @@ class PagedMessages:
     def _look_at(self, expires: float) -> None:
         """Look for what has expired at that time, or before."""
         if expires < self._due:
-            agenda = self._queue.broker.agenda
-            agenda.cancel(self._date)
+            scheduler = self._queue.broker.scheduler
+            scheduler.cancel(self._date)
             self._due = expires
-            self._date = agenda.at(expires, self._sweep)
+            self._date = scheduler.at(expires, self._sweep)
 
     def _sweep(self) -> None:
-        agenda = self._queue.broker.agenda
-        now = agenda.clock()
+        scheduler = self._queue.broker.scheduler
+        now = scheduler.clock()
         gone, soonest = [], math.inf
         for rows in self._ranks.values():
             expired, next_one = rows.take_expired(now)
@@ -196,7 +196,7 @@ class PagedMessages:
 
     def close(self) -> None:
         """The queue goes."""
-        self._queue.broker.agenda.cancel(self._date)
+        self._queue.broker.scheduler.cancel(self._date)
 
     def _count(self, messages: int, octets: int) -> None:
         self.count += messages
@@ -230,13 +230,16 @@ class PagedMessages:
         self._reading = {}
         self._count(-len(reading), -sum(reading.values()))
         queue = self._queue
-        shelf = queue.shelf
-        assert shelf is not None  # this is its backlog
-        held, shelf.is_holding = shelf.is_holding, True  # until all have their places: they may be due in another order
-        shelf.place([each for each in found if _signed(each) in reading])  # others were claimed meanwhile
-        shelf.is_holding = held
+        storage = queue.storage
+        assert storage is not None  # this is its backlog
+        held, storage.is_holding = (
+            storage.is_holding,
+            True,
+        )  # until all have their places: they may be due in another order
+        storage.place([each for each in found if _signed(each) in reading])  # others were claimed meanwhile
+        storage.is_holding = held
         queue.look_for_room()
-        shelf.go_on()  # who has room still gets what comes next
+        storage.go_on()  # who has room still gets what comes next
         self.refill()
         queue.broker.forget_if_idle(queue)  # all may have expired
 
@@ -267,8 +270,8 @@ class PagedMessages:
 
     def _leave(self) -> None:
         """Some of what was thrown away leaves the store."""
-        shelf = self._queue.shelf
-        assert shelf is not None  # this is its backlog
+        storage = self._queue.storage
+        assert storage is not None  # this is its backlog
         most = _SLICE
         while self._leaving and most:
             leaving, why = self._leaving[0]
@@ -277,7 +280,7 @@ class PagedMessages:
             if self._queue.broker.records is not None:
                 self._queue.broker.records.purged(self._queue.name, [abs(row) for row, _ in rows], why)
             for row, _ in rows:
-                shelf.leave_row(row)
+                storage.leave_row(row)
             if not len(leaving):
                 del self._leaving[0]
         if self._leaving:

@@ -51,15 +51,15 @@ class Queue:
         consumers: who gets what waits.
         browsers: those who read what waits, or comes, without consuming it.
         private: belongs to one subscription; it vanishes with it.
-        lanes: what waits; the first holds all of it, the others what a selector may want.
-        lane_octets: what the others cost, as it was last counted.
+        ready_lists: what waits; the first holds all of it, the others what a selector may want.
+        ready_bytes: what the others cost, as it was last counted.
         abandoned: the last consumer has left, or was stopped, and by its policy the queue goes with it.
         unused: the date of the queue's end, unless somebody subscribes.
         full: publishers are held back until there is room.
         ages: the messages that wait, by age, where the oldest may have to go; None: none did.
         expiry: by time; None as long as no message of this queue could expire.
         latest: the waiting message of each conflation key; None as long as there was none.
-        shelf: its rows in the store; None: nothing here outlives the process.
+        storage: its rows in the store; None: nothing here outlives the process.
         feed: the durable subscription that fills it; None: whoever sends to its name.
         of_client: the keys of its policy that a client's arguments set.
     """
@@ -73,8 +73,6 @@ class Queue:
         "expiry",
         "feed",
         "full",
-        "lane_octets",
-        "lanes",
         "latest",
         "limits",
         "name",
@@ -82,8 +80,10 @@ class Queue:
         "of_client",
         "policy",
         "private",
+        "ready_bytes",
+        "ready_lists",
         "resting",
-        "shelf",
+        "storage",
         "unused",
         "waiting",
     )
@@ -99,15 +99,15 @@ class Queue:
         self.browsers: dict[Subscription, Browser] = {}
         self.private = limits is not None
         self.limits = limits or limits_of(policy)
-        self.lanes = [ReadyList()]
-        self.lane_octets = 0
+        self.ready_lists = [ReadyList()]
+        self.ready_bytes = 0
         self.full = False
         self.abandoned = False
         self.unused: Timer | None = None
         self.expiry: fate.LazyHeap | None = None
         self.ages: fate.LazyHeap | None = None
         self.latest: dict[str, Message] | None = None
-        self.shelf: QueueStorage | None = None
+        self.storage: QueueStorage | None = None
         self.feed: DurableSubscription | None = None
         self.of_client: tuple[str, ...] = ()
 
@@ -119,7 +119,7 @@ class Queue:
     @property
     def stored(self) -> int:
         """How many messages outlive the process."""
-        return 0 if self.shelf is None else self.shelf.rows - self.shelf.transient
+        return 0 if self.storage is None else self.storage.rows - self.storage.transient
 
     @property
     def is_idle(self) -> bool:
@@ -134,23 +134,23 @@ class Queue:
         broker = self.broker
         self.abandoned = False
         if self.policy.time_to_live and not message.expires:
-            message.expires = broker.agenda.clock() + self.policy.time_to_live
+            message.expires = broker.scheduler.clock() + self.policy.time_to_live
         is_held = False
-        if self.shelf is not None:
-            if self.shelf.takes(message):
+        if self.storage is not None:
+            if self.storage.takes(message):
                 arrivals.came(self, message)  # it waits behind all that is in memory
                 return
-            is_held = self.shelf.is_holding
-        interests = self.consumers.interests
-        properties = message.properties
-        is_plain = properties is PLAIN or properties is PERSISTENT
+            is_held = self.storage.is_holding
+        consumer_sets = self.consumers.consumer_sets
+        options = message.options
+        is_plain = options is PLAIN or options is PERSISTENT
         if is_held or message.expires or not is_plain or self.limits.conflate_by:
             broker.keep(message.size)
             arrivals.put(self, message)
-        elif len(interests) != 1 or interests[0].lane.selector is not None:
+        elif len(consumer_sets) != 1 or consumer_sets[0].ready_list.selector is not None:
             broker.keep(message.size)
             arrivals.offer(self, message)
-        elif (consumer := interests[0].next()) is not None:
+        elif (consumer := consumer_sets[0].next()) is not None:
             if consumer.ledger is not None:
                 broker.keep(message.size)
             self._deliver(message, consumer)
@@ -170,21 +170,21 @@ class Queue:
 
     def enter(self, message: Message, refusing: Container[ReadyList] = ()) -> None:
         """Into the lanes of all that may want it."""
-        for lane in self.lanes:
-            if lane not in refusing:
-                lane.add(message)
-        if len(self.lanes) > 1 and not self.waiting % 1024:
+        for ready_list in self.ready_lists:
+            if ready_list not in refusing:
+                ready_list.add(message)
+        if len(self.ready_lists) > 1 and not self.waiting % 1024:
             self.weigh()
 
     def weigh(self) -> None:
         """Count what the lanes of selectors cost: many of them on a deep queue are as good as more messages."""
-        octets = _PLACE * sum([len(lane) for lane in self.lanes[1:]])
+        octets = _PLACE * sum([len(ready_list) for ready_list in self.ready_lists[1:]])
         octets = octets if octets > _LITTLE else 0
-        if octets > self.lane_octets:
-            self.broker.keep(octets - self.lane_octets)
+        if octets > self.ready_bytes:
+            self.broker.keep(octets - self.ready_bytes)
         else:
-            self.broker.release(self.lane_octets - octets)
-        self.lane_octets = octets
+            self.broker.release(self.ready_bytes - octets)
+        self.ready_bytes = octets
 
     def wait(self, message: Message) -> None:
         """A message waits; where, the caller sees to."""
@@ -219,8 +219,8 @@ class Queue:
         self.broker.waiting -= 1
         if self.latest:
             forget_latest(self, message)
-        if self.shelf is not None:
-            self.shelf.refill()
+        if self.storage is not None:
+            self.storage.refill()
         if self.expiry is not None:
             self.expiry.tidy(self.present)
         if self.ages is not None:
@@ -240,21 +240,21 @@ class Queue:
     @property
     def present(self) -> int:
         """Messages that wait in memory."""
-        backlog = self.shelf.backlog if self.shelf is not None else None
-        return self.waiting - (backlog.count if backlog is not None else 0)
+        paged = self.storage.paged if self.storage is not None else None
+        return self.waiting - (paged.count if paged is not None else 0)
 
     def tidy(self) -> None:
         """Let no lane keep much that has gone."""
         most = 2 * self.present + SLACK
-        for lane in self.lanes:
-            if len(lane) > most:
-                lane.compact()
-        if self.lane_octets > _PLACE * most * len(self.lanes):
+        for ready_list in self.ready_lists:
+            if len(ready_list) > most:
+                ready_list.compact()
+        if self.ready_bytes > _PLACE * most * len(self.ready_lists):
             self.weigh()
 
     def waiting_messages(self) -> list[Message]:
         """All that wait, in the order in which they are due."""
-        found = self.lanes[0].messages()
+        found = self.ready_lists[0].messages()
         if self.consumers.groups is not None:
             found += [message for group in self.consumers.groups for message in group.messages()]
             found = sorted(dict.fromkeys(found), key=lambda message: message.order)
@@ -262,11 +262,11 @@ class Queue:
 
     def conflates(self, message: Message) -> bool:
         """Whether a message may be replaced by a newer one."""
-        return bool(self.limits.conflate_by) or message.properties.conflation_key is not None
+        return bool(self.limits.conflate_by) or message.options.conflation_key is not None
 
     def has_expired(self, message: Message) -> bool:
         """Whether a message's time is over."""
-        return 0 < message.expires <= self.broker.agenda.clock()
+        return 0 < message.expires <= self.broker.scheduler.clock()
 
     def _deliver(self, message: Message, consumer: Subscription) -> None:
         counters = self.broker.counters
@@ -279,8 +279,8 @@ class Queue:
         """Give a message that is kept, and did not wait, to a consumer."""
         if consumer.ledger is None:
             self.broker.release(message.size)
-        if message.row and self.shelf is not None:
-            self.shelf.delivered(message)
+        if message.row and self.storage is not None:
+            self.storage.delivered(message)
         self._deliver(message, consumer)
 
     def let_go(self, message: Message) -> None:
@@ -291,13 +291,13 @@ class Queue:
 
     def leave(self, message: Message) -> None:
         """A message with a row is settled for good."""
-        assert self.shelf is not None  # it gave the row
-        self.shelf.leave(message)
+        assert self.storage is not None  # it gave the row
+        self.storage.leave(message)
 
     def note(self, message: Message) -> None:
         """What is known of a message has changed."""
-        if message.row and self.shelf is not None:
-            self.shelf.note(message)
+        if message.row and self.storage is not None:
+            self.storage.note(message)
 
     def take(self, message: Message, consumer: Subscription) -> None:
         """Give a message that waits to a consumer."""
@@ -314,7 +314,7 @@ class Queue:
         self.abandoned = False
         fate.used(self)
         filtered = self.private or self.feed is not None  # by the topic
-        self.consumers.join(subscription, "" if filtered else subscription.options.selector_text, self.lanes)
+        self.consumers.join(subscription, "" if filtered else subscription.options.selector_text, self.ready_lists)
         self.weigh()
         redelivery.restore(self)
         self.enlist(subscription)
@@ -332,10 +332,10 @@ class Queue:
 
     def enlist(self, subscription: Subscription) -> None:
         """A consumer may have room again."""
-        interest = subscription.interest
-        assert interest is not None  # it has joined
-        interest.list(subscription)
-        dispatch.dispatch(self, interest)
+        consumer_set = subscription.consumer_set
+        assert consumer_set is not None  # it has joined
+        consumer_set.list(subscription)
+        dispatch.dispatch(self, consumer_set)
         if subscription.parked is not None:
             dispatch.give_parked(self, subscription)
         dispatch.go_on(self)
@@ -356,13 +356,13 @@ class Queue:
             transaction holds are not among it; they stay with the transaction.
         """
         was_stopped, subscription.ended = subscription.ended, True
-        subscription.outbound.starved.pop(subscription, None)
+        subscription.outbox.starved.pop(subscription, None)
         if subscription not in self.subscriptions:
             browser = self.browsers.pop(subscription, None)
             if browser is not None:
-                subscription.outbound.starved.pop(browser, None)
+                subscription.outbox.starved.pop(browser, None)
             return []
-        self.consumers.leave(subscription, self.lanes)
+        self.consumers.leave(subscription, self.ready_lists)
         self.weigh()
         if not was_stopped:
             self.stopped()
@@ -394,8 +394,8 @@ class Queue:
         for message in self.waiting_messages():
             self.remove(message)
             fate.drop(self, message, "queue-gone")
-        if self.shelf is not None:
-            self.shelf.purge("queue-gone")
+        if self.storage is not None:
+            self.storage.purge("queue-gone")
         for group in list(self.consumers.groups or ()):
             groups.settle(self, group)
         self.tidy()

@@ -77,9 +77,9 @@ def take_back(queue: Queue, messages: Iterable[Message]) -> None:
         queue.purge()
         broker.forget_if_idle(queue)
         return
-    if home is not queue and home.shelf is not None and queue.shelf is not None:
+    if home is not queue and home.storage is not None and queue.storage is not None:
         messages = list(messages)
-        home.shelf.adopt(messages, queue.shelf)
+        home.storage.adopt(messages, queue.storage)
     again = []
     for message in messages:
         home.note(message)
@@ -115,7 +115,7 @@ def restore(queue: Queue, messages: Sequence[Message] = ()) -> None:
         if not arrivals.is_due(queue, message):
             continue
         if arrivals.is_grouped(queue, message):
-            groups.add(queue, consumers.group(message.properties.group or ""), message)
+            groups.add(queue, consumers.group(message.options.group or ""), message)
         else:
             queue.stand(message)
     dispatch.dispatch_all(queue)

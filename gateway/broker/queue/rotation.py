@@ -20,7 +20,7 @@ class ConsumerSet:
     """The consumers of one priority with one selector, or none.
 
     Attributes:
-        lane: what waits for them; interests that differ in priority alone share it.
+        ready_list: what waits for them; interests that differ in priority alone share it.
         text: the selector's.
         priority: of two interests with room the one of higher priority gets the message.
         consumers: how many there are.
@@ -28,10 +28,10 @@ class ConsumerSet:
         behind: the lane is being read, in turns; the consumers get nothing past it.
     """
 
-    __slots__ = ("behind", "consumers", "lane", "priority", "rotation", "text")
+    __slots__ = ("behind", "consumers", "priority", "ready_list", "rotation", "text")
 
-    def __init__(self, lane: ReadyList, text: str, priority: int) -> None:
-        self.lane = lane
+    def __init__(self, ready_list: ReadyList, text: str, priority: int) -> None:
+        self.ready_list = ready_list
         self.text = text
         self.priority = priority
         self.consumers = 0

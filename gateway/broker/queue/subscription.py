@@ -64,14 +64,14 @@ class Subscription:
         window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
         prefetch: messages that it may have at a time, as far as they are counted.
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
-        interest: the consumers of its queue that want the same messages as it does.
+        consumer_set: the consumers of its queue that want the same messages as it does.
         groups: the message groups that are this consumer's; None: it has none.
         parked: the first message that waits of each group that is this consumer's; None: it has no group.
         listed: it stands in its queue's rotation.
         reader: gives it what its topic retained, or has in its log; None: there is nothing more.
-        notes: header lines that it alone gets; None: there are none.
-        sight: what it may see of what its pattern matches; None: all of it.
-        cursor: the name under which it reads a log; None: it has none.
+        extra_headers: header lines that it alone gets; None: there are none.
+        pattern_filter: what it may see of what its pattern matches; None: all of it.
+        offset: the name under which it reads a log; None: it has none.
         records: told of each delivery; None: nobody records.
         names: what its rows have in common; empty: they are not told, or differ with the message.
         names_by: the same for each destination that a message of it had, and for it itself; None: they are not told.
@@ -84,26 +84,27 @@ class Subscription:
         "_most_messages",
         "_most_octets",
         "_open_window",
-        "cursor",
+        "consumer_set",
         "delivered",
         "destination",
         "ended",
+        "extra_headers",
         "form",
         "frame_end",
         "groups",
         "held_octets",
         "id",
-        "interest",
         "key",
         "ledger",
         "listed",
         "mode",
         "names",
         "names_by",
-        "notes",
+        "offset",
         "options",
-        "outbound",
+        "outbox",
         "parked",
+        "pattern_filter",
         "prefetch",
         "prefix",
         "queue",
@@ -111,7 +112,6 @@ class Subscription:
         "records",
         "serial",
         "session",
-        "sight",
         "stands_by",
         "topic",
         "version",
@@ -137,21 +137,21 @@ class Subscription:
         self.version = session.version
         self.form = session.form
         self.frame_end = session.frame_end
-        self.outbound = session.outbound
+        self.outbox = session.outbox
         self.prefix = encoder.message_prefix(subscription_id, session.version)
         self.ledger: dict[str, Delivery] | None = None if mode is AckMode.AUTO else {}
         self.held_octets = 0
-        self.window = self._open_window = session.outbound.window
+        self.window = self._open_window = session.outbox.window
         self.queue: Queue | None = None
         self.topic: Topic | None = None
         self.reader: Feeder | None = None
-        self.notes: ExtraHeaders | None = None
-        self.sight: PatternFilter | None = None
-        self.cursor: Offset | None = None
+        self.extra_headers: ExtraHeaders | None = None
+        self.pattern_filter: PatternFilter | None = None
+        self.offset: Offset | None = None
         self.records: EventLog | None = session.broker.records
         self.names = b""
         self.names_by: dict[str, bytes] | None = None
-        self.interest: ConsumerSet | None = None
+        self.consumer_set: ConsumerSet | None = None
         self.groups: dict[Group, None] | None = None
         self.parked: ReadyList | None = None
         self.listed = False
@@ -165,11 +165,11 @@ class Subscription:
 
     def has_room(self) -> bool:
         """Whether a message can be sent now.  If not, the subscription comes back to its queue when it can."""
-        outbound = self.outbound
+        outbox = self.outbox
         if self.stands_by:
             return False
-        if outbound.size >= self.window or outbound.closed:
-            outbound.starved[self] = None
+        if outbox.size >= self.window or outbox.closed:
+            outbox.starved[self] = None
             return False
         ledger = self.ledger
         return not ledger or (len(ledger) < self._most_messages and self.held_octets < self._most_octets)
@@ -182,7 +182,7 @@ class Subscription:
         """Get messages from now on, unless the subscription has ended meanwhile."""
         if not self.ended:
             self.window = self._open_window
-            self.outbound.feed_starved()  # the subscription, its reader or its browser found no room there
+            self.outbox.feed_starved()  # the subscription, its reader or its browser found no room there
 
     def narrow(self, most: int) -> None:
         """Let at most so many bytes gather in the outbox."""
@@ -192,7 +192,7 @@ class Subscription:
     @property
     def is_stored(self) -> bool:
         """Whether the store knows of the subscription itself, or of the name under which it reads a log."""
-        return self.cursor is not None or (self.queue is not None and self.queue.feed is not None)
+        return self.offset is not None or (self.queue is not None and self.queue.feed is not None)
 
     def stop(self) -> None:
         """Get nothing more from its queue, and keep what it has not settled until it leaves."""
@@ -205,8 +205,8 @@ class Subscription:
             return False
         if self.has_room():
             return True
-        assert self.interest is not None  # it is listed there
-        self.interest.unlist(self)
+        assert self.consumer_set is not None  # it is listed there
+        self.consumer_set.unlist(self)
         return False
 
     def offer(self) -> None:
@@ -222,23 +222,23 @@ class Subscription:
         self.delivered += 1
         if self.ledger is not None:
             prefix += self._enter(message, self.ledger)
-        if self.notes is not None:
-            prefix += self.notes.of(message)
+        if self.extra_headers is not None:
+            prefix += self.extra_headers.of(message)
         if message.attempts:
             prefix = b"%bredelivered:true\ndelivery-count:%d\n" % (prefix, message.attempts + 1)
         message.attempts += 1
-        outbound = self.outbound
+        outbox = self.outbox
         wire = message.wire
         if wire is None:
             shared = encoder.message(message.head, message.id, message.body, self.version, self.frame_end)
         else:
             shared = wire[self.form]
-        outbound.append(prefix, shared)
+        outbox.append(prefix, shared)
         if self.ledger is None:
             assert self.queue is not None  # it is the queue that calls
-            outbound.unsent.append((self.queue, message, outbound.gone + outbound.size))
+            outbox.unsent.append((self.queue, message, outbox.gone + outbox.size))
             if message.row:
-                outbound.rows += 1
+                outbox.rows += 1
         if self.records is not None:
             self.records.delivered(self, message, next(reversed(self.ledger.values())) if self.ledger else None)
 
@@ -249,7 +249,7 @@ class Subscription:
             lines: further header lines, of this receiver alone.
         """
         shared = encoder.message(message.head, message.id, message.body, self.version, self.frame_end)
-        self.outbound.append(self.prefix + lines, shared)
+        self.outbox.append(self.prefix + lines, shared)
 
     def _enter(self, message: Message, ledger: dict[str, Delivery]) -> bytes:
         """Enter a delivery into the ledger; returns the header line that tells its handle, where a line does."""

@@ -44,8 +44,8 @@ class Registry:
             durable subscriptions.
         patterns: the topics of subscriptions with wildcards.
         has_patterns: there are any.
-        durables: the subscriptions that outlive their sessions, or are shared.
-        logs: what topics keep for replay.
+        durable_subscriptions: the subscriptions that outlive their sessions, or are shared.
+        streams: what topics keep for replay.
         temporaries: canonical name of each temporary destination -> its session.
     """
 
@@ -54,8 +54,8 @@ class Registry:
         self.hidden: dict[str, Queue | Topic] = {}
         self.patterns: PatternTrie[Topic] = PatternTrie()
         self.has_patterns = False
-        self.durables = DurableSubscriptions(broker, self)
-        self.logs = Streams(broker)
+        self.durable_subscriptions = DurableSubscriptions(broker, self)
+        self.streams = Streams(broker)
         self.temporaries: dict[str, Session] = {}
         self._broker = broker
         self._policies = policies
@@ -77,7 +77,7 @@ class Registry:
             if checked:
                 self.check_room(1)
             policy = self._policies.find(name)
-            found = Topic(self._broker, name, policy, None if is_pattern else self.logs.of(name, policy))
+            found = Topic(self._broker, name, policy, None if is_pattern else self.streams.of(name, policy))
             if is_pattern:
                 self.patterns.add(name, found)
                 self.has_patterns = True
@@ -92,7 +92,7 @@ class Registry:
         queue = self.hidden[name] = Queue(self._broker, name, policy)
         storage = self._broker.storage
         if storage is not None and lasts and policy.durable is not False:
-            queue.shelf = QueueStorage(queue, storage, policy.durable)
+            queue.storage = QueueStorage(queue, storage, policy.durable)
         unused(queue)
         return queue
 
@@ -106,7 +106,7 @@ class Registry:
         queue = self.table(name)[name] = Queue(self._broker, name, self._policies.find(name))
         storage = self._broker.storage
         if storage is not None and not name.startswith(names.REPLY_QUEUE):
-            queue.shelf = QueueStorage(queue, storage, queue.policy.durable)
+            queue.storage = QueueStorage(queue, storage, queue.policy.durable)
         if name in self._declared:
             queue.declare(self._declared[name])
             self.heed(queue, hints, sender)
@@ -121,15 +121,15 @@ class Registry:
         """A queue, or durable subscription, that the store holds from the last process; see `QueueStorage.recover`."""
         queue = self.table(place.name).get(place.name)
         if queue is None and place.kind == "subscription":
-            queue = self.durables.restore(place, partial(self.topic, checked=False))
+            queue = self.durable_subscriptions.restore(place, partial(self.topic, checked=False))
         elif queue is None:
             queue = self.create_queue(place.name)
         assert isinstance(queue, Queue)  # names of queues and topics differ
         storage = self._broker.storage
         assert storage is not None  # it holds the queue
-        queue.shelf = queue.shelf or QueueStorage(queue, storage, queue.policy.durable)
-        queue.shelf.recover(place, clean=clean)
-        hints = queue.shelf.hints
+        queue.storage = queue.storage or QueueStorage(queue, storage, queue.policy.durable)
+        queue.storage.recover(place, clean=clean)
+        hints = queue.storage.hints
         if place.kind == "queue" and hints is not None and place.name not in self._declared:
             self._declare(queue, hints)
         return queue
@@ -145,12 +145,12 @@ class Registry:
         file must not cost messages.
         """
         if not self.keeps_log(place.name) or self._policies.find(place.name).durable is False:
-            self.logs.leave_unused(place)
+            self.streams.leave_unused(place)
             return None
         topic = self.topic(place.name, checked=False)
-        assert topic.log is not None  # the policy says so
-        topic.log.recover(place)
-        return topic.log
+        assert topic.stream is not None  # the policy says so
+        topic.stream.recover(place)
+        return topic.stream
 
     def is_gone(self, name: str) -> bool:
         """Whether it is a temporary queue whose session has ended: nobody will ever read it."""
@@ -173,8 +173,8 @@ class Registry:
         if len(self._declared) > _MOST_DECLARED:
             self._declared.popitem(last=False)
         queue.declare(hints)
-        if queue.shelf is not None:
-            queue.shelf.declare(hints)
+        if queue.storage is not None:
+            queue.storage.declare(hints)
 
     def _tell(self, queue: Queue, changes: dict[str, object], sender: str, *, heard: bool) -> None:
         """Say what a client's wishes came to; those for a temporary queue concern nobody else."""
@@ -191,7 +191,9 @@ class Registry:
         """
         if queue.private:
             return queue if queue.subscriptions else None
-        if self.is_gone(queue.name) or (queue.feed is not None and self.durables.get(queue.name) is not queue.feed):
+        if self.is_gone(queue.name) or (
+            queue.feed is not None and self.durable_subscriptions.get(queue.name) is not queue.feed
+        ):
             return None
         table = self.table(queue.name)
         home = table.get(queue.name)
@@ -209,16 +211,16 @@ class Registry:
         if table.get(target.name) is target:
             del table[target.name]
             if isinstance(target, Topic):
-                if target.log is not None:
-                    self.logs.rest(target.log)
+                if target.stream is not None:
+                    self.streams.rest(target.stream)
             else:
                 forgotten(target)
                 if target.policy.auto_delete:
                     self._declared.pop(target.name, None)
-                if target.shelf is not None:
-                    target.shelf.forget()
+                if target.storage is not None:
+                    target.storage.forget()
                 if target.feed is not None:
-                    self.durables.forget(target.feed)
+                    self.durable_subscriptions.forget(target.feed)
         elif isinstance(target, Topic) and self.patterns.get(target.name) is target:
             self.patterns.remove(target.name)
             self.has_patterns = len(self.patterns) > 0

@@ -51,19 +51,19 @@ class Router:
         policies: of destinations.
     """
 
-    def __init__(self, broker: Broker, directory: Registry, policies: Policies) -> None:
+    def __init__(self, broker: Broker, registry: Registry, policies: Policies) -> None:
         quotas = broker.quotas
         self.retained = Retained(broker)
         self.delayed = ScheduledSends(broker, self._arrive)
         self._broker = broker
-        self._directory = directory
-        self._destinations = directory.destinations
-        self._patterns = directory.patterns
+        self._registry = registry
+        self._destinations = registry.destinations
+        self._patterns = registry.patterns
         self.policies = policies
         self._stamps = SenderIds(policies) if policies.add_user_ids else None
         self.arguments = QueueArguments(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
-        self.replay = Replay(broker, directory.logs)
+        self.replay = Replay(broker, registry.streams)
         self.number = 0
 
     def next_number(self) -> int:
@@ -73,9 +73,7 @@ class Router:
 
     # SEND
 
-    def publish(
-        self, head: Head, body: bytes, destination: str, sender: Session, properties: SendOptions = PLAIN
-    ) -> None:
+    def publish(self, head: Head, body: bytes, destination: str, sender: Session, options: SendOptions = PLAIN) -> None:
         """Route a message that asks for nothing special, but perhaps to be stored.
 
         Raises:
@@ -86,44 +84,44 @@ class Router:
         if target is None or broker.careful:
             # Only patterns, as the last time: nothing is left to be checked.
             is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
-            if is_known and not broker.careful and not self._directory.keeps_log(destination):
+            if is_known and not broker.careful and not self._registry.keeps_log(destination):
                 if self._stamps is not None:
                     head = self._stamps.on(head, destination, sender)
                 self.number += 1
                 broker.counters.published += 1
-                message = Message(self.number, head, body, properties)
+                message = Message(self.number, head, body, options)
                 if broker.records is not None:
                     broker.records.accepted(message, destination, sender.id)
                 self._fan_out(None, destination, message, sender.id)
             else:
-                self.send(self.prepare(head, body, destination, properties, sender))
+                self.send(self.prepare(head, body, destination, options, sender))
             return
         if self._stamps is not None:
             head = self._stamps.on(head, destination, sender)
         self.number += 1
         broker.counters.published += 1
-        message = Message(self.number, head, body, properties)
+        message = Message(self.number, head, body, options)
         if broker.records is not None:
             broker.records.accepted(message, destination, sender.id)
         if isinstance(target, Queue):
             target.accept(message)
             return
-        if target.log is not None:
-            message = target.log.add(message, sender.id)
-        if self._directory.has_patterns:
+        if target.stream is not None:
+            message = target.stream.add(message, sender.id)
+        if self._registry.has_patterns:
             self._fan_out(target, destination, message, sender.id)
         else:
             target.accept(message, sender.id)
 
-    def _keeps_nothing(self, destination: str, properties: SendOptions) -> bool:
+    def _keeps_nothing(self, destination: str, options: SendOptions) -> bool:
         """Whether a message only goes to those who subscribe now: that there is no memory is nothing to it."""
         target = self._destinations.get(destination)
-        if not isinstance(target, Topic) or not (properties is PLAIN or properties is PERSISTENT):
+        if not isinstance(target, Topic) or not (options is PLAIN or options is PERSISTENT):
             return False
-        return target.log is None and not target.durables and not self._directory.has_patterns
+        return target.stream is None and not target.durable_subscriptions and not self._registry.has_patterns
 
     def prepare(
-        self, head: Head, body: bytes, destination: str, properties: SendOptions, sender: Session | None
+        self, head: Head, body: bytes, destination: str, options: SendOptions, sender: Session | None
     ) -> PreparedSend:
         """Check a SEND and find its destinations.
 
@@ -134,59 +132,59 @@ class Router:
         if destination == renewal.RENEW and sender is not None:
             renewal.ask(sender, head, body)
             return PreparedSend([], b"", PLAIN, sender.id, 0.0)
-        if not self._keeps_nothing(destination, properties):
+        if not self._keeps_nothing(destination, options):
             broker.check_memory()
         parts = names.split(destination)
         if sender is not None and sender.access is not None:
             authorization.check_reply_to(sender, head.headers)
         targets = []
         for part in parts:
-            name = self._name(part, properties.multicast, sender)
+            name = self._name(part, options.multicast, sender)
             if sender is not None and sender.access is not None:
                 authorization.check_send(sender, name, part)
-            if sender is not None and properties.hints is not None:
-                self.arguments.check(properties.hints, name, part, sender)
+            if sender is not None and options.hints is not None:
+                self.arguments.check(options.hints, name, part, sender)
             addressed = head if len(parts) == 1 else _with(head, "destination", part)
             if name.startswith(names.APP):
                 name, addressed = self._for_function(name, addressed, sender)
             elif self._stamps is not None and sender is not None:
                 addressed = self._stamps.on(addressed, name, sender)
             targets.append((name, addressed))
-        if properties.retain is not None:
+        if options.retain is not None:
             self.retained.check(name for name, _ in targets)
         expires = 0.0
-        if properties.time_to_live is not None:
-            expires = self._clock() + properties.time_to_live
-            moment = str(int((broker.agenda.epoch() + properties.time_to_live) * 1000))
+        if options.time_to_live is not None:
+            expires = self._clock() + options.time_to_live
+            moment = str(int((broker.scheduler.epoch() + options.time_to_live) * 1000))
             targets = [(name, _with(each, "expires", moment)) for name, each in targets]
-        elif properties.expires_at is not None:
-            expires = max(self._clock() + properties.expires_at - broker.agenda.epoch(), 1e-9)
-        sending = PreparedSend(targets, body, properties, "" if sender is None else sender.id, expires)
+        elif options.expires_at is not None:
+            expires = max(self._clock() + options.expires_at - broker.scheduler.epoch(), 1e-9)
+        sending = PreparedSend(targets, body, options, "" if sender is None else sender.id, expires)
         self.check([sending])
         return sending
 
-    def outlives(self, name: str, properties: SendOptions) -> bool:
+    def outlives(self, name: str, options: SendOptions) -> bool:
         """Whether a message outlives the process at that destination, by itself or in a log."""
-        if names.is_topic(name) and self._directory.keeps_log(name):
+        if names.is_topic(name) and self._registry.keeps_log(name):
             return self.policies.find(name).durable is not False
-        return self.is_durable(name, properties)
+        return self.is_durable(name, options)
 
-    def is_durable(self, name: str, properties: SendOptions) -> bool:
+    def is_durable(self, name: str, options: SendOptions) -> bool:
         """Whether a message outlives the process at that destination."""
         durable = self.policies.find(name).durable
-        return properties.persistent if durable is None else durable
+        return options.persistent if durable is None else durable
 
-    def _is_stored(self, name: str, properties: SendOptions) -> bool:
+    def _is_stored(self, name: str, options: SendOptions) -> bool:
         """Whether a message would have to be stored now."""
         if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)):
             return False
-        if not self.outlives(name, properties):
+        if not self.outlives(name, options):
             return False
-        if not names.is_topic(name) or properties.retain is not None or self._directory.keeps_log(name):
+        if not names.is_topic(name) or options.retain is not None or self._registry.keeps_log(name):
             return True
-        topic = self._directory.find(name)
+        topic = self._registry.find(name)
         topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
-        return any(each.durables for each in topics)
+        return any(each.durable_subscriptions for each in topics)
 
     def check(self, sendings: Sequence[PreparedSend]) -> None:
         """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now.
@@ -198,18 +196,18 @@ class Router:
         new = [
             name
             for name in wanted
-            if self._directory.find(name) is None
-            and not self._directory.is_gone(name)
-            and (not names.is_topic(name) or self._directory.keeps_log(name))
+            if self._registry.find(name) is None
+            and not self._registry.is_gone(name)
+            and (not names.is_topic(name) or self._registry.keeps_log(name))
         ]
         if new:
-            self._directory.check_room(len(new))
+            self._registry.check_room(len(new))
         storage = self._broker.storage
         if storage is not None and storage.failure:
-            durable = [self._is_stored(name, each.properties) for each in sendings for name, _ in each.targets]
+            durable = [self._is_stored(name, each.options) for each in sendings for name, _ in each.targets]
             if any(durable):
                 storage.check()
-        kept = {name for each in sendings if each.properties.retain is Retain.SET for name, _ in each.targets}
+        kept = {name for each in sendings if each.options.retain is Retain.SET for name, _ in each.targets}
         if kept:
             self.retained.check_room(kept)
         limit = self._broker.quotas.max_delayed
@@ -233,14 +231,14 @@ class Router:
 
     def send(self, sending: PreparedSend) -> None:
         """Carry out a SEND, now or when its time comes."""
-        properties = sending.properties
+        options = sending.options
         due = 0.0
-        if properties is not PLAIN:
-            if properties.dedup_id is not None:
-                sending.targets = self._new_ones(sending, properties.dedup_id)
-            due = properties.delay
-            if properties.deliver_at is not None:
-                due = properties.deliver_at - self._broker.agenda.epoch()
+        if options is not PLAIN:
+            if options.dedup_id is not None:
+                sending.targets = self._new_ones(sending, options.dedup_id)
+            due = options.delay
+            if options.deliver_at is not None:
+                due = options.deliver_at - self._broker.scheduler.epoch()
         if due > 0 and sending.targets:
             self.delayed.put_off(sending, due)
         else:
@@ -251,16 +249,16 @@ class Router:
         found = [target for target in sending.targets if self._dedup.is_new(target[0], dedup_id, now)]
         storage = self._broker.storage
         if storage is not None:
-            until = self._broker.agenda.epoch() + self._broker.quotas.dedup_window
+            until = self._broker.scheduler.epoch() + self._broker.quotas.dedup_window
             for name, _ in found:
-                if self.outlives(name, sending.properties):
+                if self.outlives(name, sending.options):
                     storage.saw(digest(name, dedup_id), until)
         self._broker.counters.duplicates += len(sending.targets) - len(found)
         return found
 
     def _arrive(self, sending: PreparedSend) -> None:
         for name, head in sending.targets:
-            message = Message(self.next_number(), head, sending.body, sending.properties)
+            message = Message(self.next_number(), head, sending.body, sending.options)
             message.expires = sending.expires
             self._broker.counters.published += 1
             if self._broker.records is not None:
@@ -270,32 +268,32 @@ class Router:
     # the way to a destination
 
     def _route(self, name: str, message: Message, sender: str) -> None:
-        properties = message.properties
+        options = message.options
         if message.expires and names.is_topic(name) and message.expires <= self._clock():
             self._broker.counters.expired += 1
             if self._broker.records is not None:
                 self._broker.records.expired(name, message)
             return
-        target = self._directory.find(name)
-        if target is None and names.is_topic(name) and self._directory.keeps_log(name):
-            target = self._directory.topic(name, checked=False)
-        if isinstance(target, Topic) and target.log is not None:
-            message = target.log.add(message, sender)
-        if properties.retain is not None:
+        target = self._registry.find(name)
+        if target is None and names.is_topic(name) and self._registry.keeps_log(name):
+            target = self._registry.topic(name, checked=False)
+        if isinstance(target, Topic) and target.stream is not None:
+            message = target.stream.add(message, sender)
+        if options.retain is not None:
             self.retained.keep(name, message)
-        if target is None and not names.is_topic(name) and not self._directory.is_gone(name):
-            target = self._directory.create_queue(name, properties.hints, sender)
+        if target is None and not names.is_topic(name) and not self._registry.is_gone(name):
+            target = self._registry.create_queue(name, options.hints, sender)
             target.accept(message)
-            self._directory.forget_if_idle(target)  # a limit, or its time, may have been against it
+            self._registry.forget_if_idle(target)  # a limit, or its time, may have been against it
         elif isinstance(target, Queue):
-            self._directory.heed(target, properties.hints, sender)
+            self._registry.heed(target, options.hints, sender)
             target.accept(message)
         else:
             self._fan_out(target, name, message, sender)
 
     def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str) -> None:
         """To the topic, if anybody subscribed to it, and to all patterns that match its name."""
-        found = self._patterns.match(name) if self._directory.has_patterns else ()
+        found = self._patterns.match(name) if self._registry.has_patterns else ()
         wire = Wire(message) if found else None
         if topic is not None:
             topic.accept(message, sender, wire, name)
@@ -304,12 +302,12 @@ class Router:
         for pattern in found:
             pattern.accept(message, sender, wire, name)
             if pattern.has_late:
-                pattern.tell_late(message, sender, None if topic is None else topic.log, name)
+                pattern.tell_late(message, sender, None if topic is None else topic.stream, name)
 
-    def deposit(self, name: str, head: Head, body: bytes, properties: SendOptions, expires: float = 0.0) -> None:
+    def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
         """A message of the broker's own, a dead letter or one that an operator moves: it must find room."""
         full = self._broker.full.copy()
-        message = Message(self.next_number(), head, body, properties)
+        message = Message(self.next_number(), head, body, options)
         message.expires = expires
         if self._broker.records is not None:
             self._broker.records.came(message)
@@ -324,7 +322,7 @@ class Router:
 
     def restore_seen(self, seen: Mapping[bytes, float]) -> None:
         """De-duplication ids that the store holds, and until when they count, in seconds since the epoch."""
-        now = self._broker.agenda.epoch()
+        now = self._broker.scheduler.epoch()
         self._dedup.restore({key: self._clock() + until - now for key, until in seen.items()})
 
     def number_from(self, number: int) -> None:
@@ -332,7 +330,7 @@ class Router:
         self.number = number
 
     def _clock(self) -> float:
-        return self._broker.agenda.clock()
+        return self._broker.scheduler.clock()
 
 
 def _with(head: Head, name: str, value: str) -> Head:

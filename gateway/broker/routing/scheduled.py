@@ -91,19 +91,19 @@ class ScheduledSends:
 
     def put_off(self, sending: PreparedSend, delay: float) -> None:
         """Carry out a SEND so many seconds later."""
-        due = self._broker.agenda.epoch() + delay
+        due = self._broker.scheduler.epoch() + delay
         durable = []
         if self._broker.storage is not None:
             outlives = self._broker.router.outlives
-            durable = [target for target in sending.targets if outlives(target[0], sending.properties)]
+            durable = [target for target in sending.targets if outlives(target[0], sending.options)]
         self._wait(sending, delay, [self._store(sending, name, head, due) for name, head in durable])
 
     def _store(self, sending: PreparedSend, name: str, head: Head, due: float) -> Message:
         storage = self._broker.storage
         assert storage is not None  # something is durable
-        message = Message(self._broker.next_number(), head, sending.body, sending.properties)
+        message = Message(self._broker.next_number(), head, sending.body, sending.options)
         message.expires = sending.expires
-        retain, hints = sending.properties.retain, sending.properties.hints
+        retain, hints = sending.options.retain, sending.options.hints
         extra = {"name": name, "due": due, "sender": sending.sender, "retain": retain and retain.value}
         if hints is not None:
             extra["hints"] = dataclasses.asdict(hints)
@@ -113,10 +113,10 @@ class ScheduledSends:
     def _wait(self, sending: PreparedSend, delay: float, stored: list[Message]) -> None:
         broker = self._broker
         number = stored[0].number if stored else broker.next_number()
-        waiting = self._found[number] = ScheduledSend(number, sending, broker.agenda.clock() + delay, stored)
+        waiting = self._found[number] = ScheduledSend(number, sending, broker.scheduler.clock() + delay, stored)
         self.stored += bool(stored)
         broker.keep(waiting.octets)
-        waiting.date = broker.agenda.at(waiting.due, partial(self._arrives, waiting))
+        waiting.date = broker.scheduler.at(waiting.due, partial(self._arrives, waiting))
 
     def _arrives(self, waiting: ScheduledSend) -> None:
         self._forget(waiting)
@@ -126,7 +126,7 @@ class ScheduledSends:
         """It never arrives; False: it has already, or was called off."""
         if waiting.date is None:
             return False
-        self._broker.agenda.cancel(waiting.date)
+        self._broker.scheduler.cancel(waiting.date)
         self._forget(waiting)
         return True
 
@@ -145,13 +145,11 @@ class ScheduledSends:
         storage = self._broker.storage
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)
-        properties = dataclasses.replace(
-            message.properties,
+        options = dataclasses.replace(
+            message.options,
             persistent=True,
             retain=Retain(extra["retain"]) if extra["retain"] else None,
             hints=ClientArguments(**extra["hints"]) if "hints" in extra else None,
         )
-        sending = PreparedSend(
-            [(extra["name"], message.head)], message.body, properties, extra["sender"], message.expires
-        )
-        self._wait(sending, extra["due"] - self._broker.agenda.epoch(), [message])
+        sending = PreparedSend([(extra["name"], message.head)], message.body, options, extra["sender"], message.expires)
+        self._wait(sending, extra["due"] - self._broker.scheduler.epoch(), [message])

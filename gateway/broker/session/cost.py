@@ -45,7 +45,7 @@ def cost_of(session: Session) -> Cost:
         else:
             unacknowledged += subscription.held_octets
     return Cost(
-        outbox=session.outbound.size,
+        outbox=session.outbox.size,
         transactions=sum([each.octets for each in session.transactions.values()]),
         subscriptions=private + len(session.subscriptions) * SUBSCRIPTION,
         unacknowledged=unacknowledged,

@@ -48,7 +48,7 @@ class Renewal:
 
 def tell(session: Session, event: str, headers: Mapping[str, str], sentence: str) -> bool:
     """Send a client a word on its own session; False: it has not subscribed to `/session/events`."""
-    name, carrier = session.temporaries.known(EVENTS), session.outbound.carrier
+    name, carrier = session.temporaries.known(EVENTS), session.outbox.carrier
     if name is None or carrier is None:
         return False
     told = {"destination": EVENTS, "event": event, **headers, "content-type": "text/plain;charset=utf-8"}
@@ -65,7 +65,7 @@ def ask(session: Session, head: Head, body: bytes) -> None:
     """
     if session.renewal is not None:
         raise NotAllowed("a renewal is under way", f"wait for the RECEIPT of one before the next SEND to {RENEW}")
-    carrier = session.outbound.carrier
+    carrier = session.outbox.carrier
     assert carrier is not None  # its frames are handled
     session.renewal = _renewal_of(head, body)
     carrier.renew(session.renewal)

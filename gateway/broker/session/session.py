@@ -85,7 +85,7 @@ class Session:
         "id",
         "login",
         "names",
-        "outbound",
+        "outbox",
         "outstanding",
         "peer",
         "renewal",
@@ -124,7 +124,7 @@ class Session:
         self.peer = peer
         self.transport = transport
         self.connected_at = connected_at
-        self.outbound = Outbox(self, carrier, broker.quotas.max_outbound, broker.dirty)
+        self.outbox = Outbox(self, carrier, broker.quotas.max_outbound, broker.dirty)
         self.subscriptions = Subscriptions(self)
         self.transactions = Transactions(self)
         self.temporaries = TemporaryDestinations(self, broker.quotas.max_subscriptions)
@@ -185,7 +185,7 @@ class Session:
         """A RECEIPT, as soon as what it is for is in the store."""
         storage = self.broker.storage
         if storage is None or self.batch <= storage.committed:
-            self.outbound.append(octets)
+            self.outbox.append(octets)
         else:
             storage.when_written(self.batch, partial(self.confirm, octets))
 
@@ -208,7 +208,7 @@ class Session:
     def confirm(self, octets: bytes) -> None:
         """A RECEIPT, now that what it is for has been done."""
         if not self.failed:  # nothing goes out behind an ERROR
-            self.outbound.append(octets)
+            self.outbox.append(octets)
 
     def fail(self, error: ProtocolError, frame: Frame | None = None) -> None:
         """Put the ERROR frame into the outbox (ERR-01 to ERR-03).  The connection must end behind it."""
@@ -222,17 +222,17 @@ class Session:
             self.broker.records.failed(self, error)
         # Nothing goes out behind the ERROR (ERR-05).  Who is sent away by an operator did not fail.
         yield from self.departing(lost=not isinstance(error, SessionEnded))
-        self.outbound.append(error_frame(error, frame, self.version, end=self.frame_end))
+        self.outbox.append(error_frame(error, frame, self.version, end=self.frame_end))
 
     def end(self, error: ProtocolError) -> None:
         """End the session from outside: the connection does the rest, soon."""
-        if self.outbound.carrier is not None:
-            self.outbound.carrier.end(error)
+        if self.outbox.carrier is not None:
+            self.outbox.carrier.end(error)
 
     def close(self) -> None:
         """The connection is gone: open transactions are aborted, unacknowledged messages given back."""
-        unsent = self.outbound.not_written()
-        self.outbound.close()
+        unsent = self.outbox.not_written()
+        self.outbox.close()
         for _, message in unsent:
             self.broker.keep(message.size)
         self.depart(unsent, lost=not self.ended)
@@ -288,34 +288,32 @@ class Session:
         destination = head.headers.get("destination")
         if destination is None:
             raise HeaderMissing("SEND", "destination")
-        properties = head.derived
-        if properties is None:
-            head.derived = properties = properties_of(head.headers)
-        if properties is PLAIN or properties is PERSISTENT:
+        options = head.derived
+        if options is None:
+            head.derived = options = properties_of(head.headers)
+        if options is PLAIN or options is PERSISTENT:
             router, access = self.broker.router, self.access
             if access is None or is_known(access, head.headers):
-                router.publish(head, frame.body, destination, self, properties)
+                router.publish(head, frame.body, destination, self, options)
             else:
-                router.send(router.prepare(head, frame.body, destination, properties, self))
+                router.send(router.prepare(head, frame.body, destination, options, self))
                 remember(access, head.headers)
         else:
-            assert isinstance(properties, SendOptions)  # nobody else derives anything
-            self._send_specially(frame, destination, properties)
+            assert isinstance(options, SendOptions)  # nobody else derives anything
+            self._send_specially(frame, destination, options)
 
-    def _send_specially(self, frame: Frame, destination: str, properties: SendOptions) -> None:
-        if properties.user_id is not None and properties.user_id != self.login:
-            raise NotAllowed(
-                "user-id of somebody else", f"user-id is {properties.user_id[:80]!r}, not the login's name"
-            )
+    def _send_specially(self, frame: Frame, destination: str, options: SendOptions) -> None:
+        if options.user_id is not None and options.user_id != self.login:
+            raise NotAllowed("user-id of somebody else", f"user-id is {options.user_id[:80]!r}, not the login's name")
         head = frame.head
-        headers = dict(head.headers if properties.passed_on is None else properties.passed_on)
-        if properties.temporary_reply is not None:
-            headers["reply-to"] = self._awaits_replies(properties.temporary_reply)
+        headers = dict(head.headers if options.passed_on is None else options.passed_on)
+        if options.temporary_reply is not None:
+            headers["reply-to"] = self._awaits_replies(options.temporary_reply)
         if headers != head.headers:
             head = Head.of(head.command, headers)
         router = self.broker.router
-        transaction = None if properties.transaction is None else self.transactions.of(frame)
-        sending = router.prepare(head, frame.body, destination, properties, self)
+        transaction = None if options.transaction is None else self.transactions.of(frame)
+        sending = router.prepare(head, frame.body, destination, options, self)
         if transaction is None:
             router.send(sending)
         else:

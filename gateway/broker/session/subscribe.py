@@ -78,18 +78,18 @@ def _subscribe_topic(name: str, subscription: Subscription) -> None:
             f"{subscription.destination[:80]!r} goes with its session; leave out what asks for a durable one",
         )
     broker = subscription.session.broker
-    directory, replay = broker.directory, broker.router.replay
-    topic = directory.topic(name)
+    registry, replay = broker.registry, broker.router.replay
+    topic = registry.topic(name)
     try:
-        replay.check(name, subscription, durable, has_log=topic.log is not None)
+        replay.check(name, subscription, durable, has_log=topic.stream is not None)
         if durable is None and replay.begin(topic, subscription):
             return  # what the topic retained was in the log once, and may be older than what is there now
     except NotAllowed:
-        directory.forget_if_idle(topic)
+        registry.forget_if_idle(topic)
         raise
     if durable is None:
         topic.join(subscription)
-    elif not directory.durables.subscribe(durable, topic, subscription):
+    elif not registry.durable_subscriptions.subscribe(durable, topic, subscription):
         return  # it was there, and knows what the topic retains
     broker.router.retained.show(name, subscription, topic)
 
@@ -99,16 +99,16 @@ def _subscribe_queue(name: str, subscription: Subscription) -> None:
     if options.no_local:
         raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
     session = subscription.session
-    directory, router = session.broker.directory, session.broker.router
+    registry, router = session.broker.registry, session.broker.router
     router.replay.check_queue(subscription)
     router.arguments.check(options.hints, name, subscription.destination, session)
-    found = directory.find(name)
+    found = registry.find(name)
     if found is None:
-        directory.check_room(1)
-        found = directory.create_queue(name, options.hints, session.id)
+        registry.check_room(1)
+        found = registry.create_queue(name, options.hints, session.id)
     else:
         assert isinstance(found, Queue)  # names of queues and topics differ
-        directory.heed(found, options.hints, session.id)
+        registry.heed(found, options.hints, session.id)
     if options.browser:
         found.browse(subscription)
     else:

@@ -144,7 +144,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
                     f"what it ends for good is {durable.text[:80]!r}, and its id is that of another one",
                 )
             if ends is not None and ends.resume:
-                session.broker.router.replay.cursors.end(session, ends.resume)
+                session.broker.router.replay.offsets.end(session, ends.resume)
             if ends is not None and ends.durable and feed is not None:
                 durable = SubscriptionName(feed.name, lasts=True)
             returned: Returned = {}
@@ -152,10 +152,10 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             take_back_all(returned)
             if is_temporary(subscription.destination):
                 session.temporaries.release(subscription.destination)
-            if feed is not None and session.broker.directory.durables.get(feed.name) is None:
+            if feed is not None and session.broker.registry.durable_subscriptions.get(feed.name) is None:
                 return  # it has gone with its last consumer
         if durable is not None:
-            session.broker.directory.durables.end(durable.text)
+            session.broker.registry.durable_subscriptions.end(durable.text)
 
     def stop(self) -> None:
         """Get nothing more from any queue: all of them end soon."""

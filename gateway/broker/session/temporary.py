@@ -47,7 +47,7 @@ class TemporaryDestinations:
         # Nobody but us learns the name of `/session/events`, so nobody else can tell something there.
         name = (REPLY_QUEUE if kind == "temp-queue" else REPLY_TOPIC) + secrets.token_hex(12)
         self._names[destination] = name
-        self._session.broker.directory.temporaries[name] = self._session
+        self._session.broker.registry.temporaries[name] = self._session
         return name
 
     def known(self, destination: str) -> str | None:
@@ -56,14 +56,14 @@ class TemporaryDestinations:
 
     def release(self, destination: str) -> None:
         """A subscription to one of them ends: with the last one it goes, and the next of that name is another."""
-        directory = self._session.broker.directory
+        registry = self._session.broker.registry
         name = self._names.get(destination)
-        if name is not None and (name not in directory.destinations or not directory.destinations[name].subscriptions):
+        if name is not None and (name not in registry.destinations or not registry.destinations[name].subscriptions):
             del self._names[destination]
-            directory.forget_temporary(name)
+            registry.forget_temporary(name)
 
     def forget(self) -> None:
         """The session ends."""
         for name in self._names.values():
-            self._session.broker.directory.forget_temporary(name)
+            self._session.broker.registry.forget_temporary(name)
         self._names.clear()

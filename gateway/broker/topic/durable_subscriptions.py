@@ -115,7 +115,7 @@ def _throw_away(queue: Queue, messages: deque[Message]) -> None:
             queue.remove(message)
             drop(queue, message, "queue-gone")
     if messages:
-        queue.broker.agenda.later(partial(_throw_away, queue, messages))
+        queue.broker.scheduler.later(partial(_throw_away, queue, messages))
 
 
 class DurableSubscription:
@@ -168,9 +168,9 @@ class DurableSubscriptions:
         broker: whose they are.
     """
 
-    def __init__(self, broker: Broker, directory: Registry) -> None:
+    def __init__(self, broker: Broker, registry: Registry) -> None:
         self._broker = broker
-        self._directory = directory
+        self._registry = registry
         self._found: dict[str, DurableSubscription] = {}
 
     def __len__(self) -> int:
@@ -222,14 +222,14 @@ class DurableSubscriptions:
             hints = dataclasses.replace(options.hints, auto_delete=None)  # `SubscriptionName.lasts` says that
             queue.declare(hints)
             facts["hints"] = dataclasses.asdict(hints)
-        if queue.shelf is not None:
-            queue.shelf.describe(facts)
+        if queue.storage is not None:
+            queue.storage.describe(facts)
         return durable
 
     def _make(self, name: str, topic: Topic, selector: str, no_local: bool, *, lasts: bool) -> DurableSubscription:
-        queue = self._directory.queue_of_durable(name, topic, lasts=lasts)
+        queue = self._registry.queue_of_durable(name, topic, lasts=lasts)
         durable = DurableSubscription(name, topic, queue, lasts=lasts, selector=selector, no_local=no_local)
-        self._found[name] = topic.durables[name] = durable
+        self._found[name] = topic.durable_subscriptions[name] = durable
         return durable
 
     def end(self, name: str) -> None:
@@ -257,14 +257,14 @@ class DurableSubscriptions:
         name, topic, queue = durable.name, durable.topic, durable.queue
         if self._found.get(name) is not durable:
             return
-        del self._found[name], topic.durables[name]
-        self._directory.hidden.pop(name, None)
+        del self._found[name], topic.durable_subscriptions[name]
+        self._registry.hidden.pop(name, None)
         _throw_away(queue, deque(queue.waiting_messages()))
-        if queue.shelf is not None:
-            queue.shelf.purge("queue-gone")
+        if queue.storage is not None:
+            queue.storage.purge("queue-gone")
         forgotten(queue)
-        if queue.shelf is not None:
-            queue.shelf.end()
+        if queue.storage is not None:
+            queue.storage.end()
         if topic is not heir:
             self._broker.forget_if_idle(topic)
 

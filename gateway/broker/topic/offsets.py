@@ -88,11 +88,11 @@ class Offsets:
 
     def find(self, subscription: Subscription, topic: str) -> Offset | None:
         """The one that a SUBSCRIBE means, where it stands now; None: there is none."""
-        cursor = self._found.get(_name_of(subscription))
-        if cursor is None or cursor.topic != topic:
+        offset = self._found.get(_name_of(subscription))
+        if offset is None or offset.topic != topic:
             return None
-        self._move(cursor)
-        return cursor
+        self._move(offset)
+        return offset
 
     def hold(self, subscription: Subscription, topic: Topic, reader: StreamPosition) -> None:
         """A subscription reads under its name, from where its reader is.
@@ -101,24 +101,24 @@ class Offsets:
             NotAllowed: there are too many.
         """
         name = _name_of(subscription)
-        cursor = self._found.get(name)
+        offset = self._found.get(name)
         limit = self._broker.quotas.max_durable_subscriptions
-        if cursor is None and len(self._found) >= limit and not self._forget_idle():
+        if offset is None and len(self._found) >= limit and not self._forget_idle():
             raise NotAllowed(
                 "too many names to resume by",
                 f"the server may remember {limit} (max_durable_subscriptions); one goes with an UNSUBSCRIBE that names "
                 "it, or with the idle_timeout of its topic",
             )
-        if cursor is None or cursor.topic != topic.name:
-            if cursor is not None:
-                self.forget(cursor)
-            cursor = self._found[name] = Offset(name, topic.name, reader.position, topic.policy.idle_timeout)
-            self._store(cursor)
-        if cursor.holder is not None:
-            cursor.holder.cursor = None
-        cursor.holder, cursor.reader = subscription, reader
-        subscription.cursor = cursor
-        self._look_later(cursor)
+        if offset is None or offset.topic != topic.name:
+            if offset is not None:
+                self.forget(offset)
+            offset = self._found[name] = Offset(name, topic.name, reader.position, topic.policy.idle_timeout)
+            self._store(offset)
+        if offset.holder is not None:
+            offset.holder.offset = None
+        offset.holder, offset.reader = subscription, reader
+        subscription.offset = offset
+        self._look_later(offset)
 
     def end(self, session: Session, name: str) -> None:
         """A name is to be known no more.
@@ -126,18 +126,18 @@ class Offsets:
         Raises:
             NotAllowed: it is not known.
         """
-        cursor = self._found.get(joined(session.login, session.client_id, name))
-        if cursor is None:
+        offset = self._found.get(joined(session.login, session.client_id, name))
+        if offset is None:
             raise NotAllowed("unknown name", f"there is no {name[:80]!r} of this user and client-id to resume by")
-        self.forget(cursor)
+        self.forget(offset)
 
-    def leave(self, cursor: Offset) -> None:
+    def leave(self, offset: Offset) -> None:
         """Whoever holds it goes, and has still what it did not acknowledge."""
-        self._move(cursor)
-        assert cursor.holder is not None  # it is who goes
-        cursor.holder.cursor = cursor.holder = cursor.reader = None
-        self._found[cursor.name] = self._found.pop(cursor.name)  # the idle ones stand in the order of their leaving
-        self._end_later(cursor)
+        self._move(offset)
+        assert offset.holder is not None  # it is who goes
+        offset.holder.offset = offset.holder = offset.reader = None
+        self._found[offset.name] = self._found.pop(offset.name)  # the idle ones stand in the order of their leaving
+        self._end_later(offset)
 
     def every(self) -> list[Offset]:
         """All of them."""
@@ -147,77 +147,77 @@ class Offsets:
         """The one whose whole name that is."""
         return self._found.get(name)
 
-    def forget(self, cursor: Offset) -> None:
+    def forget(self, offset: Offset) -> None:
         """It is known no more; whoever holds it goes on reading."""
-        self._broker.agenda.cancel(cursor.date)
-        del self._found[cursor.name]
-        if cursor.holder is not None:
-            cursor.holder.cursor = None
+        self._broker.scheduler.cancel(offset.date)
+        del self._found[offset.name]
+        if offset.holder is not None:
+            offset.holder.offset = None
         storage = self._broker.storage
-        if cursor.place and storage is not None:
-            storage.drop(cursor.place)
+        if offset.place and storage is not None:
+            storage.drop(offset.place)
 
     def restore(self, place: Container) -> None:
         """One that the store holds from the last process."""
         facts = json.loads(place.facts)
-        cursor = Offset(place.name, facts["topic"], facts["position"], facts["timeout"])
-        cursor.place = place.number
+        offset = Offset(place.name, facts["topic"], facts["position"], facts["timeout"])
+        offset.place = place.number
         router = self._broker.router
-        router.number_from(max(router.number, cursor.position))  # the system's clock may have been set back
-        self._found[place.name] = cursor
-        self._end_later(cursor)
+        router.number_from(max(router.number, offset.position))  # the system's clock may have been set back
+        self._found[place.name] = offset
+        self._end_later(offset)
 
     def _forget_idle(self) -> bool:
         """The one that nobody came back to for the longest time makes room; False: all are in use."""
-        idle = next((cursor for cursor in self._found.values() if cursor.holder is None), None)
+        idle = next((offset for offset in self._found.values() if offset.holder is None), None)
         if idle is not None:
             self.forget(idle)
         return idle is not None
 
-    def _store(self, cursor: Offset) -> None:
+    def _store(self, offset: Offset) -> None:
         storage = self._broker.storage
         if storage is not None:
-            cursor.place = storage.place(KIND, cursor.name, cursor.facts)
+            offset.place = storage.place(KIND, offset.name, offset.facts)
             storage.await_place()
 
-    def _move(self, cursor: Offset) -> None:
+    def _move(self, offset: Offset) -> None:
         """Find out where it stands."""
-        position = self._position(cursor)
+        position = self._position(offset)
         storage = self._broker.storage
-        if position > cursor.position:
-            cursor.position = position
+        if position > offset.position:
+            offset.position = position
             if storage is not None:
-                storage.describe(Container(cursor.place, KIND, cursor.name, cursor.facts))
+                storage.describe(Container(offset.place, KIND, offset.name, offset.facts))
 
-    def _position(self, cursor: Offset) -> int:
-        holder = cursor.holder
+    def _position(self, offset: Offset) -> int:
+        holder = offset.holder
         if holder is None or holder.ledger is None or holder.queue is None or holder.queue.resting:
-            return cursor.position  # of what is rejected, and comes back later, nobody knows the number
-        reader = cursor.reader
+            return offset.position  # of what is rejected, and comes back later, nobody knows the number
+        reader = offset.reader
         last = reader.position if reader is not None else 0
         if holder.topic is not None and holder.reader is not reader:
             last = max(last, holder.topic.last)  # what comes to others moves nobody
         open_ones = [delivery.message.number for delivery in holder.ledger.values()]
-        open_ones += [message.number for message in holder.queue.lanes[0] if message.waits]
-        if cursor.gaps:
-            cursor.gaps = {number: cursor.gaps[number] for number in open_ones if number in cursor.gaps}
-            open_ones += cursor.gaps.values()
+        open_ones += [message.number for message in holder.queue.ready_lists[0] if message.waits]
+        if offset.gaps:
+            offset.gaps = {number: offset.gaps[number] for number in open_ones if number in offset.gaps}
+            open_ones += offset.gaps.values()
         return min([last, *[number - 1 for number in open_ones]])
 
-    def _look(self, cursor: Offset) -> None:
-        self._move(cursor)
-        self._look_later(cursor)
+    def _look(self, offset: Offset) -> None:
+        self._move(offset)
+        self._look_later(offset)
 
-    def _look_later(self, cursor: Offset) -> None:
-        agenda = self._broker.agenda
-        agenda.cancel(cursor.date)
+    def _look_later(self, offset: Offset) -> None:
+        scheduler = self._broker.scheduler
+        scheduler.cancel(offset.date)
         pause = _LONG_PAUSE if self._broker.storage is None else _PAUSE
-        cursor.date = agenda.at(agenda.clock() + pause, lambda: self._look(cursor))
+        offset.date = scheduler.at(scheduler.clock() + pause, lambda: self._look(offset))
 
-    def _end_later(self, cursor: Offset) -> None:
-        agenda = self._broker.agenda
-        agenda.cancel(cursor.date)
-        cursor.date = agenda.at(agenda.clock() + cursor.timeout, lambda: self.forget(cursor))
+    def _end_later(self, offset: Offset) -> None:
+        scheduler = self._broker.scheduler
+        scheduler.cancel(offset.date)
+        offset.date = scheduler.at(scheduler.clock() + offset.timeout, lambda: self.forget(offset))
 
 
 def _name_of(subscription: Subscription) -> str:

@@ -32,13 +32,13 @@ class Replay:
     """Which subscriptions begin in the past, and where.
 
     Attributes:
-        cursors: where those with a name have come to.
+        offsets: where those with a name have come to.
     """
 
-    def __init__(self, broker: Broker, logs: Streams) -> None:
-        self.cursors = Offsets(broker)
+    def __init__(self, broker: Broker, streams: Streams) -> None:
+        self.offsets = Offsets(broker)
         self._broker = broker
-        self._logs = logs
+        self._streams = streams
 
     def check(self, name: str, subscription: Subscription, durable: SubscriptionName | None, *, has_log: bool) -> None:
         """Refuse what cannot be replayed.
@@ -98,7 +98,7 @@ class Replay:
                 f"{subscription.destination[:80]!r} is a queue: what is consumed is gone; a browser reads what waits",
             )
         if options.include_seq:
-            subscription.notes = ExtraHeaders([options.include_seq], numbered=False)
+            subscription.extra_headers = ExtraHeaders([options.include_seq], numbered=False)
 
     def begin(self, topic: Topic, subscription: Subscription) -> bool:
         """Begin in the past, if that was asked for; False: the subscription is still to join its topic.
@@ -110,22 +110,22 @@ class Replay:
         start = options.start
         if start is None and not options.resume and not options.include_seq:
             return False
-        if start is not None and start.is_wish and topic.log is None and not has_wildcard(topic.name):
+        if start is not None and start.is_wish and topic.stream is None and not has_wildcard(topic.name):
             start = None
         notes = ExtraHeaders(["" if start is None else start.header, options.include_seq], numbered=True)
         if notes:
-            subscription.notes = notes
-        cursor = self.cursors.find(subscription, topic.name) if options.resume else None
-        is_new = cursor is None and (start is None or start.origin is Origin.NEXT)
-        reader = StreamReader(self._broker, self._logs, topic, subscription)
-        if cursor is not None:
-            reader.begin_behind(cursor.position)
+            subscription.extra_headers = notes
+        offset = self.offsets.find(subscription, topic.name) if options.resume else None
+        is_new = offset is None and (start is None or start.origin is Origin.NEXT)
+        reader = StreamReader(self._broker, self._streams, topic, subscription)
+        if offset is not None:
+            reader.begin_behind(offset.position)
         elif start is not None and not is_new:
             reader.begin_at(start)
         if options.resume:
-            self.cursors.hold(subscription, topic, reader)
-            if topic.log is not None:
-                topic.log.remember()
+            self.offsets.hold(subscription, topic, reader)
+            if topic.stream is not None:
+                topic.stream.remember()
         if is_new:
             return False
         topic.join(subscription, late=reader)

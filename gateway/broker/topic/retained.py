@@ -84,7 +84,7 @@ class Retained:
         """A message with a wish comes to its topic."""
         self.forget(name)
         broker = self._broker
-        if message.properties.retain is not Retain.SET:
+        if message.options.retain is not Retain.SET:
             return
         if len(self._kept) >= broker.quotas.max_retained:  # others came while it was delayed, or in a transaction
             broker.counters.drops["max-retained"] += 1
@@ -92,8 +92,8 @@ class Retained:
                 broker.records.dropped(name, message, "too many retained messages")
             return
         stored = None
-        if broker.storage is not None and broker.router.is_durable(name, message.properties):
-            stored = Message(message.number, message.head, message.body, message.properties)
+        if broker.storage is not None and broker.router.is_durable(name, message.options):
+            stored = Message(message.number, message.head, message.body, message.options)
             stored.expires = message.expires
             storage = broker.storage
             storage.enter(storage.pool(KIND), stored, row=broker.next_number(), extra=_extra(name, message))
@@ -103,9 +103,9 @@ class Retained:
         broker = self._broker
         head = Head.of(message.head.command, {**message.head.headers, "retained": "true"})
         head.derived = _seq(message)
-        copy = Message(message.number, head, message.body, message.properties)
+        copy = Message(message.number, head, message.body, message.options)
         copy.expires = message.expires
-        date = broker.agenda.at(copy.expires, partial(self._expire, name)) if copy.expires else None
+        date = broker.scheduler.at(copy.expires, partial(self._expire, name)) if copy.expires else None
         self._kept.add(name, RetainedMessage(name, copy, date, stored))
         self.stored += stored is not None
         broker.keep(copy.size)
@@ -123,7 +123,7 @@ class Retained:
         kept = self._kept.get(name)
         if kept is not None:
             self._kept.remove(name)
-            self._broker.agenda.cancel(kept.date)
+            self._broker.scheduler.cancel(kept.date)
             self._broker.release(kept.message.size)
             if kept.stored is not None and self._broker.storage is not None:
                 self._broker.storage.leave(kept.stored)
@@ -191,16 +191,16 @@ class RetainedReader:
     def offer(self) -> None:
         """Go on: there may be room in the outbox."""
         subscription = self._subscription
-        outbound = subscription.outbound
-        now = self._broker.agenda.clock()
+        outbox = subscription.outbox
+        now = self._broker.scheduler.clock()
         for _ in range(READS_PER_TURN):
-            if subscription.reader is not self or outbound.closed:
+            if subscription.reader is not self or outbox.closed:
                 return
             if not self._kept:
                 self.end()
                 return
-            if outbound.size >= subscription.window:
-                outbound.starved[self] = None
+            if outbox.size >= subscription.window:
+                outbox.starved[self] = None
                 return
             if subscription.queue is not None and subscription.queue.waiting >= READS_PER_TURN:
                 return  # the subscription asks again when it has acknowledged something
@@ -208,9 +208,9 @@ class RetainedReader:
             message = self._broker.router.retained.of(name)
             if message is not None and message.number < self._last and not 0 < message.expires <= now:
                 self._topic.show(subscription, message, name)
-        self._broker.agenda.later(self.offer)
+        self._broker.scheduler.later(self.offer)
 
     def end(self) -> None:
         """The subscription goes, or has all of it."""
         self._subscription.reader = None
-        self._subscription.outbound.starved.pop(self, None)
+        self._subscription.outbox.starved.pop(self, None)

@@ -62,7 +62,7 @@ class StreamEntry(NamedTuple):
     """
 
     number: int
-    log: Stream
+    stream: Stream
     size: int
     message: Message | None
     sender: str
@@ -86,7 +86,6 @@ class Stream:
         "_date",
         "_dates",
         "_has_missed",
-        "_logs",
         "_most",
         "_most_octets",
         "_numbers",
@@ -95,6 +94,7 @@ class Stream:
         "_sizes",
         "_start",
         "_stored",
+        "_streams",
         "_tail",
         "_tail_start",
         "_time_to_live",
@@ -106,20 +106,20 @@ class Stream:
         "octets",
     )
 
-    def __init__(self, logs: Streams, broker: Broker, name: str, policy: Policy) -> None:
+    def __init__(self, streams: Streams, broker: Broker, name: str, policy: Policy) -> None:
         self.name = name
-        self.next = int(broker.agenda.epoch() * 1e6)
+        self.next = int(broker.scheduler.epoch() * 1e6)
         self.octets = 0
         self.memory = 0
         self.is_listed = False
-        self._logs = logs
+        self._streams = streams
         self._broker = broker
         self._most = policy.log_messages
         self._most_octets = policy.log_octets or (0 if policy.log_messages else _OCTETS)
         self._age = policy.log_age
         self._time_to_live = policy.time_to_live
         self._stored = broker.storage is not None and policy.durable is not False
-        self.lost = logs.forgotten if self._stored else max(logs.forgotten, logs.started)
+        self.lost = streams.forgotten if self._stored else max(streams.forgotten, streams.started)
         self._place = 0
         self._has_missed = False  # no policy kept it for a while
         self._date: Date | None = None
@@ -158,11 +158,11 @@ class Stream:
 
     def add(self, message: Message, sender: str) -> Message:
         """Number a message and keep it; the one that subscribers get."""
-        seq, now = self.next, self._logs.now()
-        numbered = Message(message.number, _with_seq(message.head, seq), message.body, message.properties)
+        seq, now = self.next, self._streams.now()
+        numbered = Message(message.number, _with_seq(message.head, seq), message.body, message.options)
         numbered.expires, numbered.at = message.expires, message.at
         if self._time_to_live and not message.expires:
-            numbered.expires = self._broker.agenda.clock() + self._time_to_live
+            numbered.expires = self._broker.scheduler.clock() + self._time_to_live
         size = numbered.size
         if self._stored:
             before = self._numbers[-1] if len(self) else self.lost
@@ -172,7 +172,7 @@ class Stream:
         self._spend(size)
         self._cut_tail()
         self._trim()
-        self._logs.make_room()
+        self._streams.make_room()
         return numbered
 
     def remember(self) -> None:
@@ -183,13 +183,13 @@ class Stream:
     def _store(self, message: Message, extra: dict[str, object]) -> None:
         storage = self._storage
         self.remember()
-        kept = Message(message.number, message.head, message.body, message.properties)
+        kept = Message(message.number, message.head, message.body, message.options)
         kept.expires = message.expires
         storage.enter(self._place, kept, row=message.number, extra=extra)
 
     def _note(self, number: int, seq: int, size: int, at: float) -> None:
         if not len(self):
-            self._logs.begun(self, number)
+            self._streams.begun(self, number)
         self._numbers.append(number)
         self._seqs.append(seq)
         self._sizes.append(size)
@@ -203,9 +203,9 @@ class Stream:
     def _spend(self, octets: int, *, is_index: bool = False) -> None:
         self.memory += octets
         if is_index:
-            self._logs.index += octets
+            self._streams.index += octets
         else:
-            self._logs.octets += octets
+            self._streams.octets += octets
         if octets > 0:
             self._broker.keep(octets)
         else:
@@ -218,13 +218,13 @@ class Stream:
         drops = _MOST_AT_ONCE
         while len(self) and (0 < self._most < len(self) or 0 < self._most_octets < self.octets):
             if not drops:
-                self._broker.agenda.later(self._trim)
+                self._broker.scheduler.later(self._trim)
                 break
             drops -= 1
             self.drop_first()
         self.compact()
         if not len(self):
-            self._logs.emptied(self)
+            self._streams.emptied(self)
 
     def _cut_tail(self) -> None:
         """What the store has, too, need not stay in memory."""
@@ -233,7 +233,7 @@ class Stream:
         while (
             len(self._tail) - self._tail_start > _TAIL
             or self.memory - _ENTRY * len(self) > _TAIL_OCTETS
-            or (self._logs.octets > self._logs.most_octets and self._tail_start < len(self._tail))
+            or (self._streams.octets > self._streams.most_octets and self._tail_start < len(self._tail))
         ):
             self._drop_first_of_tail()
 
@@ -269,12 +269,12 @@ class Stream:
 
     def _look_at(self, moment: float) -> None:
         """Look for what is too old at that time, in seconds since the epoch, but not at once."""
-        agenda = self._broker.agenda
-        due = agenda.clock() + max(moment - self._logs.now(), _PAUSE)
-        self._date = agenda.at(due, lambda: agenda.later(self._sweep))
+        scheduler = self._broker.scheduler
+        due = scheduler.clock() + max(moment - self._streams.now(), _PAUSE)
+        self._date = scheduler.at(due, lambda: scheduler.later(self._sweep))
 
     def _sweep(self) -> None:
-        oldest = self._logs.now() - self._age
+        oldest = self._streams.now() - self._age
         for _ in range(_MOST_AT_ONCE):
             if not len(self) or self._dates[self._start] > oldest:
                 break
@@ -282,11 +282,11 @@ class Stream:
         self.compact()
         if not len(self):
             self._date = None
-            self._logs.emptied(self)
+            self._streams.emptied(self)
         elif self._dates[self._start] > oldest:
             self._look_at(self._dates[self._start] + self._age)
         else:
-            self._broker.agenda.later(self._sweep)
+            self._broker.scheduler.later(self._sweep)
 
     # messages are read
 
@@ -362,10 +362,10 @@ class Stream:
         """
         if not clean or self._has_missed:
             self._has_missed = False
-            self.next = max(self.next + _AHEAD, int(self._broker.agenda.epoch() * 1e6))
+            self.next = max(self.next + _AHEAD, int(self._broker.scheduler.epoch() * 1e6))
             self._describe()
         self._trim()
-        self._logs.make_room()
+        self._streams.make_room()
 
     def clear(self) -> None:
         """Nobody will ever ask for it."""
@@ -375,7 +375,7 @@ class Stream:
 
     def end(self) -> None:
         """It is empty, and forgotten."""
-        self._broker.agenda.cancel(self._date)
+        self._broker.scheduler.cancel(self._date)
         if self._place:
             self._storage.drop(self._place)
 

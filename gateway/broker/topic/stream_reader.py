@@ -56,23 +56,23 @@ class StreamReader:
         "_gaps",
         "_is_reading",
         "_kept",
-        "_logs",
         "_news",
         "_page",
         "_run",
         "_start",
+        "_streams",
         "_subscription",
         "_to_visit",
         "_topic",
         "position",
     )
 
-    def __init__(self, broker: Broker, logs: Streams, topic: Topic, subscription: Subscription) -> None:
+    def __init__(self, broker: Broker, streams: Streams, topic: Topic, subscription: Subscription) -> None:
         self.position = broker.router.number
         # What is still to be told: log -> number of a message that is gone; None: some log that is not known any more.
         self._gaps: dict[Stream | None, int] = {}
         self._broker = broker
-        self._logs = logs
+        self._streams = streams
         self._topic = topic
         self._subscription = subscription
         self._start: Start | None = None
@@ -86,35 +86,35 @@ class StreamReader:
     def begin_at(self, start: Start) -> None:
         """Begin where a SUBSCRIBE says."""
         self._start = start
-        self._to_visit = self._logs.each(self._topic.name)
-        log = self._topic.log
-        if log is None:
+        self._to_visit = self._streams.each(self._topic.name)
+        stream = self._topic.stream
+        if stream is None:
             self.position = 0
             return
-        first, has_gap = self._first_of(log)
+        first, has_gap = self._first_of(stream)
         if has_gap:
-            self.position = log.lost - 1  # who does not acknowledge what tells of it is to be told again
+            self.position = stream.lost - 1  # who does not acknowledge what tells of it is to be told again
         elif first is not None:
             self.position = first.number - 1
 
     def begin_behind(self, position: int) -> None:
         """Begin behind that message."""
         self.position = position
-        logs = self._logs
-        forgotten = logs.started if self._topic.policy.durable is False else logs.forgotten
-        if self._topic.log is None and position < forgotten:
+        streams = self._streams
+        forgotten = streams.started if self._topic.policy.durable is False else streams.forgotten
+        if self._topic.stream is None and position < forgotten:
             self._gaps[None] = forgotten
-        self._to_visit = logs.each(self._topic.name)
+        self._to_visit = streams.each(self._topic.name)
 
-    def note(self, log: Stream) -> None:
+    def note(self, stream: Stream) -> None:
         """There is news in a log that the pattern matches."""
-        if self._may_see(log):
-            self._news[log] = None
+        if self._may_see(stream):
+            self._news[stream] = None
 
-    def _may_see(self, log: Stream) -> bool:
+    def _may_see(self, stream: Stream) -> bool:
         """Whether the subscriber may know of a log: also that something of it is lost."""
-        sight = self._subscription.sight
-        return sight is None or sight.shows(log.name)
+        pattern_filter = self._subscription.pattern_filter
+        return pattern_filter is None or pattern_filter.shows(stream.name)
 
     def offer(self) -> None:
         """Go on: there may be room."""
@@ -124,13 +124,13 @@ class StreamReader:
             if self._subscription.reader is not self or not self._has_room() or not (self._page or self._turn_page()):
                 return
             self._give(self._page.popleft())
-        self._broker.agenda.later(self.offer)
+        self._broker.scheduler.later(self.offer)
 
     def end(self) -> None:
         """The subscription goes, or has come to the end of the logs."""
         self._subscription.reader = None
-        self._subscription.outbound.starved.pop(self, None)
-        self._logs.do_not_read(self)
+        self._subscription.outbox.starved.pop(self, None)
+        self._streams.do_not_read(self)
         self._keep(-self._kept)
 
     def _keep(self, octets: int) -> None:
@@ -158,55 +158,55 @@ class StreamReader:
             self._add(entries)
             return True
         self._is_reading = True
-        self._logs.read(self, missing, partial(self._arrived, entries))
+        self._streams.read(self, missing, partial(self._arrived, entries))
         return False
 
-    def _visit(self, logs: Iterator[Stream]) -> bool:
+    def _visit(self, streams: Iterator[Stream]) -> bool:
         """Look at logs for the first time; False: there are more of them, for another turn."""
         count = 0
-        for log in islice(logs, _LOGS_PER_TURN):
+        for stream in islice(streams, _LOGS_PER_TURN):
             count += 1
-            if not self._may_see(log):
+            if not self._may_see(stream):
                 continue
-            first, has_gap = self._first_of(log)
+            first, has_gap = self._first_of(stream)
             self._run.add(first)
             if has_gap:
-                self._gaps.setdefault(log, log.lost)
+                self._gaps.setdefault(stream, stream.lost)
         self._keep(_PLACE * count)
         if count == _LOGS_PER_TURN:
-            self._broker.agenda.later(self.offer)
+            self._broker.scheduler.later(self.offer)
             return False
         if self._start is not None and self._start.origin is Origin.LAST:
             self._run.keep_last()
         self._to_visit = None
         return True
 
-    def _first_of(self, log: Stream) -> tuple[StreamEntry | None, bool]:
+    def _first_of(self, stream: Stream) -> tuple[StreamEntry | None, bool]:
         """The first message of a log that is asked for, and whether others are gone that were."""
         start = self._start
         if start is None:
-            return log.behind(self.position), log.lost > self.position
+            return stream.behind(self.position), stream.lost > self.position
         if start.origin is Origin.SEQ:
-            if log.first <= start.value <= log.next:
-                return log.behind(log.before_seq(start.value)), False
+            if stream.first <= start.value <= stream.next:
+                return stream.behind(stream.before_seq(start.value)), False
             # A number that is no time at all was never given: it means the first.
-            return log.behind(0), start.value >= _EARLIEST or log.lost > 0
+            return stream.behind(0), start.value >= _EARLIEST or stream.lost > 0
         if start.origin is Origin.TIME:
-            return log.behind(log.before_time(start.value)), log.has_lost_since(start.value)
+            return stream.behind(stream.before_time(start.value)), stream.has_lost_since(start.value)
         if start.origin is Origin.LAST:
-            return (log.behind(log.before_last()) if len(log) else None), False
-        return log.behind(0), False
+            return (stream.behind(stream.before_last()) if len(stream) else None), False
+        return stream.behind(0), False
 
     def _follow(self) -> None:
         """All that was there is given: look what came meanwhile, and what went."""
-        log, end = self._topic.log, self._run.end
-        logs: Iterable[Stream] = self._news if log is None else (log,)
+        stream, end = self._topic.stream, self._run.end
+        streams: Iterable[Stream] = self._news if stream is None else (stream,)
         self._run, self._news = MergedStreams(self._broker.router.number), {}
         self.position = max(self.position, end)
-        for log in logs:
-            if log.lost > end:
-                self._gaps.setdefault(log, log.lost)
-            self._run.add(log.behind(end))
+        for stream in streams:
+            if stream.lost > end:
+                self._gaps.setdefault(stream, stream.lost)
+            self._run.add(stream.behind(end))
 
     def _next_entries(self) -> list[StreamEntry]:
         """The next ones that the logs have."""
@@ -242,11 +242,11 @@ class StreamReader:
 
     def _has_room(self) -> bool:
         subscription = self._subscription
-        outbound, queue = subscription.outbound, subscription.queue
-        if outbound.closed or (queue is not None and queue.waiting):
+        outbox, queue = subscription.outbox, subscription.queue
+        if outbox.closed or (queue is not None and queue.waiting):
             return False  # the subscription asks again when it has room
-        if outbound.size >= min(subscription.window, _AHEAD):
-            outbound.starved[self] = None
+        if outbox.size >= min(subscription.window, _AHEAD):
+            outbox.starved[self] = None
             return False
         return True
 
@@ -255,41 +255,44 @@ class StreamReader:
         self._keep(-entry.size)
         message, subscription = entry.message, self._subscription
         if message is None:
-            self._gaps.setdefault(entry.log, entry.number)
+            self._gaps.setdefault(entry.stream, entry.number)
             return
-        if 0 < message.expires <= self._broker.agenda.clock():
+        if 0 < message.expires <= self._broker.scheduler.clock():
             return
-        if not wants(subscription, message, entry.sender, entry.log.name):
+        if not wants(subscription, message, entry.sender, entry.stream.name):
             return
-        found = [log for log in (entry.log, None) if log in self._gaps]
+        found = [stream for stream in (entry.stream, None) if stream in self._gaps]
         if found:
             self._tell(message, found)
-            subscription.notes = subscription.notes or ExtraHeaders([], numbered=True)
-            subscription.notes.tell_gap(message, int(message.head.headers["seq"]))
+            subscription.extra_headers = subscription.extra_headers or ExtraHeaders([], numbered=True)
+            subscription.extra_headers.tell_gap(message, int(message.head.headers["seq"]))
         message.at = 0  # it did not wait for this subscriber all the time
         self._topic.give(subscription, message)
 
-    def _tell(self, message: Message, logs: Iterable[Stream | None]) -> None:
+    def _tell(self, message: Message, streams: Iterable[Stream | None]) -> None:
         """A message tells that these have lost something; whoever has not acknowledged it is to be told again."""
-        lost = min([self._gaps.pop(log) for log in logs])
-        if self._subscription.cursor is not None:
-            self._subscription.cursor.gaps[message.number] = lost
+        lost = min([self._gaps.pop(stream) for stream in streams])
+        if self._subscription.offset is not None:
+            self._subscription.offset.gaps[message.number] = lost
 
     def _go_live(self) -> None:
         """All that the logs have was given: what comes next comes from the topic."""
         self.end()
-        for log in list(self._gaps):
-            notice = self._notice(log)
-            self._tell(notice, [log])
+        for stream in list(self._gaps):
+            notice = self._notice(stream)
+            self._tell(notice, [stream])
             self._topic.give(self._subscription, notice)
-        if not self._subscription.notes:
-            self._subscription.notes = None
+        if not self._subscription.extra_headers:
+            self._subscription.extra_headers = None
         self._topic.welcome(self._subscription)
 
-    def _notice(self, log: Stream | None) -> Message:
+    def _notice(self, stream: Stream | None) -> Message:
         """A MESSAGE that tells of a gap, where there is no other."""
         name = self._subscription.destination
-        headers = {"destination": name if log is None or log is self._topic.log else log.name, "gap": "true"}
-        if log is not None:
-            headers["first-seq"] = str(log.first)
+        headers = {
+            "destination": name if stream is None or stream is self._topic.stream else stream.name,
+            "gap": "true",
+        }
+        if stream is not None:
+            headers["first-seq"] = str(stream.first)
         return Message(self._broker.next_number(), Head.of("MESSAGE", headers), b"")

@@ -51,7 +51,7 @@ class Streams:
         self.unused: list[str] = []
         self.most_octets = broker.quotas.memory_limit // 4
         self._broker = broker
-        self._logs: NameTree[Stream] = NameTree()
+        self._streams: NameTree[Stream] = NameTree()
         self._resting: OrderedDict[str, Stream] = OrderedDict()
         self._place = 0  # in the store, for what was forgotten
         # By the number of its first message, or of one that was the first before: each log once that has any.
@@ -62,70 +62,70 @@ class Streams:
         self._reading = 0
 
     def __len__(self) -> int:
-        return len(self._logs)
+        return len(self._streams)
 
     @property
     def messages(self) -> int:
         """How many there are in all logs."""
-        return sum([len(log) for log in self._logs.values()])
+        return sum([len(stream) for stream in self._streams.values()])
 
     def of(self, name: str, policy: Policy) -> Stream | None:
         """The log of a topic that comes into being; None: its policy asks for none."""
         if not policy.keeps_log or name.startswith(REPLY_TOPIC):
             return None
-        log = self._resting.pop(name, None) or self._logs.get(name)
-        if log is None:
-            log = Stream(self, self._broker, name, policy)
-            self._logs.add(name, log)
+        stream = self._resting.pop(name, None) or self._streams.get(name)
+        if stream is None:
+            stream = Stream(self, self._broker, name, policy)
+            self._streams.add(name, stream)
         self._broker.keep(_EMPTY)
-        return log
+        return stream
 
     def now(self) -> float:
         """Seconds since the epoch, as they go on from the start, whatever becomes of the system's clock."""
-        agenda = self._broker.agenda
+        scheduler = self._broker.scheduler
         if self._offset is None:
-            self._offset = agenda.epoch() - agenda.clock()
-        return agenda.clock() + self._offset
+            self._offset = scheduler.epoch() - scheduler.clock()
+        return scheduler.clock() + self._offset
 
-    def begun(self, log: Stream, number: int) -> None:
+    def begun(self, stream: Stream, number: int) -> None:
         """A log has its first message, with that number."""
-        if log.is_listed:
+        if stream.is_listed:
             return
-        heads = self._in_store if log.is_stored else self._in_memory
-        if len(heads) > 2 * len(self._logs) + _SLACK:
+        heads = self._in_store if stream.is_stored else self._in_memory
+        if len(heads) > 2 * len(self._streams) + _SLACK:
             for _, each in heads:
                 each.is_listed = len(each) > 0
             heads[:] = [entry for entry in heads if entry[1].is_listed]
             heapq.heapify(heads)
-        log.is_listed = True
-        heapq.heappush(heads, (number, log))
+        stream.is_listed = True
+        heapq.heappush(heads, (number, stream))
 
     def make_room(self) -> None:
         """Keep what all logs may cost: the oldest messages go."""
-        while self.octets > self.most_octets and (log := _oldest(self._in_memory)) is not None:
-            self._drop_first(log)
-        while self.index > self.most_octets and (log := _oldest(self._in_store)) is not None:
-            self._drop_first(log)
+        while self.octets > self.most_octets and (stream := _oldest(self._in_memory)) is not None:
+            self._drop_first(stream)
+        while self.index > self.most_octets and (stream := _oldest(self._in_store)) is not None:
+            self._drop_first(stream)
 
-    def _drop_first(self, log: Stream) -> None:
-        log.drop_first()
-        log.compact()
-        if not len(log):
-            self.emptied(log)
+    def _drop_first(self, stream: Stream) -> None:
+        stream.drop_first()
+        stream.compact()
+        if not len(stream):
+            self.emptied(stream)
 
-    def emptied(self, log: Stream) -> None:
+    def emptied(self, stream: Stream) -> None:
         """A log has become empty by time: its topic may go."""
-        topic = self._broker.directory.find(log.name)
+        topic = self._broker.registry.find(stream.name)
         if topic is not None:
             self._broker.forget_if_idle(topic)
 
-    def rest(self, log: Stream) -> None:
+    def rest(self, stream: Stream) -> None:
         """The topic of an empty log goes: what was lost of it is remembered for a while."""
         self._broker.release(_EMPTY)
-        if log.lost <= self.forgotten and not log.has_place:
-            self._forget(log)
+        if stream.lost <= self.forgotten and not stream.has_place:
+            self._forget(stream)
             return
-        self._resting[log.name] = log
+        self._resting[stream.name] = stream
         if len(self._resting) > _MOST_RESTING:
             _, oldest = self._resting.popitem(last=False)
             self.forget_up_to(oldest.lost)
@@ -158,19 +158,19 @@ class Streams:
 
     def forget_mail(self, user: str) -> None:
         """A user without a login has gone, and cannot come back."""
-        for log in self._logs.matching(f"{USER}{user}/#"):
-            log.clear()
-            self.emptied(log)
-            if self._resting.pop(log.name, None) is not None:
-                self._forget(log)
+        for stream in self._streams.matching(f"{USER}{user}/#"):
+            stream.clear()
+            self.emptied(stream)
+            if self._resting.pop(stream.name, None) is not None:
+                self._forget(stream)
 
-    def _forget(self, log: Stream) -> None:
-        self._logs.remove(log.name)
-        log.end()
+    def _forget(self, stream: Stream) -> None:
+        self._streams.remove(stream.name)
+        stream.end()
 
     def matching(self, text: str) -> list[Stream]:
         """The logs that a name or pattern means."""
-        return self._logs.matching(text)
+        return self._streams.matching(text)
 
     # reading
 
@@ -198,7 +198,7 @@ class Streams:
 
     def each(self, text: str) -> Iterator[Stream]:
         """The same one by one, in no order; it may take many turns, and those that come meanwhile may be left out."""
-        return self._logs.each(text)
+        return self._streams.each(text)
 
 
 class MergedStreams:
@@ -221,7 +221,7 @@ class MergedStreams:
     def add(self, first: StreamEntry | None) -> None:
         """A log begins with that message, if with any."""
         if first is not None and first.number <= self.end:
-            heapq.heappush(self._heap, (first.number, first.log))
+            heapq.heappush(self._heap, (first.number, first.stream))
 
     def keep_last(self) -> None:
         """Only the last of what the logs begin with stays."""
@@ -232,24 +232,24 @@ class MergedStreams:
         message and size."""
         if not self._heap:
             return None
-        number, log = self._heap[0]
-        entry, following = log.behind(number - 1), log.behind(number)
+        number, stream = self._heap[0]
+        entry, following = stream.behind(number - 1), stream.behind(number)
         if following is None or following.number > self.end:
             heapq.heappop(self._heap)
         else:
-            heapq.heapreplace(self._heap, (following.number, log))
-        return entry if entry is not None and entry.number == number else StreamEntry(number, log, 0, None, "")
+            heapq.heapreplace(self._heap, (following.number, stream))
+        return entry if entry is not None and entry.number == number else StreamEntry(number, stream, 0, None, "")
 
 
 def _oldest(heads: list[tuple[int, Stream]]) -> Stream | None:
     """The log with the oldest message of all."""
     while heads:
-        number, log = heads[0]
-        if not len(log):
+        number, stream = heads[0]
+        if not len(stream):
             heapq.heappop(heads)
-            log.is_listed = False
-        elif log.first_number != number:
-            heapq.heapreplace(heads, (log.first_number, log))
+            stream.is_listed = False
+        elif stream.first_number != number:
+            heapq.heapreplace(heads, (stream.first_number, stream))
         else:
-            return log
+            return stream
     return None

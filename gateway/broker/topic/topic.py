@@ -39,24 +39,35 @@ class Topic:
     """A topic with at least one subscriber, or a log.
 
     Attributes:
-        log: what it keeps for replay; None: nothing.
-        durables: the durable subscriptions that it fills, by name.
+        stream: what it keeps for replay; None: nothing.
+        durable_subscriptions: the durable subscriptions that it fills, by name.
         last: the number of the last message that came while somebody had to acknowledge; 0: none did.
     """
 
-    __slots__ = ("_auto", "_broker", "_choosy", "_late", "_queued", "durables", "last", "log", "name", "policy")
+    __slots__ = (
+        "_auto",
+        "_broker",
+        "_choosy",
+        "_late",
+        "_queued",
+        "durable_subscriptions",
+        "last",
+        "name",
+        "policy",
+        "stream",
+    )
 
-    def __init__(self, broker: Broker, name: str, policy: Policy, log: Stream | None = None) -> None:
+    def __init__(self, broker: Broker, name: str, policy: Policy, stream: Stream | None = None) -> None:
         self.name = name
         self.policy = policy
-        self.log = log
+        self.stream = stream
         self.last = 0
         self._broker = broker
         self._auto: dict[int, dict[Subscription, None]] = {}  # by form; none is empty
         self._choosy: dict[Subscription, None] = {}
         self._queued: dict[Subscription, Queue] = {}
         self._late: dict[Subscription, StreamReader] = {}  # they get what they missed, first
-        self.durables: dict[str, DurableSubscription] = {}
+        self.durable_subscriptions: dict[str, DurableSubscription] = {}
 
     @property
     def subscriptions(self) -> list[Subscription]:
@@ -67,7 +78,9 @@ class Topic:
     @property
     def is_idle(self) -> bool:
         """Nobody subscribes, and nothing is kept."""
-        return not (self._auto or self._queued or self.durables or self._choosy or self._late or self.log)
+        return not (
+            self._auto or self._queued or self.durable_subscriptions or self._choosy or self._late or self.stream
+        )
 
     @property
     def queued(self) -> Mapping[Subscription, Queue]:
@@ -97,16 +110,16 @@ class Topic:
             size = len(shared)
             broker.counters.delivered += len(group)
             for subscription in group:
-                outbound = subscription.outbound
-                parts = outbound.parts
+                outbox = subscription.outbox
+                parts = outbox.parts
                 if not parts:
-                    outbound.dirty.append(outbound)
+                    outbox.dirty.append(outbox)
                 prefix = subscription.prefix
                 parts.append(prefix)
                 parts.append(shared)
-                outbound.size += len(prefix) + size
-                if outbound.size > outbound.high:
-                    broker.strain(outbound)
+                outbox.size += len(prefix) + size
+                if outbox.size > outbox.high:
+                    broker.strain(outbox)
             if broker.records is not None:
                 broker.records.fanned_out(group, message)
         if self._choosy:
@@ -114,10 +127,10 @@ class Topic:
             for subscription in self._choosy:
                 if wants(subscription, message, sender, name):
                     broker.counters.delivered += 1
-                    prefix, notes = subscription.prefix, subscription.notes
+                    prefix, notes = subscription.prefix, subscription.extra_headers
                     if notes is not None:
                         prefix += notes.of(message)
-                    subscription.outbound.append(prefix, wire[subscription.form])
+                    subscription.outbox.append(prefix, wire[subscription.form])
                     if broker.records is not None:
                         broker.records.delivered(subscription, message)
         if self._queued:
@@ -126,9 +139,9 @@ class Topic:
             for subscription, queue in self._queued.items():
                 if wants(subscription, message, sender, name):
                     queue.accept(_in_line(message.copy(wire)))
-        if self.durables:
+        if self.durable_subscriptions:
             wire = wire or Wire(message)
-            for durable in list(self.durables.values()):
+            for durable in list(self.durable_subscriptions.values()):
                 if durable.wants(message, sender):
                     durable.queue.accept(message.copy(wire, place=broker.next_number()))
 
@@ -139,7 +152,7 @@ class Topic:
 
     def give(self, subscription: Subscription, message: Message) -> None:
         """Give one subscriber a message that others do not get now."""
-        queue, notes = subscription.queue, subscription.notes
+        queue, notes = subscription.queue, subscription.extra_headers
         if queue is not None:
             queue.accept(_in_line(message.copy(Wire(message), place=self._broker.next_number())))
         else:
@@ -167,7 +180,7 @@ class Topic:
         if subscription.ledger is not None or not holds_back:
             if not holds_back:
                 subscription.narrow(_WINDOW_OF_NEWS)
-            most = subscription.outbound.limit
+            most = subscription.outbox.limit
             limits = limits_of_subscriber(policy, asked, min(policy.max_octets or most, most))
             Queue(self._broker, self.name, policy, limits=limits).join(subscription)
         if late is not None:
@@ -175,16 +188,16 @@ class Topic:
         else:
             self.welcome(subscription)
 
-    def tell_late(self, message: Message, sender: str, log: Stream | None, name: str) -> None:
+    def tell_late(self, message: Message, sender: str, stream: Stream | None, name: str) -> None:
         """A message that this pattern matches, for those who get what they missed first.
 
         Args:
-            log: that has it; None: its topic has none, so that they get it at once.
+            stream: that has it; None: its topic has none, so that they get it at once.
             name: of its topic.
         """
         for subscription, reader in list(self._late.items()):
-            if log is not None:
-                reader.note(log)
+            if stream is not None:
+                reader.note(stream)
             elif wants(subscription, message, sender, name):
                 self.give(subscription, message)
 
@@ -194,15 +207,20 @@ class Topic:
         options = subscription.options
         if subscription.queue is not None:
             self._queued[subscription] = subscription.queue
-        elif options.selector or options.no_local or subscription.sight or subscription.notes is not None:
+        elif (
+            options.selector
+            or options.no_local
+            or subscription.pattern_filter
+            or subscription.extra_headers is not None
+        ):
             self._choosy[subscription] = None
         else:
             self._auto.setdefault(subscription.form, {})[subscription] = None
 
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
         """A subscriber goes; the last one takes the topic with it."""
-        if subscription.cursor is not None:
-            self._broker.router.replay.cursors.leave(subscription.cursor)
+        if subscription.offset is not None:
+            self._broker.router.replay.offsets.leave(subscription.offset)
         subscription.topic = None
         if subscription.reader is not None:
             subscription.reader.end()
@@ -229,7 +247,7 @@ def wants(subscription: Subscription, message: Message, sender: str, name: str) 
         name: the canonical name of its destination.
     """
     options = subscription.options
-    if subscription.sight is not None and not subscription.sight.shows(name):
+    if subscription.pattern_filter is not None and not subscription.pattern_filter.shows(name):
         return False
     if options.no_local and sender == subscription.session.id:
         return False

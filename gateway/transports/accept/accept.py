@@ -63,7 +63,7 @@ class ConnectionHandler:
         trusted: the proxies that are believed.
     """
 
-    hub: Server
+    server: Server
     transport: str = "tcp"
     certificates: Certificates | None = None
     proxied: bool = False
@@ -76,30 +76,30 @@ class ConnectionHandler:
             await trio.aclose_forcefully(stream)
             return
         peer, address = known
-        pipe = SocketPipe(stream, self.hub.turnstiles)
+        pipe = SocketPipe(stream, self.server.fair_gates)
         scope = trio.CancelScope()
-        guest = self.hub.admission.enter(address, lambda _: scope.cancel())
+        slot = self.server.admission.enter(address, lambda _: scope.cancel())
         link: Link | None = None
         try:
-            if not guest.in_a_hurry:
-                link = await self._admit(pipe, peer, Remote(address), guest, scope)
+            if not slot.in_a_hurry:
+                link = await self._admit(pipe, peer, Remote(address), slot, scope)
             if link is not None:
-                await Connection(self.hub, link, guest).serve()
+                await Connection(self.server, link, slot).serve()
         finally:
-            guest.leave()
+            slot.leave()
             if link is None:
-                self.hub.broker.counters.refusals[self._why_early(guest)] += 1
+                self.server.broker.counters.refusals[self._why_early(slot)] += 1
                 with trio.CancelScope(shield=True):
                     await pipe.aclose()
 
-    async def _admit(self, pipe: Pipe, peer: str, remote: Remote, guest: Slot, scope: trio.CancelScope) -> Link | None:
+    async def _admit(self, pipe: Pipe, peer: str, remote: Remote, slot: Slot, scope: trio.CancelScope) -> Link | None:
         """Bring a connection as far as STOMP; None: it does not come so far."""
-        if self.transport == "tcp" and self.certificates is None and not self.proxied and not self.hub.draining:
-            guest.comes_from(remote.address)
+        if self.transport == "tcp" and self.certificates is None and not self.proxied and not self.server.draining:
+            slot.comes_from(remote.address)
             return TcpLink(pipe, peer, remote)
         stage = "PROXY header"
         try:
-            with scope, trio.move_on_after(self.hub.options.connect_timeout) as time_left:
+            with scope, trio.move_on_after(self.server.options.connect_timeout) as time_left:
                 if self.proxied:
                     pipe, peer, remote = await self._behind_header(pipe, peer, remote)
                 stage = "TLS handshake"
@@ -107,13 +107,13 @@ class ConnectionHandler:
                     pipe, remote = await self._within_tls(self.certificates, pipe, peer, remote)
                 stage = "HTTP upgrade"
                 if self.transport == "websocket":
-                    return await self._upgraded(pipe, peer, remote, guest)
-                if self.hub.draining:
-                    await self._tell(pipe, error_frame(self.hub.shutting_down(), None, end=encoder.END))
+                    return await self._upgraded(pipe, peer, remote, slot)
+                if self.server.draining:
+                    await self._tell(pipe, error_frame(self.server.shutting_down(), None, end=encoder.END))
                     return None
-                guest.comes_from(remote.address)
+                slot.comes_from(remote.address)
                 return TcpLink(pipe, peer, remote)
-            if time_left.cancelled_caught and not self.hub.draining:
+            if time_left.cancelled_caught and not self.server.draining:
                 log.info("connection refused", peer=peer, reason=f"connect timeout: the {stage} did not come to an end")
         except TurnedAway as reason:
             if str(reason):
@@ -122,11 +122,11 @@ class ConnectionHandler:
             log.exception("handshake failed", peer=peer, transport=self.transport)
         return None
 
-    def _why_early(self, guest: Slot) -> str:
+    def _why_early(self, slot: Slot) -> str:
         """The cause of an end before STOMP began, for the metrics."""
-        if guest.refusal is not None:
-            return guest.refusal.cause
-        return "draining" if self.hub.draining else "handshake"
+        if slot.refusal is not None:
+            return slot.refusal.cause
+        return "draining" if self.server.draining else "handshake"
 
     async def _behind_header(self, pipe: Pipe, peer: str, remote: Remote) -> tuple[Pipe, str, Remote]:
         """Read the PROXY header."""
@@ -174,25 +174,25 @@ class ConnectionHandler:
         except BrokenLink:
             return
         await pipe.send_eof()
-        await linger(pipe, self.hub.options.close_linger)
+        await linger(pipe, self.server.options.close_linger)
 
-    async def _upgraded(self, pipe: Pipe, peer: str, remote: Remote, guest: Slot) -> Link | None:
+    async def _upgraded(self, pipe: Pipe, peer: str, remote: Remote, slot: Slot) -> Link | None:
         """Do the opening handshake of a WebSocket."""
-        options = self.hub.options
+        options = self.server.options
         conditions = Conditions(options.websocket_path, options.allowed_origins, options.anonymous, self.trusted)
 
         def admit(shown: Remote) -> Refusal | None:
-            guest.comes_from(shown.address)
-            if guest.refusal is not None:
-                return Refusal(guest.status, f"{guest.refusal}: {guest.refusal.detail}")
-            if self.hub.draining:
+            slot.comes_from(shown.address)
+            if slot.refusal is not None:
+                return Refusal(slot.status, f"{slot.refusal}: {slot.refusal.detail}")
+            if self.server.draining:
                 return Refusal(503, "the server is shutting down", math.ceil(options.drain_retry / 1000))
             return None
 
         result = await accept(pipe, peer, conditions, remote, admit)
         if not isinstance(result, Refusal):
             return result
-        if guest.refusal is None and result.retry_after is None and not warn_of_tls(result.request[:2], peer):
+        if slot.refusal is None and result.retry_after is None and not warn_of_tls(result.request[:2], peer):
             log.info("WebSocket refused", peer=peer, status=result.status, reason=result.reason)
         await pipe.send_eof()
         return None

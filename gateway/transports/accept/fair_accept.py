@@ -2,7 +2,7 @@
 
 Trio's listener accepts one in each round.  With a thousand publishers that are never idle a round takes 300 ms, and 900
 clients that come back after a restart were not in after half a minute.  So it goes with who comes in as with strangers
-in front of their read (`turnstile`): a flood of them gets some 15 % of the time, however long rounds are.
+in front of their read (`gate`): a flood of them gets some 15 % of the time, however long rounds are.
 """
 
 from __future__ import annotations

@@ -17,31 +17,31 @@ from ..wire.link import Link
 log = structlog.get_logger("gateway.connection")
 
 
-async def log_in(hub: Server, link: Link, frame: Frame) -> tuple[Opening, Identity]:
+async def log_in(server: Server, link: Link, frame: Frame) -> tuple[Opening, Identity]:
     """Read the first frame, and have its sender authenticated.
 
     Raises:
         ProtocolError: it is no good opening, nobody is let in any more, or the credentials are refused.
     """
-    hub.now = trio.current_time()
+    server.now = trio.current_time()
     opening = read_opening(frame)
-    if hub.draining:
-        raise hub.shutting_down()
-    return opening, await identify(hub, credentials_of(link, opening))
+    if server.draining:
+        raise server.shutting_down()
+    return opening, await identify(server, credentials_of(link, opening))
 
 
-async def identify(hub: Server, credentials: Credentials) -> Identity:
+async def identify(server: Server, credentials: Credentials) -> Identity:
     """Who it is; whoever is refused is counted.
 
     Raises:
         LoginRefused: the credentials are refused.
     """
     try:
-        identity = await hub.authenticator.authenticate(credentials)
+        identity = await server.authenticator.authenticate(credentials)
         if identity is None:
             raise LoginRefused
     except LoginRefused as error:
-        hub.broker.counters.fail_login(error.method)
+        server.broker.counters.fail_login(error.method)
         raise
     return identity
 

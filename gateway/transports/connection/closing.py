@@ -70,7 +70,7 @@ def our_fault() -> ProtocolError:
 
 
 def refused(
-    hub: Server, link: Link, error: ProtocolError, frame: Frame | None, first_octets: bytes, *, told: bool
+    server: Server, link: Link, error: ProtocolError, frame: Frame | None, first_octets: bytes, *, told: bool
 ) -> None:
     """Count and tell that a connection ends without a session.
 
@@ -79,12 +79,12 @@ def refused(
         first_octets: what is not understood.
         told: the log has it already.
     """
-    hub.broker.counters.refuse(error)
+    server.broker.counters.refuse(error)
     if not told and not warn_of_tls(first_octets, link.peer):
         # Not the detail: it may quote the passcode.
         log.info("connection refused", peer=link.peer, reason=str(error), **_shown(frame, error))
-    if hub.broker.records is not None:
-        hub.broker.records.refused(link.transport, link.peer, _login_of(frame, error), error)
+    if server.broker.records is not None:
+        server.broker.records.refused(link.transport, link.peer, _login_of(frame, error), error)
 
 
 def _shown(frame: Frame | None, error: ProtocolError) -> dict[str, str | None]:
@@ -115,7 +115,7 @@ def failed(session: Session, error: ProtocolError) -> None:
     say = log.debug if isinstance(error, SessionEnded) and not isinstance(error, AccessLost) else log.info
     whose: dict[str, object] = {"session": session.id, "login": session.login, "peer": session.peer}
     if isinstance(error, SlowConsumer):
-        whose |= {"limit": error.limit, "waiting_octets": session.outbound.size}
+        whose |= {"limit": error.limit, "waiting_octets": session.outbox.size}
     if isinstance(error, (AccessLost, AccessRefused)) and error.rule:
         whose["rule"] = error.rule
     say("session failed", **whose, reason=str(error), detail=detail)
@@ -147,7 +147,7 @@ def patience(failure: ProtocolError | None, *, has_session: bool, is_ghost: bool
 
 async def say_goodbye(
     link: Link,
-    outgoing: ConnectionWriter | None,
+    writer: ConnectionWriter | None,
     failure: ProtocolError | None,
     last_frame: Buffers,
     *,
@@ -162,8 +162,8 @@ async def say_goodbye(
     """
     goodbye = link.goodbye(*_close_code(failure))
     with suppress(BrokenLink):
-        if outgoing is not None:
-            await outgoing.write_out(outbox=outbox)
+        if writer is not None:
+            await writer.write_out(outbox=outbox)
         await write_all(link, [*last_frame, goodbye] if goodbye else last_frame)
         await link.pipe.send_eof()
         return True

@@ -58,14 +58,14 @@ class Connection:
     """A client's connection.
 
     Args:
-        guest: as whom it was admitted; None: nobody counts it.
+        slot: as whom it was admitted; None: nobody counts it.
 
     Attributes:
         session: None before CONNECTED is due.
-        outgoing: likewise.
-        tap: shows its frames to an operator; None: nobody looks.
+        writer: likewise.
+        trace: shows its frames to an operator; None: nobody looks.
         incomplete: what has come of its next frame.
-        lease: how long the session may last; None: there is none.
+        session_expiry: how long the session may last; None: there is none.
         must_read: it holds unacknowledged messages or open transactions, so that its ACKs and COMMITs must be read even
             when memory is short.
     """
@@ -77,30 +77,30 @@ class Connection:
         "_failure",
         "_gone",
         "_goodbye",
-        "_guest",
-        "_hub",
+        "_heartbeats",
         "_is_ghost",
         "_last_frame",
         "_link",
         "_nursery",
-        "_pulse",
+        "_server",
+        "_slot",
         "incomplete",
-        "lease",
-        "outgoing",
         "session",
-        "tap",
+        "session_expiry",
+        "trace",
+        "writer",
     )
 
-    def __init__(self, hub: Server, link: Link, guest: Slot | None = None) -> None:
+    def __init__(self, server: Server, link: Link, slot: Slot | None = None) -> None:
         self.session: Session | None = None
-        self.outgoing: ConnectionWriter | None = None
-        self.tap: FrameTrace | None = None
-        self.incomplete = PartialFrame(hub.broker)
-        self.lease: SessionExpiry | None = None
-        self._guest = guest
-        self._hub = hub
+        self.writer: ConnectionWriter | None = None
+        self.trace: FrameTrace | None = None
+        self.incomplete = PartialFrame(server.broker)
+        self.session_expiry: SessionExpiry | None = None
+        self._slot = slot
+        self._server = server
         self._link = link
-        self._decoder = Decoder(hub.options.connect_limits)
+        self._decoder = Decoder(server.options.connect_limits)
         self._nursery: trio.Nursery | None = None
         self._ending: ProtocolError | None = None  # somebody else's wish
         self._failure: ProtocolError | None = None  # why it ends, as the client is told
@@ -109,16 +109,16 @@ class Connection:
         self._goodbye: trio.CancelScope | None = None  # of what the farewell writes
         self._is_ghost = False  # the client has come again on another connection
         self._last_frame: Buffers = []  # the ERROR of a connection that has no session
-        self._pulse: Heartbeats | None = None
+        self._heartbeats: Heartbeats | None = None
 
     # the life of a connection
 
     async def serve(self) -> None:
         """Talk until one side ends it."""
-        self._hub.broker.counters.connections += 1
-        self._hub.enter(self)
-        if self._guest is not None:
-            self._guest.evict = self.end
+        self._server.broker.counters.connections += 1
+        self._server.enter(self)
+        if self._slot is not None:
+            self._slot.evict = self.end
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -126,20 +126,20 @@ class Connection:
                     await self._converse()
                 finally:
                     self._nursery = None
-                    if self.outgoing is not None and self._pulse is not None:
-                        self.outgoing.stop()
-                        self._pulse.stop()
-                    if self.lease is not None:
-                        self.lease.stop()
+                    if self.writer is not None and self._heartbeats is not None:
+                        self.writer.stop()
+                        self._heartbeats.stop()
+                    if self.session_expiry is not None:
+                        self.session_expiry.stop()
                 nursery.cancel_scope.cancel()
             if self._ending is not None and self._failure is None:
                 await self._end_now(self._ending)
             if self.session is not None:
                 await in_steps(self.session.departing(lost=not self.session.ended))
-                await self._hub.flush()  # to others, who shall not wait for our farewell
-                if self.session.ended and self._hub.committer is not None:
+                await self._server.flush()  # to others, who shall not wait for our farewell
+                if self.session.ended and self._server.committer is not None:
                     with trio.move_on_after(closing.LONGEST):  # its last receipts may wait for the store
-                        await self._hub.committer.wait_for(self.session.batch)
+                        await self._server.committer.wait_for(self.session.batch)
             await self._farewell()
         except Exception:
             log.exception("connection failed", peer=self._link.peer, session=self.session and self.session.id)
@@ -153,15 +153,15 @@ class Connection:
             self._forget()
         except Exception:
             log.exception("closing a session failed", peer=self._link.peer, session=self.session and self.session.id)
-        self._hub.leave(self)
-        if self.tap is not None:
-            self._hub.taps.end(self.tap)
-        self.session = self.outgoing = self._pulse = self.lease = None
+        self._server.leave(self)
+        if self.trace is not None:
+            self._server.traces.end(self.trace)
+        self.session = self.writer = self._heartbeats = self.session_expiry = None
 
     async def _converse(self) -> None:
         frame: Frame | None = None
-        if self._guest is not None and self._guest.refusal is not None:
-            self._refuse(self._guest.refusal, None)
+        if self._slot is not None and self._slot.refusal is not None:
+            self._refuse(self._slot.refusal, None)
             return
         try:
             frame = await self._read_first_frame()
@@ -200,15 +200,15 @@ class Connection:
 
     async def _open_session(self, frame: Frame) -> Connection | None:
         """Become a session; the connection of the one that it replaces, which is ending now."""
-        hub = self._hub
-        if self._guest is not None:
-            self._guest.asks()
-        opening, identity = await log_in(hub, self._link, frame)
-        last = hub.broker.known.get((identity.user, opening.client_id))
-        ghost = None if last is None else hub.connections.get(last)
-        if self._guest is not None:
-            self._guest.logs_in(identity.user, None if ghost is None else ghost._guest)
-        session = hub.broker.open_session(
+        server = self._server
+        if self._slot is not None:
+            self._slot.asks()
+        opening, identity = await log_in(server, self._link, frame)
+        last = server.broker.known.get((identity.user, opening.client_id))
+        ghost = None if last is None else server.connections.get(last)
+        if self._slot is not None:
+            self._slot.logs_in(identity.user, None if ghost is None else ghost._slot)
+        session = server.broker.open_session(
             opening.version,
             identity.user,
             peer=self._link.peer,
@@ -216,18 +216,18 @@ class Connection:
             connected_at=time.time(),
             carrier=self,
             client_id=opening.client_id,
-            access=hub.access_of(identity, self._link),
+            access=server.access_of(identity, self._link),
             frame_end=self._link.frame_end,
         )
         self.session = session
         assert self._nursery is not None  # it is there as long as we read
-        self.outgoing = ConnectionWriter(hub, self._link, self._nursery, session.outbound)
-        hub.welcome(self, session)
-        self._decoder.begin(opening.version, hub.options.limits)
-        self._pulse = Heartbeats(hub, session, self.outgoing, opening, self._link)
-        self.lease = SessionExpiry(hub, self._link, session, identity)
+        self.writer = ConnectionWriter(server, self._link, self._nursery, session.outbox)
+        server.welcome(self, session)
+        self._decoder.begin(opening.version, server.options.limits)
+        self._heartbeats = Heartbeats(server, session, self.writer, opening, self._link)
+        self.session_expiry = SessionExpiry(server, self._link, session, identity)
         tell_of_login("connected", self._link, session, identity)
-        session.outbound.append(encoder.connected(self._greeting(session), session.frame_end))
+        session.outbox.append(encoder.connected(self._greeting(session), session.frame_end))
         return ghost
 
     async def _outlast(self, ghost: Connection) -> None:
@@ -236,7 +236,7 @@ class Connection:
         Nor do we end before: a third connection of the client waits for us, and thereby for the ghost.
         """
         with self.held(), trio.move_on_after(_LONGEST_WAIT_FOR_A_GHOST, shield=True):
-            await self._hub.flush()  # the client is told that it is in
+            await self._server.flush()  # the client is told that it is in
             await ghost.wait_gone()
 
     async def wait_gone(self) -> None:
@@ -247,7 +247,7 @@ class Connection:
 
     def _greeting(self, session: Session) -> dict[str, str]:
         """The headers of CONNECTED (CON-06 to CON-08)."""
-        options = self._hub.options
+        options = self._server.options
         headers = {"version": session.version.name, "session": session.id, "server": options.server}
         if session.user != session.id and fits_a_line(session.user):
             headers["user-name"] = session.user
@@ -259,24 +259,24 @@ class Connection:
 
     async def _read_frames(self) -> None:
         """The loop: frames of the chunk at hand, settle, next chunk."""
-        session, outgoing, hub, link, decoder = self.session, self.outgoing, self._hub, self._link, self._decoder
-        pulse, incomplete = self._pulse, self.incomplete
+        session, writer, server, link, decoder = self.session, self.writer, self._server, self._link, self._decoder
+        heartbeats, incomplete = self._heartbeats, self.incomplete
         assert session is not None  # _open_session has returned
-        pace = hub.rates.pace_of(session.login, link.remote.address, trio.current_time())
+        pace = server.rates.pace_of(session.login, link.remote.address, trio.current_time())
         read = _READ if pace is None else pace.read
-        assert outgoing is not None
-        assert pulse is not None
-        broker, counters = hub.broker, hub.broker.counters
+        assert writer is not None
+        assert heartbeats is not None
+        broker, counters = server.broker, server.broker.counters
         frame: Frame | None = None
         came = decoder.incomplete  # behind CONNECT, in one chunk with it
         try:
             if pace is not None and pace.is_over(0, 0, trio.current_time()):
-                await hub.flush()  # it is told that it is in
-                await hub.back_pressure.slow_down(self, pace)
+                await server.flush()  # it is told that it is in
+                await server.back_pressure.slow_down(self, pace)
             while True:
-                mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
+                mark, kept, stored, began = counters.delivered, broker.kept, server.stored, perf_counter()
                 published, handled = counters.published, session.frames_in
-                for frame in decoder.frames() if self.tap is None else self.tap.listen(decoder.frames()):
+                for frame in decoder.frames() if self.trace is None else self.trace.listen(decoder.frames()):
                     if incomplete.octets:  # no longer: if it is kept, the broker counts it
                         incomplete.end()
                     session.handle(frame)
@@ -290,23 +290,23 @@ class Connection:
                         or perf_counter() - began > (_LONGEST_TURN if delivered else _LONGEST_IDLE_TURN)
                     ):
                         await self._end_turn(kept, stored, published, began)
-                        await hub.turnstiles.pause()
-                        mark, kept, stored, began = counters.delivered, broker.kept, hub.stored, perf_counter()
+                        await server.fair_gates.pause()
+                        mark, kept, stored, began = counters.delivered, broker.kept, server.stored, perf_counter()
                         published, handled = counters.published, session.frames_in
                 incomplete.note(decoder.incomplete)
                 await self._end_turn(kept, stored, published, began if session.frames_in != handled else 0.0)
                 if pace is not None and pace.is_over(session.frames_in, came, trio.current_time()):
-                    await hub.back_pressure.slow_down(self, pace)
+                    await server.back_pressure.slow_down(self, pace)
                 came = 0
                 if (octets := await link.receive(read)) is None:
                     return
                 if broker.strained:  # by somebody else's writer: not our doing
                     broker.strained.clear()
-                pulse.last_read = hub.now = trio.current_time()
+                heartbeats.last_read = server.now = trio.current_time()
                 counters.octets_in += len(octets)
                 came = len(octets) + link.overhead  # pings, or frames of one octet, are work, too
                 if pong := link.pong():
-                    outgoing.send_control(pong)
+                    writer.send_control(pong)
                 decoder.feed(octets)
         except ProtocolError as error:
             await self._fail(error, frame)
@@ -324,11 +324,11 @@ class Connection:
             kept, stored, published: what had been counted when it began.
             began: when that was; 0: there was no frame, but for heart-beats, so nobody waited for its end.
         """
-        hub, broker = self._hub, self._hub.broker
-        return hub.settle(
+        server, broker = self._server, self._server.broker
+        return server.settle(
             self,
             kept=broker.kept != kept,
-            stored=hub.stored != stored,
+            stored=server.stored != stored,
             published=broker.counters.published != published,
             midway=self.incomplete.is_large,
             began=began,
@@ -338,8 +338,8 @@ class Connection:
 
     def _refuse(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a connection that has no session."""
-        told = self._guest is not None and error is self._guest.refusal
-        closing.refused(self._hub, self._link, error, frame, self._decoder.first_octets, told=told)
+        told = self._slot is not None and error is self._slot.refusal
+        closing.refused(self._server, self._link, error, frame, self._decoder.first_octets, told=told)
         self._failure = closing.bare(error)
         self._last_frame = self._link.pack([error_frame(error, frame, end=self._link.frame_end), b""], 0)
 
@@ -347,15 +347,15 @@ class Connection:
         """End a session that broke the protocol."""
         assert self.session is not None
         self._failure = closing.bare(error)
-        self._decoder = Decoder(self._hub.options.connect_limits)  # what came of the next frame is of no use
+        self._decoder = Decoder(self._server.options.connect_limits)  # what came of the next frame is of no use
         self.incomplete.end()
         await in_steps(self.session.failing(error, frame))
         closing.failed(self.session, error)
 
     def flush(self) -> None:
         """See `Carrier`."""
-        if self.outgoing is not None:
-            self.outgoing.flush()
+        if self.writer is not None:
+            self.writer.flush()
 
     def end(self, error: ProtocolError) -> None:
         """See `Carrier`: the reader stops where it waits, and does the rest itself."""
@@ -371,8 +371,8 @@ class Connection:
 
     def renew(self, renewal: Renewal) -> None:
         """See `Carrier`."""
-        if self._nursery is not None and self.lease is not None:
-            self._nursery.start_soon(self.lease.renew, renewal)
+        if self._nursery is not None and self.session_expiry is not None:
+            self._nursery.start_soon(self.session_expiry.renew, renewal)
 
     async def _end_now(self, error: ProtocolError) -> None:
         if self.session is None:
@@ -388,31 +388,31 @@ class Connection:
             return
         self._closing = True
         session.close()
-        self._hub.connections.pop(session, None)
+        self._server.connections.pop(session, None)
         if self._gone is not None:
             self._gone.set()
-        assert self.outgoing is not None  # it came with the session
-        self.outgoing.release_waiters()
+        assert self.writer is not None  # it came with the session
+        self.writer.release_waiters()
 
     async def _farewell(self) -> None:
         """Write what is left, say that nothing more comes, and read on until the peer has closed, too.
 
         The session leaves the broker behind the write, for what cannot be written goes back to its queues.
         """
-        linger = self._hub.options.close_linger
+        linger = self._server.options.close_linger
         patience = closing.patience(
             self._failure, has_session=self.session is not None, is_ghost=self._is_ghost, hurry=linger
         )
         reads = False
         with trio.move_on_after(patience) as self._goodbye:
             reads = not isinstance(self._failure, SlowConsumer) and await closing.say_goodbye(
-                self._link, self.outgoing, self._failure, self._last_frame, outbox=self._reads_on()
+                self._link, self.writer, self._failure, self._last_frame, outbox=self._reads_on()
             )
-        left = [] if self.outgoing is None else self.outgoing.abandon()
+        left = [] if self.writer is None else self.writer.abandon()
         self._forget()
-        await self._hub.flush()
+        await self._server.flush()
         await in_steps(freeing(left))
-        if reads and not (self._guest is not None and self._guest.in_a_hurry):
+        if reads and not (self._slot is not None and self._slot.in_a_hurry):
             await closing.linger(self._link.pipe, linger)
 
     def _reads_on(self) -> bool:
@@ -434,16 +434,16 @@ class Connection:
     @contextmanager
     def held(self) -> Iterator[None]:
         """We do not read this client, so its silence is our doing: its heart-beat clock stands still."""
-        pulse = self._pulse
-        assert pulse is not None  # only a connection with a session is held
-        pulse.held += 1
+        heartbeats = self._heartbeats
+        assert heartbeats is not None  # only a connection with a session is held
+        heartbeats.held += 1
         try:
             yield
         finally:
-            pulse.held -= 1
-            pulse.last_read = trio.current_time()
+            heartbeats.held -= 1
+            heartbeats.last_read = trio.current_time()
 
     def give_up_handshake(self) -> None:
         """The connect timeout is over."""
-        timeout = self._hub.options.connect_timeout
+        timeout = self._server.options.connect_timeout
         self.end(TooLate("connect timeout", f"no login within {timeout:g} s (connect_timeout)"))

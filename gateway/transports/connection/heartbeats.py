@@ -1,7 +1,7 @@
 """The timed part of a session: heart-beats out, silence in, WebSocket pings.
 
 Silent is only whose octets were waited for.  Where very many send at once they stand in a line for their turn
-(`turnstile`), and those of a client may lie unread for longer than it promised to be silent: it is none the worse.
+(`gate`), and those of a client may lie unread for longer than it promised to be silent: it is none the worse.
 
 A pulse stands on the wheel in its connection's place, so that a connection that has ended leaves nothing behind there
 but this small object, and only until its next moment comes.
@@ -46,24 +46,26 @@ class Heartbeats:
     """
 
     __slots__ = (
-        "_hub",
         "_last_ping",
-        "_outgoing",
         "_ping",
         "_ping_every",
         "_pipe",
         "_receive_within",
         "_send_every",
+        "_server",
         "_session",
+        "_writer",
         "held",
         "last_read",
     )
 
-    def __init__(self, hub: Server, session: Session, outgoing: ConnectionWriter, opening: Opening, link: Link) -> None:
-        options = hub.options
-        self._hub = hub
+    def __init__(
+        self, server: Server, session: Session, writer: ConnectionWriter, opening: Opening, link: Link
+    ) -> None:
+        options = server.options
+        self._server = server
         self._session: Session | None = session
-        self._outgoing: ConnectionWriter | None = outgoing
+        self._writer: ConnectionWriter | None = writer
         self._ping = link.ping
         self._pipe: Pipe | None = link.pipe
         # Intervals in seconds, 0 where nothing is due.
@@ -79,11 +81,11 @@ class Heartbeats:
             self._ping_every = min(self._ping_every, max(receive_every, _SHORTEST_PING))
         self.held = 0
         self.last_read = self._last_ping = trio.current_time()
-        hub.wheel.add(self, self.last_read + self._nearest())
+        server.timers.add(self, self.last_read + self._nearest())
 
     def stop(self) -> None:
         """The session has ended."""
-        self._session = self._outgoing = self._pipe = None
+        self._session = self._writer = self._pipe = None
 
     def _nearest(self) -> float:
         intervals = [each for each in (self._send_every, self._receive_within, self._ping_every) if each]
@@ -91,8 +93,8 @@ class Heartbeats:
 
     def tick(self, now: float) -> float:
         """The wheel looks in: send what is due, end a session whose client is silent."""
-        session, outgoing, pipe = self._session, self._outgoing, self._pipe
-        if session is None or outgoing is None or pipe is None:
+        session, writer, pipe = self._session, self._writer, self._pipe
+        if session is None or writer is None or pipe is None:
             return math.inf
         due = math.inf
         if self._receive_within and not self.held:
@@ -104,23 +106,23 @@ class Heartbeats:
                 self.last_read = now
                 due = now + self._receive_within
         if self._send_every:
-            if outgoing.last_write + self._send_every <= now:
-                outgoing.last_write = self._hub.now = now
-                if not outgoing.writing:  # else octets wait already that count as a beat
-                    session.outbound.append(b"\n")
-                    outgoing.flush()
-            due = min(due, outgoing.last_write + self._send_every)
+            if writer.last_write + self._send_every <= now:
+                writer.last_write = self._server.now = now
+                if not writer.writing:  # else octets wait already that count as a beat
+                    session.outbox.append(b"\n")
+                    writer.flush()
+            due = min(due, writer.last_write + self._send_every)
         if self._ping_every:
             # Only a peer that is silent is asked.
             asked = max(self.last_read, self._last_ping)
             if asked + self._ping_every <= now:
-                outgoing.send_control(self._ping)
+                writer.send_control(self._ping)
                 self._last_ping = asked = now
             due = min(due, asked + self._ping_every)
         return min(due, now + _LONGEST_LOOK)
 
     def _give_up(self, session: Session, silent: float) -> None:
-        broker = self._hub.broker
+        broker = self._server.broker
         broker.counters.heartbeat_timeouts += 1
         if broker.records is not None:
             broker.records.silent(session)

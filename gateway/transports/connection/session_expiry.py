@@ -50,14 +50,14 @@ _SHOWN = {"certificate": "certificate", "cookie": "cookie"}
 class Lifetime:
     """Stands on the wheel until a session's time is over."""
 
-    __slots__ = ("_hub", "_identity", "_logged", "_session", "_told")
+    __slots__ = ("_identity", "_logged", "_server", "_session", "_told")
 
-    def __init__(self, hub: Server, session: Session, identity: Identity) -> None:
-        self._hub = hub
+    def __init__(self, server: Server, session: Session, identity: Identity) -> None:
+        self._server = server
         self._session: Session | None = session
         self._identity = identity
         self._told = self._logged = False
-        hub.wheel.add(self, trio.current_time())
+        server.timers.add(self, trio.current_time())
 
     def stop(self) -> None:
         """The session has ended, or lasts longer."""
@@ -65,14 +65,14 @@ class Lifetime:
 
     def tick(self, now: float) -> float:
         """Warn, or end the session, if it is time; see `Timed`."""
-        session, hub = self._session, self._hub
+        session, server = self._session, self._server
         if session is None:
             return math.inf
-        left = self._identity.expires - hub.broker.agenda.epoch()
+        left = self._identity.expires - server.broker.scheduler.epoch()
         if left <= 0:
             self._end(session)
             return math.inf
-        until_warning = left - hub.options.token_warning
+        until_warning = left - server.options.token_warning
         if until_warning > 0:
             return now + min(until_warning, _LONGEST_LOOK)
         if not self._told:
@@ -111,10 +111,10 @@ class SessionExpiry:
         identity: as it was last found out.
     """
 
-    __slots__ = ("_hub", "_lifetime", "_link", "_lost", "_renewable", "_session", "identity")
+    __slots__ = ("_lifetime", "_link", "_lost", "_renewable", "_server", "_session", "identity")
 
-    def __init__(self, hub: Server, link: Link, session: Session, identity: Identity) -> None:
-        self._hub = hub
+    def __init__(self, server: Server, link: Link, session: Session, identity: Identity) -> None:
+        self._server = server
         self._link = link
         self._session = session
         self._lifetime: Lifetime | None = None
@@ -126,7 +126,7 @@ class SessionExpiry:
         self.stop()
         self.identity = identity
         if identity.expires != math.inf:
-            self._lifetime = Lifetime(self._hub, self._session, identity)
+            self._lifetime = Lifetime(self._server, self._session, identity)
 
     def stop(self) -> None:
         """The session has ended."""
@@ -140,13 +140,13 @@ class SessionExpiry:
         await trio.sleep_until(self._renewable)
         self._renewable = trio.current_time() + _NEXT_RENEWAL
         try:
-            with trio.fail_after(self._hub.options.connect_timeout):
-                identity = await identify(self._hub, self._shown(asked))
+            with trio.fail_after(self._server.options.connect_timeout):
+                identity = await identify(self._server, self._shown(asked))
         except LoginRefused as error:
             is_vague = error.method == "none" or error.detail.startswith(NOT_A_USER)
             self._refuse(_NO_TOKEN if is_vague else error.detail, asked, why=error.why)
         except trio.TooSlowError:
-            self._refuse(f"nobody said so within {self._hub.options.connect_timeout:g} s (connect_timeout)", asked)
+            self._refuse(f"nobody said so within {self._server.options.connect_timeout:g} s (connect_timeout)", asked)
         except Exception:
             log.exception("a renewal failed", session=session.id)
             self._refuse("the server failed to find out who it is; its log says more", asked)
@@ -175,7 +175,7 @@ class SessionExpiry:
     def follow(self) -> None:
         """End the session of a client that is nobody any more, or that has lost what it is subscribed to."""
         session, error = self._session, self._lost
-        if session.outbound.carrier is None:
+        if session.outbox.carrier is None:
             return  # it has ended meanwhile
         if error is not None:
             log.info("login revoked", session=session.id, login=session.login, peer=session.peer, reason=str(error))
@@ -186,7 +186,7 @@ class SessionExpiry:
             authorization.recheck_session(session)
 
     def _regroup(self) -> None:
-        self._session.access = self._hub.access_of(self.identity, self._link)
+        self._session.access = self._server.access_of(self.identity, self._link)
 
     def _go_on(self, identity: Identity) -> None:
         session, groups = self._session, self.identity.groups
@@ -197,8 +197,8 @@ class SessionExpiry:
                 return
         tell_of_login("renewed", self._link, session, identity)
         renewal.accepted(session)
-        if session.outbound.carrier is not None:
-            session.outbound.carrier.flush()
+        if session.outbox.carrier is not None:
+            session.outbox.carrier.flush()
 
     def _refuse(self, detail: str, asked: Renewal, why: str = "") -> None:
         session = self._session
@@ -239,22 +239,22 @@ class FollowedSession:
         name: of the authenticator.
     """
 
-    def __init__(self, entrance: ReloadableAuthenticator, hub: Server) -> None:
+    def __init__(self, entrance: ReloadableAuthenticator, server: Server) -> None:
         self.name = entrance.name
         self._entrance = entrance
-        self._hub = hub
+        self._server = server
 
     def reload(self) -> str | None:
         """Read the files again.  All sessions are asked at once, a microsecond each; what follows is done in turns."""
         fault = self._entrance.reload()
-        leases = [each.lease for each in self._hub.connections.values() if each.lease is not None]
+        leases = [each.session_expiry for each in self._server.connections.values() if each.session_expiry is not None]
         changed = deque([each for each in leases if each.review()])
 
         def follow() -> None:
             for _ in range(min(len(changed), _FOLLOWS_PER_TURN)):
                 changed.popleft().follow()
             if changed:
-                self._hub.broker.agenda.later(follow)
+                self._server.broker.scheduler.later(follow)
 
-        self._hub.broker.agenda.later(follow)
+        self._server.broker.scheduler.later(follow)
         return fault

@@ -37,15 +37,15 @@ class ConnectionWriter:
     __slots__ = (
         "_control",
         "_counters",
-        "_hub",
         "_in_flight",
         "_left",
         "_link",
         "_nursery",
-        "_outbound",
+        "_outbox",
         "_overhead",
         "_relief",
         "_send_nowait",
+        "_server",
         "_stopped",
         "last_write",
         "pack",
@@ -53,15 +53,15 @@ class ConnectionWriter:
         "writing",
     )
 
-    def __init__(self, hub: Server, link: Link, nursery: trio.Nursery, outbound: Outbox) -> None:
-        self._hub = hub
+    def __init__(self, server: Server, link: Link, nursery: trio.Nursery, outbox: Outbox) -> None:
+        self._server = server
         self._link = link
         # Looked up once: a broadcast does nothing but this.
         self.pack = link.pack
         self._send_nowait = link.pipe.send_nowait
-        self._counters = hub.broker.counters
+        self._counters = server.broker.counters
         self._nursery = nursery  # of the connection: the writer lives in it
-        self._outbound = outbound
+        self._outbox = outbox
         self._in_flight = 0  # how many of the outbox's octets `rest` stands for
         self._overhead = 0  # how many octets of `rest` are not the outbox's
         self._relief: trio.Event | None = None
@@ -70,15 +70,15 @@ class ConnectionWriter:
         self.rest: Buffers = []
         self.writing = False
         self._stopped = False
-        self.last_write = hub.now
+        self.last_write = server.now
 
     def flush(self) -> None:
         """Write the outbox, as far as the pipe takes it now; a writer does the rest."""
         if self.writing:
             return
-        outbound = self._outbound
-        in_flight = outbound.size
-        parts = outbound.take()
+        outbox = self._outbox
+        in_flight = outbox.size
+        parts = outbox.take()
         if not parts:
             return
         buffers = self.pack(parts, in_flight)
@@ -88,10 +88,10 @@ class ConnectionWriter:
             # The reader will see the end of the stream; until then frames that came before it still count.
             self._give_up(buffers)
             return
-        self.last_write = self._hub.now
+        self.last_write = self._server.now
         if len(buffers) == 1 and sent == len(buffers[0]):
             self._counters.octets_out += sent
-            outbound.written(in_flight)
+            outbox.written(in_flight)
             return
         self._in_flight = in_flight
         self._overhead = sum(map(len, buffers)) - in_flight
@@ -123,14 +123,14 @@ class ConnectionWriter:
 
     def abandon(self) -> list[list[bytes] | Buffers]:
         """The conversation is over, and what was not written never will be: whoever gets it here lets go of it."""
-        left = [*self._left, self.rest, *self._outbound.hand_over()]
+        left = [*self._left, self.rest, *self._outbox.hand_over()]
         self._left, self.rest = [], []
         return left
 
     def _give_up(self, buffers: Buffers) -> None:
         """The peer is gone: nobody gets these, nor what lies in the outbox."""
-        self._left = [buffers, *self._outbound.hand_over()]
-        self._outbound.close()
+        self._left = [buffers, *self._outbox.hand_over()]
+        self._outbox.close()
 
     def _start_writer(self) -> None:
         self.writing = True
@@ -146,23 +146,23 @@ class ConnectionWriter:
         self._overhead -= before
         credit = sent - before if self.rest else self._in_flight
         self._in_flight -= credit
-        outbound = self._outbound
-        if not outbound.closed:
-            outbound.written(credit)
-            if outbound.size <= outbound.relief:
+        outbox = self._outbox
+        if not outbox.closed:
+            outbox.written(credit)
+            if outbox.size <= outbox.relief:
                 self.release_waiters()
 
     async def _write(self) -> None:
         """Write the rest, and what gathered meanwhile, until nothing is left."""
-        hub, pipe = self._hub, self._link.pipe
+        server, pipe = self._server, self._link.pipe
         try:
             while True:
                 while self.rest:
                     sent = await pipe.send_some(self.rest)
                     self.last_write = trio.current_time()
                     self._advance(sent)
-                    if hub.broker.dirty:
-                        await hub.flush()
+                    if server.broker.dirty:
+                        await server.flush()
                 if not self._take():
                     break
         except BrokenLink:
@@ -185,7 +185,7 @@ class ConnectionWriter:
 
     def _take(self) -> bool:
         """Take the next parts of the outbox, and a control frame in front of them; False when there is nothing."""
-        parts = self._outbound.take(_PARTS_PER_WRITE)
+        parts = self._outbox.take(_PARTS_PER_WRITE)
         self._in_flight = sum(map(len, parts))
         control, self._control = self._control, b""
         self.rest = [control] if control else []

@@ -64,9 +64,9 @@ class BackPressure:
             what is waited for behind that is none of it.
     """
 
-    def __init__(self, hub: Server) -> None:
+    def __init__(self, server: Server) -> None:
         self.turns = Histogram()
-        self._hub = hub
+        self._server = server
         self._relief = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
 
@@ -98,9 +98,9 @@ class BackPressure:
             midway: it has begun a large frame.
             began: when the turn did, by `time.perf_counter`; 0: it counts for nothing.
         """
-        broker = self._hub.broker
+        broker = self._server.broker
         strained, full = broker.take_strained(), broker.take_full()
-        await self._hub.flush()
+        await self._server.flush()
         if began:
             self.turns.add((perf_counter() - began) * 1e6)
         if strained:
@@ -123,7 +123,7 @@ class BackPressure:
         Args:
             kept: what it has sent; else it is in the middle of a large frame.
         """
-        broker = self._hub.broker
+        broker = self._server.broker
 
         def is_short() -> bool:
             return broker.pressed and not connection.must_read and (kept or broker.is_crowded)
@@ -140,17 +140,17 @@ class BackPressure:
         if not late:
             return
         before = {each: each.gone for each in late}
-        holding = self._hub.holds.hold(publisher, SLOW_SUBSCRIBER, receiver=late[0].session.id)
-        with holding as hold, trio.move_on_after(self._hub.options.slow_consumer_timeout):
-            for outbound in late:
-                hold.receiver = outbound.session.id
-                receiver = self._hub.connections.get(outbound.session)
-                outgoing = receiver.outgoing if receiver is not None else None
-                while outgoing is not None and outbound.size > outbound.relief and not outbound.closed:
-                    await outgoing.wait_relief()
-        for outbound in late:
-            too_slow = outbound.gone - before[outbound] < outbound.limit // _LEAST_SHARE
-            outbound.excused = too_slow and outbound.size > outbound.relief and not outbound.closed
+        holding = self._server.holds.hold(publisher, SLOW_SUBSCRIBER, receiver=late[0].session.id)
+        with holding as hold, trio.move_on_after(self._server.options.slow_consumer_timeout):
+            for outbox in late:
+                hold.receiver = outbox.session.id
+                receiver = self._server.connections.get(outbox.session)
+                writer = receiver.writer if receiver is not None else None
+                while writer is not None and outbox.size > outbox.relief and not outbox.closed:
+                    await writer.wait_relief()
+        for outbox in late:
+            too_slow = outbox.gone - before[outbox] < outbox.limit // _LEAST_SHARE
+            outbox.excused = too_slow and outbox.size > outbox.relief and not outbox.closed
 
     async def _wait_for_room(self, queues: set[Queue], connection: BlockedPublisher) -> None:
         """Hold a publisher back until the queues that it filled have room, by their policies.
@@ -163,7 +163,7 @@ class BackPressure:
         if not _full(queues):
             return
         longest = _LONGEST_HOLD_OF_CONSUMERS if connection.must_read or session.subscriptions else math.inf
-        with self._hub.holds.hold(connection, QUEUE_FULL) as hold, trio.move_on_after(longest):
+        with self._server.holds.hold(connection, QUEUE_FULL) as hold, trio.move_on_after(longest):
             while (full := _full(queues)) and not connection.peer_has_gone():
                 hold.destination = full
                 with trio.move_on_after(_LOOK_FOR_PEER):
@@ -175,7 +175,7 @@ class BackPressure:
         While room is short durable messages are refused; this is for others, which are stored because they are many.
         Who consumes is not held for that, for it may take hours, and consuming makes room.
         """
-        storage, session = self._hub.broker.storage, connection.session
+        storage, session = self._server.broker.storage, connection.session
         assert storage is not None  # something is to be stored
         assert session is not None  # only a session publishes
         if storage.is_behind:
@@ -185,14 +185,14 @@ class BackPressure:
 
     async def _wait_for_relief(self, connection: BlockedPublisher, reason: str, is_due: Callable[[], bool]) -> None:
         """Hold a publisher back until that is over."""
-        with self._hub.holds.hold(connection, reason):
+        with self._server.holds.hold(connection, reason):
             while is_due() and not connection.peer_has_gone():
                 with trio.move_on_after(_LOOK_FOR_PEER):
                     await self._relief.park()
 
     async def slow_down(self, connection: BlockedPublisher, pace: RateLimit) -> None:
         """Hold a client back that sends more than it may."""
-        with self._hub.holds.hold(connection, pace.reason) as hold:
+        with self._server.holds.hold(connection, pace.reason) as hold:
             hold.whose = pace.whose
             while (rest := pace.until - trio.current_time()) > 0 and not connection.peer_has_gone():
                 with trio.move_on_after(min(rest, _LOOK_FOR_PEER)):

@@ -102,8 +102,8 @@ class Blocks:
         totals: reason -> how often somebody was held for it since the start.
     """
 
-    def __init__(self, wheel: TimerWheel, counters: Counters) -> None:
-        self._wheel = wheel
+    def __init__(self, timers: TimerWheel, counters: Counters) -> None:
+        self._timers = timers
         self._counters = counters
         self.totals = dict.fromkeys(REASONS, 0)
         self._all: dict[Block, None] = {}
@@ -138,7 +138,7 @@ class Blocks:
         self._untold[hold] = due = trio.current_time() + _LASTING
         if not self._on_wheel:
             self._on_wheel = True
-            self._wheel.add(self, due)
+            self._timers.add(self, due)
         try:
             with publisher.held():
                 yield hold

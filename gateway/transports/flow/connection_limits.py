@@ -163,27 +163,27 @@ class _Rows:
         self._places: dict[int, dict[str, None]] = {}
         self._most = 0
 
-    def add(self, place: str, guest: Slot) -> None:
+    def add(self, place: str, slot: Slot) -> None:
         row = self._rows.setdefault(place, _Row())
-        row.silent[guest] = None
+        row.silent[slot] = None
         self.count += 1
         self._move(place, len(row) - 1, len(row))
         self._most = max(self._most, len(row))
 
-    def ask(self, place: str, guest: Slot) -> None:
+    def ask(self, place: str, slot: Slot) -> None:
         """It must be there."""
         row = self._rows[place]
-        del row.silent[guest]
-        row.asking[guest] = None
+        del row.silent[slot]
+        row.asking[slot] = None
 
-    def remove(self, place: str, guest: Slot) -> None:
+    def remove(self, place: str, slot: Slot) -> None:
         """It need not be there."""
         row = self._rows.get(place)
         if row is None:
             return
         before = len(row)
-        row.silent.pop(guest, None)
-        row.asking.pop(guest, None)
+        row.silent.pop(slot, None)
+        row.asking.pop(slot, None)
         if len(row) == before:
             return
         self.count -= 1
@@ -241,7 +241,7 @@ class ConnectionLimits:
             address: of the socket; empty: a unix socket.
             evict: ends it when it must go before it has logged in.
         """
-        guest = Slot(self, address, evict)
+        slot = Slot(self, address, evict)
         self._new = (self._new + 1) % (_NEW * _LOOKS)
         if self._new % _NEW == 0:
             gc.collect(0 if self._new else 1)
@@ -249,46 +249,46 @@ class ConnectionLimits:
         most = self._capacity.max_connections
         if self.connections > most:
             sentence = f"the server has {most} connections, as many as it may ({self._capacity.limited_by})"
-            self._turn_away(guest, _UNAVAILABLE, "max_connections", "too many connections", sentence)
-            return guest
+            self._turn_away(slot, _UNAVAILABLE, "max_connections", "too many connections", sentence)
+            return slot
         handshakes = self._handshakes
-        handshakes.add(guest._place, guest)
+        handshakes.add(slot._place, slot)
         if handshakes.count > self._capacity.max_handshakes:
             self._evict_one()
-        return guest
+        return slot
 
     def _evict_one(self) -> None:
-        place, guest = self._handshakes.first_to_go()
+        place, slot = self._handshakes.first_to_go()
         sentence = (
             f"more than {self._capacity.max_handshakes} connections wait to log in (max_handshakes), "
             f"most of them from {place}, as this one"
         )
-        self._turn_away(guest, _UNAVAILABLE, "max_handshakes", "too many handshakes", sentence)
-        assert guest.refusal is not None  # it was just set
-        guest.evict(guest.refusal)
+        self._turn_away(slot, _UNAVAILABLE, "max_handshakes", "too many handshakes", sentence)
+        assert slot.refusal is not None  # it was just set
+        slot.evict(slot.refusal)
 
-    def place(self, guest: Slot, place: str) -> None:
+    def place(self, slot: Slot, place: str) -> None:
         """The address of a guest is known."""
-        if place != guest._place:
-            self._handshakes.remove(guest._place, guest)
-            guest._place = place
-            self._handshakes.add(place, guest)
+        if place != slot._place:
+            self._handshakes.remove(slot._place, slot)
+            slot._place = place
+            self._handshakes.add(place, slot)
         most = self._capacity.max_connections_per_address
         if not most:
             return
         count = self._by_address.get(place, 0)
         if count >= most:
             sentence = f"{place} has {most} connections, as many as one address may (max_connections_per_address)"
-            self._turn_away(guest, _TOO_MANY, "max_connections_per_address", "too many connections", sentence)
+            self._turn_away(slot, _TOO_MANY, "max_connections_per_address", "too many connections", sentence)
         else:
             self._by_address[place] = count + 1
-            guest._address = place
+            slot._address = place
 
-    def ask(self, guest: Slot) -> None:
+    def ask(self, slot: Slot) -> None:
         """An authenticator is asked about a guest."""
-        self._handshakes.ask(guest._place, guest)
+        self._handshakes.ask(slot._place, slot)
 
-    def log_in(self, guest: Slot, user: str, ghost: Slot | None = None) -> None:
+    def log_in(self, slot: Slot, user: str, ghost: Slot | None = None) -> None:
         """The user of a guest is known; nobody in particular has no limit.
 
         Args:
@@ -299,7 +299,7 @@ class ConnectionLimits:
         """
         most = self._capacity.max_connections_per_user
         if ghost is not None and ghost._user is not None:
-            guest._user, ghost._user = ghost._user, None
+            slot._user, ghost._user = ghost._user, None
         elif most and user != ANONYMOUS:
             count = self._by_user.get(user, 0)
             if count >= most:
@@ -308,34 +308,34 @@ class ConnectionLimits:
                     "too many sessions", f"this user has {most}, as many as one may (max_connections_per_user)"
                 )
             self._by_user[user] = count + 1
-            guest._user = user
-        self._handshakes.remove(guest._place, guest)
+            slot._user = user
+        self._handshakes.remove(slot._place, slot)
 
-    def leave(self, guest: Slot) -> None:
+    def leave(self, slot: Slot) -> None:
         """A connection is closed."""
-        self._forget(guest)
-        if guest.refusal is not None:
+        self._forget(slot)
+        if slot.refusal is not None:
             self.turned_away -= 1
 
-    def _forget(self, guest: Slot) -> None:
+    def _forget(self, slot: Slot) -> None:
         """It counts nowhere any more."""
-        if guest._is_counted:
-            guest._is_counted = False
+        if slot._is_counted:
+            slot._is_counted = False
             self.connections -= 1
-        self._handshakes.remove(guest._place, guest)
-        if guest._address is not None:
-            _take_one(self._by_address, guest._address)
-            guest._address = None
-        if guest._user is not None:
-            _take_one(self._by_user, guest._user)
-            guest._user = None
+        self._handshakes.remove(slot._place, slot)
+        if slot._address is not None:
+            _take_one(self._by_address, slot._address)
+            slot._address = None
+        if slot._user is not None:
+            _take_one(self._by_user, slot._user)
+            slot._user = None
 
-    def _turn_away(self, guest: Slot, status: int, limit: str, message: str, sentence: str) -> None:
-        self._forget(guest)
+    def _turn_away(self, slot: Slot, status: int, limit: str, message: str, sentence: str) -> None:
+        self._forget(slot)
         self.turned_away += 1
         self.refusals[limit] += 1
-        guest.status, guest.refusal = status, TooMany(message, sentence)
-        self._tell(limit, guest._place, sentence)
+        slot.status, slot.refusal = status, TooMany(message, sentence)
+        self._tell(limit, slot._place, sentence)
 
     def _tell(self, limit: str, place: str, sentence: str) -> None:
         """A line in the log, but not one for each connection of a flood."""

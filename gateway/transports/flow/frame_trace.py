@@ -147,14 +147,14 @@ class FrameTrace:
     """On one connection, for all who look at it."""
 
     def __init__(self, connection: Connection, version: Version) -> None:
-        assert connection.outgoing is not None  # it came with the session
+        assert connection.writer is not None  # it came with the session
         self._connection = connection
-        self._outgoing = connection.outgoing
+        self._writer = connection.writer
         self._version = version
-        self._pack_on = connection.outgoing.pack
+        self._pack_on = connection.writer.pack
         self._views: list[TraceView] = []
-        connection.tap = self
-        connection.outgoing.pack = self.pack
+        connection.trace = self
+        connection.writer.pack = self.pack
 
     def open(self) -> TraceView:
         """Somebody looks."""
@@ -166,8 +166,8 @@ class FrameTrace:
         """And does so no longer."""
         self._views.remove(view)
         if not self._views:
-            self._connection.tap = None
-            self._outgoing.pack = self._pack_on
+            self._connection.trace = None
+            self._writer.pack = self._pack_on
 
     def end(self, reason: str) -> None:
         """The session has ended."""
@@ -231,8 +231,8 @@ class FrameTrace:
 class FrameTraces:
     """All of a gateway."""
 
-    def __init__(self, hub: Server) -> None:
-        self._hub = hub
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self._views: dict[TraceView, FrameTrace] = {}
 
     def find(self, session_id: str) -> Connection:
@@ -242,8 +242,8 @@ class FrameTraces:
             NoSession: there is none.
             TooManyViews: no more may be open.
         """
-        session = self._hub.broker.sessions.get(session_id)
-        connection = self._hub.connections.get(session) if session is not None else None
+        session = self._server.broker.sessions.get(session_id)
+        connection = self._server.connections.get(session) if session is not None else None
         if connection is None:
             raise NoSession
         if len(self._views) >= MOST_VIEWS and not any(view.is_deserted for view in self._views):
@@ -262,9 +262,9 @@ class FrameTraces:
         for deserted in [view for view in self._views if view.is_deserted]:
             deserted.end("nobody has read this for too long")
             self._close(deserted)
-        tap = connection.tap or FrameTrace(connection, connection.session.version)
-        view = tap.open()
-        self._views[view] = tap
+        trace = connection.trace or FrameTrace(connection, connection.session.version)
+        view = trace.open()
+        self._views[view] = trace
         try:
             yield view
         finally:
@@ -272,13 +272,13 @@ class FrameTraces:
 
     def _close(self, view: TraceView) -> None:
         """Free the place of a view, once."""
-        tap = self._views.pop(view, None)
-        if tap is not None:
-            tap.close(view)
+        trace = self._views.pop(view, None)
+        if trace is not None:
+            trace.close(view)
 
-    def end(self, tap: FrameTrace) -> None:
+    def end(self, trace: FrameTrace) -> None:
         """The connection of that has ended."""
-        tap.end("the gateway is shutting down" if self._hub.draining else "the session has ended")
+        trace.end("the gateway is shutting down" if self._server.draining else "the session has ended")
 
 
 def _of_login(headers: Mapping[str, str]) -> list[tuple[str, str]]:

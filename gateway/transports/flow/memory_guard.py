@@ -110,11 +110,11 @@ class MemoryGuard:
         closed: clients that had to go since the start.
     """
 
-    def __init__(self, hub: Server) -> None:
+    def __init__(self, server: Server) -> None:
         self.mark = 0
         self.resident = 0
         self.closed = 0
-        self._hub = hub
+        self._server = server
         self._name = "memory_mark"
         self._read: Callable[[], int] = lambda: 0
         self._trim: Callable[[], object] = lambda: None
@@ -135,14 +135,14 @@ class MemoryGuard:
             trim: gives back to the system what was freed.
         """
         self.mark, self._name, self._read, self._trim = mark, name, read, trim
-        broker = self._hub.broker
+        broker = self._server.broker
         broker.crowd = min(broker.crowd, mark // _GOOD_PART)
         self.look_soon()
 
     @property
     def reason(self) -> str:
         """Why no new client should come, as a sentence; empty: there is memory."""
-        return self._hub.broker.memory_is_full or self._at_mark()
+        return self._server.broker.memory_is_full or self._at_mark()
 
     def facts(self) -> dict[str, int]:
         """For the log."""
@@ -153,11 +153,11 @@ class MemoryGuard:
         if not self._on_wheel:
             self._on_wheel = True
             self._pressed_since = trio.current_time()
-            self._hub.wheel.add(self, self._pressed_since)
+            self._server.timers.add(self, self._pressed_since)
 
     def tick(self, now: float) -> float:
         """Look; returns when to look again."""
-        broker = self._hub.broker
+        broker = self._server.broker
         if self.mark:
             self._measure(now)
         if not broker.pressed:
@@ -178,12 +178,12 @@ class MemoryGuard:
 
     def _measure(self, now: float) -> None:
         """Look at the process, and tell the broker."""
-        broker, high = self._hub.broker, self.mark * 3 // 4
+        broker, high = self._server.broker, self.mark * 3 // 4
         self.resident = self._read()
         if self.resident < high - self.mark // _BACK_BY:
             self._judge(scarce=False)
             return
-        outboxes = sum([session.outbound.size for session in broker.sessions.values()])
+        outboxes = sum([session.outbox.size for session in broker.sessions.values()])
         accounted = broker.stored_octets + outboxes
         self._give_back(now, accounted)
         is_ours = accounted >= self.mark // _GOOD_PART
@@ -199,7 +199,7 @@ class MemoryGuard:
         self, *, scarce: bool, flooded: bool = False, nearly_exhausted: bool = False, exhausted: str = ""
     ) -> None:
         self._is_scarce = scarce
-        self._hub.broker.judge_memory(
+        self._server.broker.judge_memory(
             scarce=scarce, flooded=flooded, nearly_exhausted=nearly_exhausted, exhausted=exhausted
         )
 
@@ -217,7 +217,7 @@ class MemoryGuard:
 
     def _make_room(self, now: float) -> None:
         """Close those who cost most, if memory is full, or incomplete messages keep it from moving."""
-        broker = self._hub.broker
+        broker = self._server.broker
         limit = broker.quotas.memory_limit
         is_stuck = now - self._pressed_since >= _STUCK
         if broker.stored_octets >= limit:
@@ -229,7 +229,7 @@ class MemoryGuard:
             self._close(now, reason, _GOOD_PART * broker.crowd, 0, _incomplete)
         elif is_stuck and broker.flooded:
             reason = f"memory is short ({self._name}), and much of it waits for clients that do not read"
-            self._close(now, reason, self.mark, 0, partial(_unread, now - self._hub.options.slow_consumer_timeout))
+            self._close(now, reason, self.mark, 0, partial(_unread, now - self._server.options.slow_consumer_timeout))
 
     def _names(self) -> str:
         return f"memory_limit, {self._name}" if self.mark else "memory_limit"
@@ -265,7 +265,7 @@ class MemoryGuard:
         return True
 
     def _offenders(self) -> Iterator[Offender]:
-        for session, connection in self._hub.connections.items():
+        for session, connection in self._server.connections.items():
             if not session.failed:
                 yield Offender(connection, cost_of(session))
 
@@ -301,8 +301,8 @@ def _incomplete(offender: Offender) -> int:
 
 def _unread(since: float, offender: Offender) -> int:
     """What waits for a client that has taken nothing since then."""
-    outgoing = offender.connection.outgoing
-    return offender.cost.outbox if outgoing is not None and outgoing.last_write < since else 0
+    writer = offender.connection.writer
+    return offender.cost.outbox if writer is not None and writer.last_write < since else 0
 
 
 # what the system says

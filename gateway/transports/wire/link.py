@@ -164,16 +164,16 @@ class SocketPipe:
     """A socket, by its file descriptor: trio waits for it, the system calls are made directly.
 
     Args:
-        turnstiles: that it passes when it is a stranger's, or sends in bulk; None: there are none.
+        fair_gates: that it passes when it is a stranger's, or sends in bulk; None: there are none.
     """
 
-    __slots__ = ("_fd", "_line", "_reads", "_stream", "_turnstiles")
+    __slots__ = ("_fair_gates", "_fd", "_line", "_reads", "_stream")
 
-    def __init__(self, stream: trio.SocketStream, turnstiles: FairGates | None = None) -> None:
+    def __init__(self, stream: trio.SocketStream, fair_gates: FairGates | None = None) -> None:
         self._stream = stream
         self._fd = stream.socket.fileno()
-        self._turnstiles = turnstiles
-        self._line: FairGate | None = None if turnstiles is None else turnstiles.strangers
+        self._fair_gates = fair_gates
+        self._line: FairGate | None = None if fair_gates is None else fair_gates.strangers
         self._reads = 0
 
     async def receive(self, size: int) -> bytes:
@@ -189,8 +189,8 @@ class SocketPipe:
             except OSError:
                 return b""
             self._reads += 1
-            if self._turnstiles is not None and self._reads >= _READS_OF_A_STRANGER:
-                self._line = self._turnstiles.bulk if len(octets) == size else None
+            if self._fair_gates is not None and self._reads >= _READS_OF_A_STRANGER:
+                self._line = self._fair_gates.bulk if len(octets) == size else None
             return octets
 
     def send_nowait(self, buffers: Buffers) -> int:
@@ -224,7 +224,7 @@ class SocketPipe:
     async def send_eof(self) -> None:
         """See `Pipe`."""
         self._reads = 0  # what still comes is thrown away: that has time
-        self._line = None if self._turnstiles is None else self._turnstiles.strangers
+        self._line = None if self._fair_gates is None else self._fair_gates.strangers
         with contextlib.suppress(OSError):
             self._stream.socket.shutdown(socket.SHUT_WR)
 

@@ -63,21 +63,21 @@ class TlsPipe:
         "_ended",
         "_incoming",
         "_left",
-        "_outgoing",
         "_owed",
         "_pipe",
         "_send_below",
         "_tls",
+        "_writer",
     )
 
     def __init__(self, pipe: Pipe, context: ssl.SSLContext) -> None:
         self._pipe = pipe
         self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._writer = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._writer, server_side=True)
         # Looked up once: a broadcast does nothing but this.
         self._encrypt = self._tls.write
-        self._encrypted = self._outgoing.read
+        self._encrypted = self._writer.read
         self._send_below = pipe.send_nowait
         self._cipher: Buffers = []  # what the pipe did not take yet
         self._owed = b""  # the plain octets that it stands for
@@ -115,7 +115,7 @@ class TlsPipe:
             raise HandshakeError("the peer closed during the TLS handshake") from None
 
     async def _write_out(self) -> None:
-        left: Buffers = [self._outgoing.read()] if self._outgoing.pending else []
+        left: Buffers = [self._writer.read()] if self._writer.pending else []
         while left:
             left = advance(left, await self._pipe.send_some(left))
 
@@ -145,7 +145,7 @@ class TlsPipe:
             plain = self._decrypt()
             if plain:
                 self._barren = 0
-            if self._barren > _MOST_BARREN or self._outgoing.pending > _MOST_ANSWERS:
+            if self._barren > _MOST_BARREN or self._writer.pending > _MOST_ANSWERS:
                 self._ended = True
             if plain and len(plain) <= size:
                 return plain
@@ -244,8 +244,8 @@ class TlsPipe:
         """See `Pipe`: `close_notify`, and then the end of the pipe below."""
         with suppress(ssl.SSLError):
             self._tls.unwrap()
-        if self._outgoing.pending:
-            self._cipher.append(self._outgoing.read())
+        if self._writer.pending:
+            self._cipher.append(self._writer.read())
         with suppress(BrokenLink):
             while self._cipher:
                 self._cipher = advance(self._cipher, await self._pipe.send_some(self._cipher))

@@ -41,7 +41,7 @@ def run(octets: bytes) -> None:
 def broker() -> Broker:
     """One that has a store, and nothing in it."""
     fresh = Broker(clock=lambda: 1.0, epoch=lambda: EPOCH)
-    facts = Metadata(fresh.agenda.clock, fresh.agenda.epoch)
+    facts = Metadata(fresh.scheduler.clock, fresh.scheduler.epoch)
     fresh.storage = Storage(facts, busy=lambda: None, on_relief=lambda: None, on_state=lambda: None)
     return fresh
 
