@@ -4,7 +4,7 @@
 every delivery, and prints one row per scenario beside its budget.  The method, and why it is this one, is in
 `docs/benchmarks.md`; the modules are, from the bottom up:
 
-* `wire`       octets: frames pre-encoded for TCP or WebSocket, and what arrives cut into frames again
+* `wire`       bytes: frames pre-encoded for TCP or WebSocket, and what arrives cut into frames again
 * `link`       one client connection, non-blocking, and the check of what it receives
 * `loop`       the closed loop: publishers and receivers, a window, a measured part, an end without loss or duplicate
 * `machine`    cores, what the generator's process needs, and what the kernel alone takes

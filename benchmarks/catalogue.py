@@ -90,7 +90,7 @@ _LEAST = 100
 _GROWTH = 1.5
 # Durable receipts in a second, with 100 producers.
 _RECEIPTS = 15_000
-# A million messages of 100 octets take 0.3 GB, but count for 0.75: the decoder shares equal headers, and each message
+# A million messages of 100 bytes take 0.3 GB, but count for 0.75: the decoder shares equal headers, and each message
 # counts them as its own.
 _ROOM_FOR_A_MILLION = f"memory_limit = {2048 * MIB}"
 

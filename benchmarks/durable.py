@@ -192,7 +192,7 @@ class _CrowdCheck(Check):
 
 
 def fill_store(folder: Path, *, messages: int) -> None:
-    """Make a store with so many messages of 100 octets, as a gateway leaves it that was killed."""
+    """Make a store with so many messages of 100 bytes, as a gateway leaves it that was killed."""
     texts = bodies(_TEXTS, 100)
     head = Head.of("SEND", {"destination": _RECOVERED, "persistent": "true", "content-length": "100"})
     size = Message(0, head, texts[0]).size

@@ -65,7 +65,7 @@ def patterns(server: Server, transport: Transport, seconds: float, *, few: int, 
     overlapping += [f"{base}.s.*.k{number:06}" for number in range(share)]
     every = [*plain, *overlapping]
     with links_of(transport, 1 + links) as (publisher, *subscribers):
-        octets = _memory(server, transport, every)
+        nbytes = _memory(server, transport, every)
         publish = partial(_publish, server, seconds / 2, publisher, subscribers)
         _subscribe(subscribers, every, 0, few)
         among_few = publish(plain[:few])
@@ -74,7 +74,7 @@ def patterns(server: Server, transport: Transport, seconds: float, *, few: int, 
         again = publish([pattern.replace("*", "again") for pattern in plain[:1_000]])
         leave_all(publisher, *subscribers)
     sample = _compared(among_few, among_many)
-    return replace(sample, beside={**sample.beside, "again": again, "memory": Sample(octets)})
+    return replace(sample, beside={**sample.beside, "again": again, "memory": Sample(nbytes)})
 
 
 def deep_queue(server: Server, transport: Transport, seconds: float, *, few: int, many: int) -> Sample:
@@ -111,14 +111,14 @@ def _subscribe(links: Sequence[Link], names: Sequence[str], first: int, last: in
 
 
 def _memory(server: Server, transport: Transport, names: Sequence[str]) -> float:
-    """Octets of resident memory for each subscription to one of these; they are gone when it returns."""
+    """Bytes of resident memory for each subscription to one of these; they are gone when it returns."""
     with links_of(transport, 1) as (link,):
         before = server.resident()
         subscribe_each(link, dict(enumerate(names)))
         time.sleep(SETTLE)
-        octets = (server.resident() - before) / len(names)
+        nbytes = (server.resident() - before) / len(names)
         link.leave()
-    return octets
+    return nbytes
 
 
 def _publish(

@@ -35,27 +35,27 @@ class Link:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if transport.authority:
                 self.socket = _context(transport.authority).wrap_socket(self.socket, server_hostname="localhost")
-            for octets, end in transport.greeting():
-                self.socket.sendall(octets)
+            for nbytes, end in transport.greeting():
+                self.socket.sendall(nbytes)
                 greet(self.socket, end)
         except BaseException:
             self.socket.close()
             raise
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Write now what the socket takes; `flush` writes the rest."""
-        self.unsent.append(memoryview(octets))
+        self.unsent.append(memoryview(data))
         self.flush()
 
     def flush(self) -> None:
         while self.unsent:
-            octets = self.unsent[0]
+            data = self.unsent[0]
             try:
-                taken = self.socket.send(octets)
+                taken = self.socket.send(data)
             except _NOT_NOW:
                 return
-            if taken < len(octets):
-                self.unsent[0] = octets[taken:]
+            if taken < len(data):
+                self.unsent[0] = data[taken:]
             else:
                 self.unsent.popleft()
 
@@ -202,9 +202,9 @@ def receipt_id(each: bytes) -> bytes:
     return found[1] if found and b"RECEIPT" in each[:10] else b""
 
 
-def shown(octets: bytes) -> str:
+def shown(data: bytes) -> str:
     """Enough of a frame for an error message."""
-    return repr(octets[:200])[1:]
+    return repr(data[:200])[1:]
 
 
 def _ack(message: bytes) -> bytes:

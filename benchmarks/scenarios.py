@@ -72,7 +72,7 @@ def deliver(
 
 
 def large_bodies(server: Server, transport: Transport, seconds: float, *, size: int, window: int) -> Sample:
-    """Bodies of `size` octets through a topic; the cost is per megabyte of body, the rate in megabytes."""
+    """Bodies of `size` bytes through a topic; the cost is per megabyte of body, the rate in megabytes."""
     sample = deliver(server, transport, seconds, kind="topic", size=size, window=window)
     megabytes = size / MEGABYTE
     return replace(sample, cost=sample.cost / megabytes, rate=(sample.rate or 0) * megabytes)
@@ -117,7 +117,7 @@ def many_destinations(
                 transport.encode([frame("SUBSCRIBE", destination=f"{base}.{number}", id=number) for number in numbers])
             )
             link.request("SUBSCRIBE", destination=base, id="last")
-        octets, cpu = (server.resident() - before) / subscriptions, (server.cpu() - cpu) / subscriptions
+        nbytes, cpu = (server.resident() - before) / subscriptions, (server.cpu() - cpu) / subscriptions
         frames = [send_frame(f"{base}.{number}", text) for number, text in enumerate(texts)]
         receivers = [Receiver(link, Check(texts[first::links])) for first, link in enumerate(subscribers)]
         loop = Loop(publisher, batches_of(transport, frames, batch), batch, window, receivers)
@@ -125,7 +125,7 @@ def many_destinations(
         loop.finish()
         for link in (publisher, *subscribers):
             link.leave()
-    return replace(sample, note=f"SUBSCRIBE {cpu * 1e6:.1f} us, {octets:,.0f} octets each")
+    return replace(sample, note=f"SUBSCRIBE {cpu * 1e6:.1f} us, {nbytes:,.0f} octets each")
 
 
 def connects(server: Server, transport: Transport, seconds: float, *, parallel: int) -> Sample:
@@ -152,13 +152,13 @@ def idle_connections(server: Server, transport: Transport, seconds: float, *, co
         for number, link in enumerate(idle):
             link.request("SUBSCRIBE", destination=f"{base}.{number}", id=0)
         time.sleep(SETTLE)
-        octets, cpu = server.resident() - before, server.cpu() - cpu
+        nbytes, cpu = server.resident() - before, server.cpu() - cpu
         _reach_each(publisher, idle, base)
-    return Sample(cost=octets / connections / 1024, note=f"set-up {cpu / connections * 1e6:.0f} us of CPU each")
+    return Sample(cost=nbytes / connections / 1024, note=f"set-up {cpu / connections * 1e6:.0f} us of CPU each")
 
 
 def backlog(server: Server, transport: Transport, seconds: float, *, messages: int) -> Sample:
-    """Octets of resident memory per message waiting in a queue, and what filling and draining cost.
+    """Bytes of resident memory per message waiting in a queue, and what filling and draining cost.
 
     `seconds` has no part in it.
     """
@@ -176,12 +176,12 @@ def backlog(server: Server, transport: Transport, seconds: float, *, messages: i
         publisher.leave()  # its RECEIPT says that everything before it is in the queue
         filling = (server.cpu() - cpu) / messages
         time.sleep(SETTLE)
-        octets = (server.resident() - before) / messages
+        nbytes = (server.resident() - before) / messages
         start, cpu = time.monotonic(), server.cpu()
         drain(consumer, destination, texts, messages)
         wall, draining = time.monotonic() - start, (server.cpu() - cpu) / messages
     note = f"filled at {filling * 1e6:.1f} us, drained at {draining * 1e6:.1f} us and the rate shown"
-    return Sample(octets, rate=messages / wall, note=note)
+    return Sample(nbytes, rate=messages / wall, note=note)
 
 
 class _Storm:

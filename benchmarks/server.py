@@ -61,11 +61,11 @@ class Server:
         return lambda: sum(map(time.clock_gettime, clocks)) - start
 
     def resident(self) -> int:
-        """Octets of resident memory of the process tree."""
+        """Bytes of resident memory of the process tree."""
         return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self._tree()) * _PAGE
 
     def peak(self) -> int:
-        """Octets that were resident at most so far; of several processes each at its own time."""
+        """Bytes that were resident at most so far; of several processes each at its own time."""
         return sum(int(_PEAK.findall(Path(f"/proc/{pid}/status").read_text())[0]) for pid in self._tree()) * 1024
 
     def _tree(self) -> list[int]:

@@ -37,7 +37,7 @@ def destination_of(kind: str) -> str:
 
 
 def batches_of(transport: Transport, frames: Sequence[bytes], size: int) -> list[bytes]:
-    """These frames as octets, `size` frames in each."""
+    """These frames as bytes, `size` frames in each."""
     return [transport.encode(list(frames[at : at + size])) for at in range(0, len(frames), size)]
 
 

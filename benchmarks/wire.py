@@ -1,4 +1,4 @@
-"""Octets: what the generator writes, encoded beforehand, and what it reads, cut into frames.
+"""Bytes: what the generator writes, encoded beforehand, and what it reads, cut into frames.
 
 The generator must be several times cheaper per message than the server, or it measures itself.  So nothing is encoded
 while the clock runs (`send_frame` and `Transport.encode` are called before it starts), and reading works on whole
@@ -45,7 +45,7 @@ def send_frame(destination: str, body: bytes, **headers: object) -> bytes:
 
 
 def bodies(count: int, size: int) -> list[bytes]:
-    """`count` bodies of `size` octets, each with its number in front."""
+    """`count` bodies of `size` bytes, each with its number in front."""
     return [b"%08d" % number + b"x" * (size - 8) for number in range(count)]
 
 
@@ -80,14 +80,14 @@ class Transport:
         return "ws" if self.path else "tcp"
 
     def encode(self, frames: list[bytes]) -> bytes:
-        """These frames as octets on the wire, over WebSocket one message each."""
+        """These frames as bytes on the wire, over WebSocket one message each."""
         return b"".join(map(masked, frames) if self.path else frames)
 
     def inbound(self) -> Inbound:
         return WebSocketInbound() if self.path else Inbound()
 
     def greeting(self) -> list[tuple[bytes, bytes]]:
-        """What a client says until it is connected, each with the octets that its answer ends with."""
+        """What a client says until it is connected, each with the bytes that its answer ends with."""
         credentials = dict(zip(("login", "passcode"), self.login, strict=True)) if self.login else {}
         connect = self.encode([frame("CONNECT", accept_version="1.2", host="/", **credentials)])
         if not self.path:
@@ -97,9 +97,9 @@ class Transport:
 
 
 class Inbound:
-    """The octets of one connection; here for TCP, where they are STOMP frames already.
+    """The bytes of one connection; here for TCP, where they are STOMP frames already.
 
-    `replies` are octets owed to the server (pongs), `farewell` says how it closed, when it said so.
+    `replies` are bytes owed to the server (pongs), `farewell` says how it closed, when it said so.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Inbound:
         return frames
 
     def tails(self, chunk: bytes, size: int) -> list[bytes]:
-        """The frames that this chunk completes, each whole or at least its last `size` octets."""
+        """The frames that this chunk completes, each whole or at least its last `size` bytes."""
         if END in chunk:
             data = b"".join((*self._held, chunk))
             head, length = self._measure(data)
@@ -129,7 +129,7 @@ class Inbound:
         return self.frames(chunk)
 
     def _measure(self, data: bytes) -> tuple[int, int]:
-        """Octets of framing before the first frame, and of both together; 0 when it is not complete."""
+        """Bytes of framing before the first frame, and of both together; 0 when it is not complete."""
         return 0, data.find(END) + 1
 
     def _walk(self, data: bytes) -> tuple[list[bytes], bytes]:
@@ -188,10 +188,10 @@ def _header(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _is_run(data: bytes, head: int, length: int, run: int) -> bool:
-    """True when `data` begins with `run` frames of `length` octets and nothing else.
+    """True when `data` begins with `run` frames of `length` bytes and nothing else.
 
     Every frame has the framing of the first (which over WebSocket holds its length) and ends with a NUL.  Two of the
-    frames looked for cannot hide in the room of one, and what is found in the tails is compared octet by octet.
+    frames looked for cannot hide in the room of one, and what is found in the tails is compared byte by byte.
     """
     end = run * length
     return data[length - 1 : end : length] == END * run and all(

@@ -373,14 +373,14 @@ FIXED = [
     ("ids", quota.MOST_NAMES // 1024**2),
     ("different", MOST_INTERESTS),
     ("message groups", groups.MOST_GROUPS),
-    ("message groups", groups.MOST_OCTETS // 1024**2),
-    ("a token", tokens.MAX_OCTETS // 1024),
-    ("a login", passwords.MAX_OCTETS),
+    ("message groups", groups.MOST_BYTES // 1024**2),
+    ("a token", tokens.MAX_BYTES // 1024),
+    ("a login", passwords.MAX_BYTES),
     ("passcodes", turns.PLACES),
     ("logins", visits.MOST),
     ("logins", round(visits.LIFETIME / 3600)),
     ("sessions", MOST_VIEWS),
-    ("a request", asked.MOST_OCTETS // 1024**2),
+    ("a request", asked.MOST_BYTES // 1024**2),
     ("a request", paging.MAX_LIMIT),
 ]
 

@@ -197,8 +197,8 @@ async def tap_one(gateway: GatewayProcess, kind: str, said: list[bytes]) -> str:
     connection = http.client.HTTPConnection(HOST, gateway.http_port, timeout=10)
     connection.request("GET", f"/api/v1/sessions/{session}/tap", headers={"Authorization": f"Bearer {ADMIN}"})
     answer = connection.getresponse()  # from then on it sees all
-    for octets in said:
-        await peer.send(octets)
+    for data in said:
+        await peer.send(data)
     while await peer.receive() is not None:
         pass
     await peer.aclose()

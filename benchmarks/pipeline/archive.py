@@ -1,6 +1,6 @@
 """Segments to Parquet: how many rows a second the archiver makes, alone on one core.
 
-The journal is that of a queue whose messages are acknowledged: a third each of accepted, with 100 octets of body and
+The journal is that of a queue whose messages are acknowledged: a third each of accepted, with 100 bytes of body and
 five headers, delivered and acked.  The bodies are drawn from 5,000 that do not compress.
 """
 
@@ -19,7 +19,7 @@ from gateway.journal import Journal
 _MESSAGES = 500_000
 _HEADERS = {"destination": "/queue/orders", "content-type": "application/json", "region": "europe", "kind": "order"}
 _BODIES = 5_000
-_OCTETS = 16 * 1024 * 1024
+_BYTES = 16 * 1024 * 1024
 
 
 def figures(scale: float) -> Iterator[Figure]:
@@ -28,18 +28,18 @@ def figures(scale: float) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="archive-bench-") as name:
         folder = Path(name)
         _write(folder / "journal", messages)
-        octets = sum([path.stat().st_size for path in (folder / "journal").rglob("*.seg")])
+        nbytes = sum([path.stat().st_size for path in (folder / "journal").rglob("*.seg")])
         with watch() as spent, Archiver(folder / "journal", folder / "archive") as archiver:
             if not archiver.step(everything=True):
                 raise RuntimeError("the archiver failed")
         size = sum([path.stat().st_size for path in (folder / "archive").rglob("*.parquet")])
     rows = 3 * messages
-    note = f"{octets / rows:.0f} octets a row become {size / rows:.0f}"
+    note = f"{nbytes / rows:.0f} octets a row become {size / rows:.0f}"
     yield Figure("archiver", rows / spent.seconds, "rows/s", 100_000, rows=rows, cpu=spent.cpu, note=note)
 
 
 def _write(folder: Path, messages: int) -> None:
-    journal = Journal(folder, "bench", run="r", segment_octets=_OCTETS)
+    journal = Journal(folder, "bench", run="r", segment_bytes=_BYTES)
     journal.start()
     session = journal.names_of_session("tcp", "127.0.0.1:50000", "anna", "s-1")
     names = journal.names_of_subscription(session, "0", "client-individual", "/queue/orders")
@@ -49,7 +49,7 @@ def _write(folder: Path, messages: int) -> None:
         journal.accepted(journal.clock(), session, "/queue/orders", number, headers, bodies[number % len(bodies)])
         journal.delivered(journal.clock(), names, number, 100, 1, number % 5000)
         journal.acked(journal.clock(), names, number, 1, number % 3000)
-        while journal.queued > _OCTETS:
+        while journal.queued > _BYTES:
             time.sleep(0.01)
     journal.close(60)
     if journal.rows_dropped:

@@ -1,7 +1,7 @@
 """A STOMP 1.2 server that does one thing: it floods its subscriber with messages, as fast as that one takes them.
 
 It is a process of its own, so that what it costs is not counted as the client's.  Messages have ten headers and a body
-of 100 octets; `message-id` and `ack` grow.  It answers receipts, and sends no more than `count` messages.
+of 100 bytes; `message-id` and `ack` grow.  It answers receipts, and sends no more than `count` messages.
 
     python -m benchmarks.pipeline.flood COUNT      prints its port
 """

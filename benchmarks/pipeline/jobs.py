@@ -30,8 +30,8 @@ def figures(scale: float) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="jobs-bench-") as name:
         archive = Path(name, "archive")
         with watch() as made:
-            octets = synthetic.make(archive, rows)
-        yield Figure("synthetic archive", rows / made.seconds, "rows/s", rows=rows, cpu=made.cpu, note=f"{octets:,} B")
+            nbytes = synthetic.make(archive, rows)
+        yield Figure("synthetic archive", rows / made.seconds, "rows/s", rows=rows, cpu=made.cpu, note=f"{nbytes:,} B")
         with watch() as started:
             spark = session(None, None, "benchmark")
         yield Figure("a session starts", started.seconds, "s", 10, at_least=False, cpu=started.cpu)
@@ -63,7 +63,7 @@ def report(scale: float) -> Iterator[Figure]:
         spark = session(None, None, "benchmark")
         with watch() as spent:
             made = build.report(spark, str(archive), synthetic.START, synthetic.END)
-            octets = len(page.html(made).encode())
-        note = f"a page of {octets:,} B"
+            nbytes = len(page.html(made).encode())
+        note = f"a page of {nbytes:,} B"
         yield Figure("report of an hour", spent.seconds, "s", 20, at_least=False, rows=rows, cpu=spent.cpu, note=note)
         spark.stop()

@@ -1,7 +1,7 @@
 """What a row of the journal costs the event loop: CPU of the thread that tells, while the other one writes.
 
 Rows are told in bursts, with pauses in which the writer catches up, so that none is dropped; the pauses do not count.
-An accepted row has 100 octets of body and five headers.  Frames that share their headers share the dictionary, as the
+An accepted row has 100 bytes of body and five headers.  Frames that share their headers share the dictionary, as the
 decoder gives it; that row has the goal.  The others are there to see what it costs when nothing is shared.
 """
 

@@ -1,6 +1,6 @@
 """`format("stomp")` as a source: rows per second into Spark's noop sink.
 
-The synthetic server (`flood`) only sends: 100 octets, ten headers.  The real gateway has a queue, or a topic's log,
+The synthetic server (`flood`) only sends: 100 bytes, ten headers.  The real gateway has a queue, or a topic's log,
 that was filled before.  The clock runs from the start of the query, which is cold, to the end of its last batch with
 rows; how long the source waits for more after that does not count.
 """
@@ -81,7 +81,7 @@ def _flood(rows: int) -> Iterator[str]:
 
 
 def _fill(port: str, destination: str, rows: int) -> None:
-    """Messages of 100 octets; on return the gateway has them."""
+    """Messages of 100 bytes; on return the gateway has them."""
     client = Client(Server(_HOST, int(port)))
     one = client.encode("SEND", {"destination": destination, "kind": "order", "region": "europe"}, b"x" * 100)
     for _ in range(rows // _TOGETHER):

@@ -64,19 +64,19 @@ _COUNTS = {"size": (100, 101), "delivery_count": (1, 2), "pending": (1, 50), "de
 
 
 def make(archive: Path, rows: int, seed: int = 7) -> int:
-    """Write the archive; returns its octets."""
+    """Write the archive; returns its bytes."""
     random = np.random.default_rng(seed)
     folder = archive / layout.RAW / layout.folder_of(layout.hour_at(START))
     folder.mkdir(parents=True)
-    octets = 0
+    nbytes = 0
     for number in range(_FILES):
         first, end = rows * number // _FILES, rows * (number + 1) // _FILES
         table = _table(random, first, end - first, number)
         path = folder / layout.Range("bench", _EPOCH, number + 1, number + 1).name
         options = {"compression": "zstd", "compression_level": 1, "use_dictionary": REPEATED}
         pq.write_table(table, path, row_group_size=_GROUP_ROWS, **options)
-        octets += path.stat().st_size
-    return octets
+        nbytes += path.stat().st_size
+    return nbytes
 
 
 def _table(random: np.random.Generator, first: int, rows: int, minute: int) -> pa.Table:

@@ -147,7 +147,7 @@ class Kept:
             Endpoint(
                 "GET",
                 "/api/v1/cursors",
-                self.offsets,
+                self.cursors,
                 "How far clients have read that resume by a name.",
                 "sessions",
                 kept_models.Cursors,
@@ -253,7 +253,7 @@ class Kept:
 
     # where clients go on
 
-    async def offsets(self, request: Request) -> Response:
+    async def cursors(self, request: Request) -> Response:
         """A page of them."""
         broker = self._broker
 

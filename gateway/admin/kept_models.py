@@ -96,4 +96,4 @@ class CursorRow(Answer):
 class Cursors(Window):
     """A page of them."""
 
-    offsets: list[CursorRow]
+    cursors: list[CursorRow]

@@ -207,7 +207,7 @@ class Overview:
                 "delayed": len(broker.router.delayed),
                 "retained": len(broker.router.retained),
                 "unacknowledged": sum([session.outstanding for session in broker.sessions.values()]),
-                "octets": broker.stored_octets,
+                "octets": broker.stored_bytes,
             },
             "memory": self._memory(),
             "held": len(opened.holds),
@@ -228,7 +228,7 @@ class Overview:
         return {
             "process": last.memory if last is not None else memory.resident,
             "mark": memory.mark or None,
-            "messages": broker.stored_octets,
+            "messages": broker.stored_bytes,
             "messages_limit": broker.quotas.memory_limit,
             "pressed": broker.pressed,
         }
@@ -239,7 +239,7 @@ class Overview:
             return None
         return {
             "failing": storage.failure or None,
-            "pending_octets": storage.octets,
+            "pending_octets": storage.nbytes,
             "backlog": storage.in_backlog,
             "commits": committer.commits,
             "commit_seconds": round(committer.seconds, 3),

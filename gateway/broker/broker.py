@@ -3,7 +3,7 @@
 One thread, no I/O, no clock but the one it is given.  All methods return at once; whatever they cause to be written
 lies in outboxes, and those are listed in `dirty` until the transports flush them.
 
-Memory.  `stored_octets` is what all kept messages cost: waiting, unacknowledged, in transactions, and those of which
+Memory.  `stored_bytes` is what all kept messages cost: waiting, unacknowledged, in transactions, and those of which
 only a part has come.  From 3/4 of the limit on, `pressed` tells the connections to stop reading those who publish; a
 SEND at the limit itself, which only a session that must go on reading its ACKs can reach, is refused.  Nothing is
 dropped.
@@ -69,15 +69,15 @@ class Broker:
         records: told of what happens; None: nobody records.
         dirty: outboxes with something to flush.  Always the same object.
         strained: outboxes over their high mark that the reader at work just filled; it empties the set.
-        stored_octets: what kept messages cost, and incomplete ones.
+        stored_bytes: what kept messages cost, and incomplete ones.
         buffered: the part of it that is incomplete messages.
         kept: what messages cost that were kept since the start; it only grows.
         waiting: messages in queues that nobody has.
         subscriptions: how many there are.
-        pressed: memory is short, by `stored_octets` or by what the process takes.
+        pressed: memory is short, by `stored_bytes` or by what the process takes.
         flooded: while it is short, outboxes have a good part of it, and may each have little.
         nearly_full: so short that whoever adds to it must be slowed down, and cannot be spared.
-        crowd: of so many octets on, incomplete messages have a good part of it.
+        crowd: of so many bytes on, incomplete messages have a good part of it.
         careful: a SEND has to be checked in full: `pressed`, or the store has failed.
         on_pressure: called when `pressed` begins.
         on_relief: called when it ends.
@@ -87,7 +87,7 @@ class Broker:
         on_misspelt: called with a SUBSCRIBE header that has no effect and looks like one that has, the session's id and
             its login.
         application: handles what is sent to `/app/`; None: nobody does.
-        group_octets: what the groups of all queues cost, nearly.
+        group_bytes: what the groups of all queues cost, nearly.
         dead_letters_under_way: how many dead letters became dead letters on their way, at the moment.
 
     Args:
@@ -129,7 +129,7 @@ class Broker:
         self.destinations = self.registry.destinations
         self.dirty: deque[Outbox] = deque()
         self.strained: set[Outbox] = set()
-        self.stored_octets = 0
+        self.stored_bytes = 0
         self.kept = 0
         self.waiting = 0
         self.subscriptions = 0
@@ -147,7 +147,7 @@ class Broker:
         self.on_misspelt = on_misspelt
         self.application: Application | None = None
         self.dead_letters_under_way = 0
-        self.group_octets = 0
+        self.group_bytes = 0
         # What queues and topics need of the router.
         self.next_number = self.router.next_number
         self.deposit = self.router.deposit
@@ -218,23 +218,23 @@ class Broker:
 
     # pressure
 
-    def keep(self, octets: int) -> None:
+    def keep(self, nbytes: int) -> None:
         """Kept messages cost so much more."""
-        self.stored_octets += octets
-        self.kept += octets
-        if self.stored_octets > self._memory_high and not self.pressed:
+        self.stored_bytes += nbytes
+        self.kept += nbytes
+        if self.stored_bytes > self._memory_high and not self.pressed:
             self._weigh()
 
-    def release(self, octets: int) -> None:
+    def release(self, nbytes: int) -> None:
         """Kept messages cost so much less."""
-        self.stored_octets -= octets
-        if self.pressed and self.stored_octets <= self._memory_high:
+        self.stored_bytes -= nbytes
+        if self.pressed and self.stored_bytes <= self._memory_high:
             self._weigh()
 
-    def buffer(self, octets: int) -> None:
+    def buffer(self, nbytes: int) -> None:
         """Incomplete messages cost so much more, or less."""
-        self.buffered += octets
-        self.stored_octets += octets
+        self.buffered += nbytes
+        self.stored_bytes += nbytes
         self._weigh()
 
     @property
@@ -246,7 +246,7 @@ class Broker:
     def nearly_full(self) -> bool:
         """See the class."""
         limit = self.quotas.memory_limit
-        return self._is_nearly_exhausted or self.stored_octets >= limit - limit // _LAST_PART
+        return self._is_nearly_exhausted or self.stored_bytes >= limit - limit // _LAST_PART
 
     def judge_memory(self, *, scarce: bool, flooded: bool, nearly_exhausted: bool, exhausted: str) -> None:
         """Somebody has looked what the process takes.
@@ -267,7 +267,7 @@ class Broker:
 
     def _weigh(self) -> None:
         """Pressure begins, or ends."""
-        pressed = self._is_scarce or self.stored_octets > self._memory_high
+        pressed = self._is_scarce or self.stored_bytes > self._memory_high
         if pressed == self.pressed:
             return
         self.pressed = pressed
@@ -285,8 +285,8 @@ class Broker:
     def memory_is_full(self) -> str:
         """Why nothing more is accepted, as a sentence; empty: there is memory."""
         limit = self.quotas.memory_limit
-        if self.stored_octets >= limit:
-            return f"kept messages cost {self.stored_octets} octets, {limit} may (memory_limit)"
+        if self.stored_bytes >= limit:
+            return f"kept messages cost {self.stored_bytes} octets, {limit} may (memory_limit)"
         return self._exhausted
 
     def check_memory(self) -> None:

@@ -25,7 +25,7 @@ def number(value: float) -> str:
     return f"{value:.3g}" if value % 1 else f"{value:.0f}"
 
 
-def octets(value: float) -> str:
+def nbytes(value: float) -> str:
     """1536 -> 1.5 KiB."""
     for power, name in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
         if value >= 1024**power:
@@ -78,7 +78,7 @@ DESTINATIONS = Listing(
         Column("delayed", "IN BACK-OFF"),
         Column("oldest_age", "OLDEST", age),
         Column("subscriptions", "SUBS"),
-        Column("octets", "SIZE", octets),
+        Column("octets", "SIZE", nbytes),
     ),
 )
 SESSIONS = Listing(
@@ -89,7 +89,7 @@ SESSIONS = Listing(
         Column("transport", "BY", str, is_text=True),
         Column("subscriptions", "SUBS"),
         Column("unacknowledged", "UNACKED"),
-        Column("pending_octets", "PENDING", octets),
+        Column("pending_octets", "PENDING", nbytes),
         Column("frames_in", "FRAMES IN"),
     ),
 )
@@ -125,9 +125,9 @@ def head(overview: Answer) -> RenderableType:
             ("unacked", number(overview["messages"]["unacknowledged"])),
         ],
         [
-            ("messages", octets(overview["messages"]["octets"])),
-            ("memory", octets(memory["process"])),
-            ("of", octets(memory["mark"]) if memory["mark"] else "-"),
+            ("messages", nbytes(overview["messages"]["octets"])),
+            ("memory", nbytes(memory["process"])),
+            ("of", nbytes(memory["mark"]) if memory["mark"] else "-"),
             ("scheduled", number(overview["messages"]["delayed"])),
         ],
     ):

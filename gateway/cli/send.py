@@ -91,11 +91,11 @@ def _groups(client: Client, encode: Any, body: str | None, as_json: bool, whole:
     number = 0
     for group in _bodies(body, whole):
         frames = []
-        for place, octets in enumerate(group, 1):
+        for place, nbytes in enumerate(group, 1):
             number += 1
             last = place == len(group)
             try:
-                line = lines.read(octets) if as_json else lines.Line("", {}, octets)
+                line = lines.read(nbytes) if as_json else lines.Line("", {}, nbytes)
                 frames.append(encode(line, f"r{number}" if last else ""))
             except lines.BadLine as error:
                 raise click.ClickException(f"line {number} of standard input: {error}") from None

@@ -30,12 +30,12 @@ from .tls import FileError, context_of, reason_of
 
 # Frames of one chunk are taken together, so they should fit into a processor's cache.
 _CHUNK = 64 * 1024
-# Messages that came while something else was waited for are handed over in parts of about so many octets: all of them
-# at once might be more than an Arrow column of octets can hold, which is 2 GiB.
+# Messages that came while something else was waited for are handed over in parts of about so many bytes: all of them
+# at once might be more than an Arrow column of bytes can hold, which is 2 GiB.
 _AT_ONCE = 64 * 1024**2
 # A server's frames are ours to read: only what an Arrow column cannot hold is refused.
 _LIMITS = Limits(headers=10_000, header_line=1024**2, body=1024**3, origin="")
-# A peer is taken for dead after so many of its intervals without an octet.
+# A peer is taken for dead after so many of its intervals without an byte.
 _MARGIN = 2.5
 # So RabbitMQ says that the session's process died, as it does for who subscribes to a stream that is just being made.
 _CRASHED = "Processing error"
@@ -63,7 +63,7 @@ class Client:
         self._cert = where.cert
         self._timeout = where.receipt_timeout / 1000
         self._frames: list[Frame] = []
-        self._held = 0  # octets that have come and were not handed over, at most
+        self._held = 0  # bytes that have come and were not handed over, at most
         self._decoder = Decoder(_LIMITS)
         self._decoder.begin(V10, _LIMITS)
         self._send_interval = self._heard_interval = 0.0
@@ -159,14 +159,14 @@ class Client:
         last = f"\nreceipt:{receipt}\n\n\0" if receipt else "\n\n\0"
         return (begin + ("\n\n\0" + begin).join(handles) + last).encode()
 
-    def send(self, octets: bytes) -> None:
-        """Write all octets.
+    def send(self, data: bytes) -> None:
+        """Write all bytes.
 
         Raises:
             ConnectionLost: the connection has ended, or takes nothing for the time of `receiptTimeoutMs`.
             ServerError: an ERROR came meanwhile.
         """
-        view = memoryview(octets)
+        view = memoryview(data)
         deadline = time.monotonic() + self._timeout
         while view:
             try:
@@ -220,7 +220,7 @@ class Client:
     def receive(self, timeout: float) -> list[Frame]:
         """Frames that have come, MESSAGE and RECEIPT only; empty: none within the timeout, in seconds.
 
-        They have a chunk more than `_AT_ONCE` octets, at most, or are one.
+        They have a chunk more than `_AT_ONCE` bytes, at most, or are one.
 
         Raises:
             ConnectionLost: the connection has ended, or the server's heart-beats have.
@@ -273,7 +273,7 @@ class Client:
         waiting.poll(max(0.0, timeout) * 1000)
 
     def _read_chunk(self) -> bool:
-        """Whether octets were there."""
+        """Whether bytes were there."""
         try:
             chunk = self._socket.recv(_CHUNK)
         except _WOULD_BLOCK:

@@ -8,7 +8,7 @@ class StompError(Exception):
 
 
 class ServerError(StompError):
-    """The server sent an ERROR, or octets that are no STOMP."""
+    """The server sent an ERROR, or bytes that are no STOMP."""
 
 
 class ConnectionLost(StompError):

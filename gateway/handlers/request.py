@@ -50,7 +50,7 @@ class Request:
     Attributes:
         destination: `/app/...` as the client wrote it.
         headers: all that it said, and the server's `message-id`.  Do not change.
-        body: the octets; none of a SUBSCRIBE.
+        body: the bytes; none of a SUBSCRIBE.
         user: who the client is, verified: the login, or the session's id where clients have no names.
         session: the id of its session, verified.
         reply_to: where the answer goes; None: the client does not want any.
@@ -129,11 +129,11 @@ class Request:
             RuntimeError: the function has returned already, or this is not its task.
         """
         self._check_place()
-        octets = _octets(body)
+        nbytes = _bytes(body)
         asked = _checked(destination, headers or {})
         try:
             found = [
-                self._prepared(part, {**asked, "destination": part}, octets) for part in destinations.split(destination)
+                self._prepared(part, {**asked, "destination": part}, nbytes) for part in destinations.split(destination)
             ]
         except NotAllowed as error:
             raise _refused(error) from None
@@ -164,9 +164,9 @@ class Request:
     def _answer(self, reply_to: str, body: Body, headers: Mapping[str, str]) -> None:
         """To a subscriber, under the name that it subscribed."""
         self._check_place()
-        octets = _octets(body)
+        nbytes = _bytes(body)
         try:
-            self._keep([self._prepared(reply_to, _checked(self.destination, headers), octets)])
+            self._keep([self._prepared(reply_to, _checked(self.destination, headers), nbytes)])
         except NotAllowed as error:
             raise _refused(error) from None
 
@@ -193,7 +193,7 @@ class Request:
     def _keep(self, sendings: list[PreparedSend]) -> None:
         self._sendings += sendings
         for sending in sendings:
-            self._broker.keep(sending.octets)
+            self._broker.keep(sending.nbytes)
 
     # the end
 
@@ -221,7 +221,7 @@ class Request:
 
     def _let_go(self) -> list[PreparedSend]:
         sendings, self._sendings = self._sendings, []
-        self._broker.release(sum([sending.octets for sending in sendings]))
+        self._broker.release(sum([sending.nbytes for sending in sendings]))
         return sendings
 
 
@@ -229,7 +229,7 @@ def _refused(error: NotAllowed) -> CannotSend:
     return CannotSend(f"{error}: {error.detail}")
 
 
-def _octets(body: Body) -> bytes:
+def _bytes(body: Body) -> bytes:
     if isinstance(body, str):
         return body.encode()
     if isinstance(body, (bytes, bytearray, memoryview)):

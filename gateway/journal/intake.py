@@ -4,7 +4,7 @@ There is one list.  The loop appends to it; the thread copies its start and then
 operation of the interpreter, so no row needs a lock.  What is counted is counted by one side alone: the loop knows what
 `entered`, the thread what is `settled`, and the difference is what waits.
 
-The loop rings (`wake`) when the thread sleeps without a date, and after each step of octets; between, a row costs one
+The loop rings (`wake`) when the thread sleeps without a date, and after each step of bytes; between, a row costs one
 comparison.  The order of what happens in `_ring` and `is_empty` is what makes sure that nobody sleeps while there are
 rows: the loop appends, then looks at the alarm; the thread sets the alarm, then looks at the rows.
 
@@ -12,7 +12,7 @@ When more waits than may, rows are dropped and counted, until a quarter of it ha
 were.  Whoever would rather hold the publishers back looks at `is_behind`, which is true from three quarters on, down to
 a half; what still comes beyond the limit is dropped then, too.  Nobody is held back for a disk that takes nothing.
 
-What waits is counted in octets of the records; in memory each row costs about 40 more.
+What waits is counted in bytes of the records; in memory each row costs about 40 more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 from .record import LAYOUTS, string
 
-# Octets that are written at once, and sooner than after the usual time.
+# Bytes that are written at once, and sooner than after the usual time.
 _STEP = 1024 * 1024
 
 Piece = bytes | tuple[bytes, ...]
@@ -39,11 +39,11 @@ class Intake:
         is_behind: publishers are to be held back.
         failure: why nothing can be written for now; empty: it can.
         wake: for the thread.
-        step: octets that are written at once, and sooner than after the usual time.
+        step: bytes that are written at once, and sooner than after the usual time.
 
     Args:
         clock: nanoseconds, monotonic.
-        limit: octets that may wait.
+        limit: bytes that may wait.
         holds: publishers are held back before the limit is reached.
     """
 
@@ -66,7 +66,7 @@ class Intake:
 
     @property
     def queued(self) -> int:
-        """Octets that wait."""
+        """Bytes that wait."""
         return self._entered - self._settled
 
     @property
@@ -79,7 +79,7 @@ class Intake:
     def _enter(self, row: Piece) -> None:
         """A row."""
         self._append(row)
-        self._entered += octets_of(row)
+        self._entered += bytes_of(row)
         if self._entered > self._alarm:
             self._ring()
 
@@ -100,7 +100,7 @@ class Intake:
             self.tell_missing()
             self._append(row)
             return
-        self._entered -= octets_of(row)  # the caller counts it
+        self._entered -= bytes_of(row)  # the caller counts it
         self._drop("the queue is full")
 
     def _drop(self, reason: str) -> None:
@@ -111,7 +111,7 @@ class Intake:
 
     def _give_up(self, row: Piece) -> None:
         """Instead of appending, behind the end."""
-        self._entered -= octets_of(row)
+        self._entered -= bytes_of(row)
         self.rows_dropped += 1
 
     def end(self) -> None:
@@ -138,7 +138,7 @@ class Intake:
         return not self._rows
 
     def take(self) -> list[Piece]:
-        """The oldest rows: of as many octets as are written at once, nearly."""
+        """The oldest rows: of as many bytes as are written at once, nearly."""
         rows = self._rows
         count, queued = len(rows), self.queued
         if queued > 2 * self.step:
@@ -147,9 +147,9 @@ class Intake:
         del rows[:count]
         return taken
 
-    def settle(self, octets: int) -> None:
-        """Rows of so many octets are written, or given up."""
-        self._settled += octets
+    def settle(self, nbytes: int) -> None:
+        """Rows of so many bytes are written, or given up."""
+        self._settled += nbytes
 
     def is_relieved(self) -> bool:
         """Whether publishers who were held back can go on from now."""
@@ -159,13 +159,13 @@ class Intake:
         return False
 
 
-def octets_of(row: Piece) -> int:
-    """The octets of a row."""
+def bytes_of(row: Piece) -> int:
+    """The bytes of a row."""
     return len(row) if isinstance(row, bytes) else sum([len(piece) for piece in row])
 
 
 def joined(rows: list[Piece]) -> list[bytes]:
-    """The octets of rows, the small ones together."""
+    """The bytes of rows, the small ones together."""
     try:
         return [b"".join(rows)]  # type: ignore[arg-type]  # mostly it is right
     except TypeError:

@@ -26,9 +26,9 @@ class Segment:
         unknown: rows that were left out so far.
 
     Known when all has been read:
-        size: octets it had when it was opened.
-        torn: octets at the end that are the start of a record, or nothing.
-        damaged: octets that were left out, where a record was.
+        size: bytes it had when it was opened.
+        torn: bytes at the end that are the start of a record, or nothing.
+        damaged: bytes that were left out, where a record was.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,14 +1,14 @@
-r"""Rows to octets and back.
+r"""Rows to bytes and back.
 
     file    = *record
-    record  = length crc body               u32 octets of the body, u32 CRC-32 of the body
+    record  = length crc body               u32 bytes of the body, u32 CRC-32 of the body
     body    = version first_seq epoch offset rows gateway run *row
                                             u8, u64, i64 us, i64 ns, u32 (how many), string, string
     row     = length event names_length time *number names *payload
-                                            u32 octets behind it, u8 code, u32, i64 ns
+                                            u32 bytes behind it, u8 code, u32, i64 ns
     names   = *string                       transport, peer, principal, session, subscription, ack_mode, destination
-    payload = string / headers / octets     each with a u32 length in front, as a string has it
-    string  = length octets                 UTF-8; length 4,294,967,295 and no octets: null
+    payload = string / headers / bytes     each with a u32 length in front, as a string has it
+    string  = length bytes                 UTF-8; length 4,294,967,295 and no bytes: null
     headers = *(text NUL)                   name, value, name, value; in a text 01 31 is an 01, and 01 30 is a NUL
 
 All numbers are little-endian.  Which numbers, names and payload an event has, and in which order, its columns in
@@ -66,7 +66,7 @@ _NAMES = frozenset(("transport", "peer", "principal", "session", "subscription",
 _ESCAPE = "\x01" + "1"
 _NUL = "\x01" + "0"
 
-# Different names that a reader remembers; each is about 300 octets.
+# Different names that a reader remembers; each is about 300 bytes.
 _MOST_NAMES = 16 * 1024
 
 Row = tuple[object, ...]
@@ -104,7 +104,7 @@ class Layout:
 
     Attributes:
         numbers, names, payload: its columns, in the order of a row.
-        pack: length, code, names_length, time and the numbers to octets.
+        pack: length, code, names_length, time and the numbers to bytes.
         rest: what `length` counts beside names and payload.
     """
 
@@ -141,11 +141,11 @@ class Layout:
         message_id = f"{context.run}-{numbers[4]}" if self._has_message else None
         ts = (numbers[3] + context.offset) // 1000
         place += self._row.size
-        octets = body[place : place + numbers[2]]
+        nbytes = body[place : place + numbers[2]]
         place += numbers[2]
         if min(numbers) < 0:
             numbers = tuple([None if number < 0 else number for number in numbers])
-        names = context.known.get(octets) or context.names(octets)
+        names = context.known.get(nbytes) or context.names(nbytes)
         if len(names) != len(self.names):
             raise ValueError("names")
         payload = self._nothing if place == end else self._read_payload(body, place, end)
@@ -160,35 +160,35 @@ class Layout:
             if place == end:
                 payload.append(None)
                 continue
-            octets, place = _read(body, place)
-            payload.append(None if octets is None else read(octets))
+            nbytes, place = _read(body, place)
+            payload.append(None if nbytes is None else read(nbytes))
         if place > end:
             raise ValueError("payload")
         return tuple(payload)
 
 
 def _read(body: bytes, place: int) -> tuple[bytes | None, int]:
-    """Octets with a length in front, and the place behind them."""
+    """Bytes with a length in front, and the place behind them."""
     (length,) = _LENGTH.unpack_from(body, place)
     place += _LENGTH.size
     return (None, place) if length == NO_LENGTH else (body[place : place + length], place + length)
 
 
-def texts_in(octets: bytes) -> list[str]:
+def texts_in(data: bytes) -> list[str]:
     """The texts of header blocks: name, value, name, value.
 
     Raises:
         ValueError: that is not UTF-8.
     """
-    texts = octets.decode().split("\0")
+    texts = data.decode().split("\0")
     texts.pop()  # behind the last NUL is one more, which is none
-    if b"\x01" in octets:
+    if b"\x01" in data:
         texts = [text.replace(_NUL, "\0").replace(_ESCAPE, "\x01") for text in texts]
     return texts
 
 
-def _read_headers(octets: bytes) -> dict[str, str]:
-    each = iter(texts_in(octets))
+def _read_headers(data: bytes) -> dict[str, str]:
+    each = iter(texts_in(data))
     return dict(zip(each, each, strict=False))
 
 
@@ -208,11 +208,11 @@ def string(value: str | None) -> bytes:
 
 
 length_of = _LENGTH.pack
-"""What stands in front of so many octets."""
+"""What stands in front of so many bytes."""
 
 
 def counted(value: bytes) -> bytes:
-    """Octets with their length."""
+    """Bytes with their length."""
     return _LENGTH.pack(len(value)) + value
 
 
@@ -256,7 +256,7 @@ def bodies(file: BinaryIO, size: int) -> Iterator[bytes]:
     """The bodies of the records of a file, up to the first that is torn or damaged.
 
     Args:
-        size: octets of the file that are read, at most; `file` is at its start.
+        size: bytes of the file that are read, at most; `file` is at its start.
     """
     while size >= _FRAME.size:
         start = file.read(_FRAME.size)
@@ -274,7 +274,7 @@ def bodies(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def size_of(body: bytes) -> int:
-    """Octets of the record that has that body."""
+    """Bytes of the record that has that body."""
     return _FRAME.size + len(body)
 
 
@@ -305,7 +305,7 @@ def start_of(body: bytes) -> tuple[Facts, int, int, int]:
     return Facts((gateway or b"").decode(), (run or b"").decode(), epoch, offset), first_seq, count, place
 
 
-def names_in(octets: bytes) -> Names:
+def names_in(data: bytes) -> Names:
     """The names of a row.
 
     Raises:
@@ -313,10 +313,10 @@ def names_in(octets: bytes) -> Names:
     """
     found: list[str | None] = []
     place = 0
-    while place < len(octets):
-        text, place = _read(octets, place)
+    while place < len(data):
+        text, place = _read(data, place)
         found.append(None if text is None else text.decode())
-    if place > len(octets):
+    if place > len(data):
         raise ValueError("names")
     return tuple(found)
 
@@ -361,10 +361,10 @@ class Decoder:
             raise ValueError("rows")
         return rows
 
-    def _names(self, octets: bytes) -> Names:
+    def _names(self, data: bytes) -> Names:
         if len(self._known) >= _MOST_NAMES:
             self._known.clear()
-        self._known[octets] = names = names_in(octets)
+        self._known[data] = names = names_in(data)
         return names
 
 
@@ -372,7 +372,7 @@ class _Context:
     """What a row needs of its record.
 
     Attributes:
-        known: names that were read already, by their octets.
+        known: names that were read already, by their bytes.
         names: reads others.
     """
 

@@ -25,15 +25,15 @@ nothing.
     journal/gateway/1795271857627686-000001.open     is being written
     journal/gateway/1795271857627686-000001.seg      is complete: 64 MiB, or ten seconds old
 
-Nothing deletes segments but the archive, which has then what was in them. Without it the folder grows: some 300 octets
-for a message of 100 octets that is delivered and acknowledged.
+Nothing deletes segments but the archive, which has then what was in them. Without it the folder grows: some 300 bytes
+for a message of 100 bytes that is delivered and acknowledged.
 
 ## What it promises
 
 * The rows of 50 ms are written at once, by a thread of their own; the gateway waits for no disk. What was written
   survives the end of the process. What survives a power cut is up to `journal_sync`.
 * The next start completes the file that a crash left: a torn end is cut off. A record that is damaged, further in
-  front, is lost alone: it stays in the file, and whoever reads leaves it out. The log says of both how many octets.
+  front, is lost alone: it stays in the file, and whoever reads leaves it out. The log says of both how many bytes.
 * Folder and files are for the gateway's user alone (modes 0700 and 0600), whatever the umask. The folder around them,
   which several gateways may share, is made as the umask says.
 * Where the disk does not keep up, or is full, rows wait in memory, up to `journal_queue`. Beyond it they are dropped,

@@ -1,4 +1,4 @@
-"""A recorder (see `port`): each event becomes the octets of a row, which wait in the intake.
+"""A recorder (see `port`): each event becomes the bytes of a row, which wait in the intake.
 
 What costs time is done once.  Names come encoded from whoever keeps them (`names_of_subscription`).  Of destinations,
 and of headers, the last ones are remembered: frames that share their headers share the dictionary, so its identity is
@@ -17,7 +17,7 @@ from .record import LAYOUTS, NULL, headers_of, length_of, string, strings
 
 ALL = sys.maxsize
 NONE = -1
-"""Octets of a body that are kept; `NONE` leaves even the column empty."""
+"""Bytes of a body that are kept; `NONE` leaves even the column empty."""
 
 # Larger bodies are not copied on the loop.
 _APART = 32 * 1024
@@ -36,7 +36,7 @@ class Rows(Intake):
     """Takes what happens; `gateway.broker.core.ports.Recorder` says what each method is told.
 
     Args:
-        bodies: octets of a body that are kept, by destination.
+        bodies: bytes of a body that are kept, by destination.
         clock, limit, holds: see `Intake`.
     """
 
@@ -61,7 +61,7 @@ class Rows(Intake):
         return session + strings(subscription, ack_mode, destination)
 
     def _know(self, destination: str) -> tuple[bytes, int]:
-        """A destination's octets, and how much of its bodies is kept."""
+        """A destination's bytes, and how much of its bodies is kept."""
         if len(self._destinations) >= _MOST_DESTINATIONS:
             self._destinations.clear()
         self._destinations[destination] = known = string(destination), self._bodies(destination)

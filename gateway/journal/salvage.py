@@ -1,7 +1,7 @@
 """What is whole of a segment, whatever happened to it.
 
 a torn end       the start of a record, or nothing: the end was on its way to the disk when the power went
-damage           octets where a record was; those before and behind it are whole
+damage           bytes where a record was; those before and behind it are whole
 
 Behind damage the next record is where the damaged one's length leads.  Where that is damaged itself it is searched for,
 by the epoch that all records of the segment have at the same place.  It counts if its length and CRC are right, and it
@@ -30,10 +30,10 @@ class Bodies:
     """The bodies of a segment's records, in their order; it is iterated over once.
 
     Attributes:
-        size: octets of the file, as it was opened.
-        place: octets up to the end of the last body, or of what was left out behind it.
-        torn: octets at the end that are the start of a record, or nothing; it is known when all has been read.
-        damaged: octets that were left out so far, where a record was.
+        size: bytes of the file, as it was opened.
+        place: bytes up to the end of the last body, or of what was left out behind it.
+        torn: bytes at the end that are the start of a record, or nothing; it is known when all has been read.
+        damaged: bytes that were left out so far, where a record was.
         is_empty: no record was whole so far.
 
     Args:
@@ -107,7 +107,7 @@ class Bodies:
         return len(rest), found < 0 and none_is_whole
 
     def _whole_at(self, file: BinaryIO, start: int) -> bytes | None:
-        """The body of the record that begins so many octets from here; None: there is none that is whole."""
+        """The body of the record that begins so many bytes from here; None: there is none that is whole."""
         start += self.place
         file.seek(start)
         return next(bodies(file, self.size - start), None)

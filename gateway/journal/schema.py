@@ -1,6 +1,6 @@
 """The rows of the journal: which columns there are, and which of them each event has.  Version 1.
 
-This table is the one definition.  The octets in `record`, the Arrow schema of the archive, the DDL for Spark and the
+This table is the one definition.  The bytes in `record`, the Arrow schema of the archive, the DDL for Spark and the
 page of documentation are all made from it.  A column that an event does not have is null in its rows.
 
 Within a version things are only added: a column, an event, a column to an event.  Readers skip what they do not know,

@@ -4,7 +4,7 @@
     DIR/<gateway>/<epoch>-<n>.open   the segment that grows
     DIR/<gateway>/<epoch>-<n>.seg    one that is complete: rows of this process, none of them torn
 
-A segment is begun by its first record, and complete after some octets or seconds: it is renamed, and never touched
+A segment is begun by its first record, and complete after some bytes or seconds: it is renamed, and never touched
 again here.  Whoever reads takes files that end with `.seg`, and removes them when it likes.
 
 A record that could not be written whole is cut off again, so that the same rows can be written once more.  Where even
@@ -63,8 +63,8 @@ class Mended(NamedTuple):
 
     Attributes:
         path: where it is now; there is no such file if nothing of it was whole.
-        torn: octets that were cut off at its end.
-        damaged: octets in it that no reader can use.
+        torn: bytes that were cut off at its end.
+        damaged: bytes in it that no reader can use.
     """
 
     path: Path
@@ -138,7 +138,7 @@ class Segments:
         lost: rows that were written, and are gone with their file: somebody removed it before it was complete.
 
     Args:
-        octets: of a segment, from which on it is complete.
+        nbytes: of a segment, from which on it is complete.
         seconds: after which it is complete.
         offset: the facts' one, as it is now: it is asked for each segment, for clocks are set, and machines sleep.
         on_mended: called with each segment that was set aside and was not whole.
@@ -150,7 +150,7 @@ class Segments:
         facts: record.Facts,
         *,
         sync: Sync,
-        octets: int,
+        nbytes: int,
         seconds: float,
         interval: float = 1.0,
         offset: Callable[[], int] | None = None,
@@ -161,7 +161,7 @@ class Segments:
         self._folder = folder
         self._facts = facts
         self._sync = sync
-        self._octets = octets
+        self._bytes = nbytes
         self._seconds = seconds
         self._interval = interval
         self._offset = offset
@@ -191,16 +191,16 @@ class Segments:
             rows: how many there are in the pieces.
 
         Returns:
-            octets that were written.
+            bytes that were written.
 
         Raises:
             OSError: none was written.
         """
         if self._path is None:
             self._begin(now)
-        octets = record.record(self._facts, self._next_seq, rows, pieces)
+        nbytes = record.record(self._facts, self._next_seq, rows, pieces)
         try:
-            size = self._append(octets)
+            size = self._append(nbytes)
         except OSError:
             self._cut()
             raise
@@ -219,7 +219,7 @@ class Segments:
         """
         if self._path is None:
             return
-        if self._size >= self._octets or now >= self._complete_at:
+        if self._size >= self._bytes or now >= self._complete_at:
             self.complete()
         elif self._sync_at is not None and now >= self._sync_at:
             self._synchronize()
@@ -273,7 +273,7 @@ class Segments:
         self._has_name = False
 
     def _append(self, pieces: list[bytes]) -> int:
-        """Write pieces, whole; returns how many octets."""
+        """Write pieces, whole; returns how many bytes."""
         total = sum([len(piece) for piece in pieces])
         left = total
         while left:

@@ -34,7 +34,7 @@ class Worker:
 
     Attributes:
         rows: that were written.
-        octets: that were written.
+        nbytes: that were written.
 
     Args:
         on_relief: called when publishers who were held back can go on.
@@ -45,7 +45,7 @@ class Worker:
         self, intake: Intake, segments: Segments, *, on_relief: Callable[[], None], on_state: Callable[[], None]
     ) -> None:
         self.rows = 0
-        self.octets = 0
+        self.nbytes = 0
         self._intake = intake
         self._segments = segments
         self._on_relief = on_relief
@@ -119,16 +119,16 @@ class Worker:
             rows = intake.take()
             self._held = len(rows), joined(rows)
         count, pieces = self._held
-        octets = sum([len(piece) for piece in pieces])
+        nbytes = sum([len(piece) for piece in pieces])
         try:
-            self.octets += self._segments.write(count, pieces, now)
+            self.nbytes += self._segments.write(count, pieces, now)
         except OSError as error:
             self._fail(error, now)
             return
         self._held = None
         self._due = now + EVERY
         self.rows += count
-        intake.settle(octets)
+        intake.settle(nbytes)
         self._works()
         self._tend(now)
         self._relieve()

@@ -1,6 +1,6 @@
 """The journal of a gateway: the rows that the broker tells, the thread that writes them, and the folder that is locked.
 
-broker  ->  Rows (octets of a row)  ->  Intake (what waits)  |  Worker  ->  Segments (files)
+broker  ->  Rows (bytes of a row)  ->  Intake (what waits)  |  Worker  ->  Segments (files)
                                  event loop                  |  thread
 """
 
@@ -36,11 +36,11 @@ class Journal(Rows):
         folder: of all gateways; this one has its own in it.
         gateway: its id.
         run: what its message-ids start with, without the hyphen.
-        bodies: octets of a body that are kept, by destination.
+        bodies: bytes of a body that are kept, by destination.
         sync: when what is written is on the disk, too.
-        limit: octets that may wait to be written.
+        limit: bytes that may wait to be written.
         holds: publishers are to be held back before that; else rows are dropped, and counted.
-        segment_octets, segment_seconds: a segment is complete after so many.
+        segment_bytes, segment_seconds: a segment is complete after so many.
         call_soon: the thread's way to call something in the loop.  It must not raise.
         on_relief: called when `is_behind` ends.
         on_state: called when `failure` is another.
@@ -63,7 +63,7 @@ class Journal(Rows):
         sync: Sync = Sync.NONE,
         limit: int = 64 * _MIB,
         holds: bool = False,
-        segment_octets: int = 64 * _MIB,
+        segment_bytes: int = 64 * _MIB,
         segment_seconds: float = 10.0,
         call_soon: Callable[[Callable[[], None]], None] = lambda action: action(),
         on_relief: Callable[[], None] = lambda: None,
@@ -83,7 +83,7 @@ class Journal(Rows):
             own,
             facts,
             sync=sync,
-            octets=segment_octets,
+            nbytes=segment_bytes,
             seconds=segment_seconds,
             offset=lambda: wall() - clock(),
             on_mended=lambda mended: call_soon(partial(on_mended, mended)),

@@ -41,8 +41,8 @@ COUNTERS = (
     ("connections", "gateway_connections", "Transport connections accepted."),
     ("sessions", "gateway_sessions", "Sessions that reached CONNECTED."),
     ("frames_in", "gateway_frames_received", "Frames received from clients."),
-    ("octets_in", "gateway_received_bytes", "Octets received from clients, as STOMP."),
-    ("octets_out", "gateway_sent_bytes", "Octets handed to sockets, as STOMP."),
+    ("bytes_in", "gateway_received_bytes", "Octets received from clients, as STOMP."),
+    ("bytes_out", "gateway_sent_bytes", "Octets handed to sockets, as STOMP."),
     ("published", "gateway_messages_published", "Messages accepted from SEND; at COMMIT inside a transaction."),
     ("delivered", "gateway_messages_delivered", "Messages put into outboxes of subscribers."),
     ("redelivered", "gateway_messages_redelivered", "Deliveries of a message that had been delivered before."),
@@ -170,7 +170,7 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "gateway_stored_bytes",
             "What all messages in memory cost: waiting, unacknowledged, delayed, retained, in transactions, half sent.",
-            value=broker.stored_octets,
+            value=broker.stored_bytes,
         )
         yield GaugeMetricFamily(
             "gateway_messages_delayed",
@@ -185,7 +185,7 @@ class BrokerCollector(Collector):
             "gateway_log_messages", "Messages that topics keep for replay, in memory or store.", value=logs.messages
         )
         yield GaugeMetricFamily(
-            "gateway_log_memory_bytes", "What the logs of topics cost in memory.", value=logs.octets
+            "gateway_log_memory_bytes", "What the logs of topics cost in memory.", value=logs.nbytes
         )
         yield GaugeMetricFamily(
             "gateway_log_cursors",
@@ -229,7 +229,7 @@ class StoreCollector(Collector):
         yield GaugeMetricFamily(
             "gateway_store_pending_bytes",
             "What waits to be written costs in memory; publishers are held back while it is too much.",
-            value=storage.octets,
+            value=storage.nbytes,
         )
         yield GaugeMetricFamily(
             "gateway_messages_in_backlog",
@@ -276,7 +276,7 @@ class JournalCollector(Collector):
             "gateway_journal_rows_written", "Rows written to the journal.", value=journal.worker.rows
         )
         yield CounterMetricFamily(
-            "gateway_journal_written_bytes", "Octets written to the journal.", value=journal.worker.octets
+            "gateway_journal_written_bytes", "Octets written to the journal.", value=journal.worker.nbytes
         )
         yield CounterMetricFamily(
             "gateway_journal_rows_dropped",

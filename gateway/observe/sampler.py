@@ -3,7 +3,7 @@
 One task wakes once a second, reads the broker's plain integers and what the system says of the process, and keeps the
 difference to the second before; and it notes which message was the last so far, so that the broker can tell how old one
 is.  Nothing is counted for it on the way of a message.  The last `KEPT` samples are kept,
-600 octets each, so 0.4 MiB in all; older ones are Prometheus's affair (`metrics`).
+600 bytes each, so 0.4 MiB in all; older ones are Prometheus's affair (`metrics`).
 
 How late it wakes is the lag of the event loop: somebody's turn took so long, or the machine was busy.
 """
@@ -48,7 +48,7 @@ class Sample(NamedTuple):
         sessions, connections: at its end.
         waiting: messages in queues that nobody has.
         octets: what messages cost.
-        memory: octets that the process takes; 0 where the system does not tell.
+        memory: bytes that the process takes; 0 where the system does not tell.
         cpu: how much of a core the process used, with all its threads.
         lag_ms: how late the event loop came to this.
         p50, p95, p99: of the turns of clients, in milliseconds; None: there were none.
@@ -81,7 +81,7 @@ class Sampler:
     Args:
         turns: how long turns of clients take.
         cpu: seconds that the process has used.
-        memory: octets that it takes.
+        memory: bytes that it takes.
         epoch: seconds since the epoch.
     """
 
@@ -174,7 +174,7 @@ class Sampler:
             sessions=len(broker.sessions),
             connections=self._admission.connections,
             waiting=broker.waiting,
-            octets=broker.stored_octets,
+            octets=broker.stored_bytes,
             memory=self._memory(),
             cpu=round(cpu / passed, 3),
             lag_ms=round(lag * 1000, 1),

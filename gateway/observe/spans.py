@@ -39,7 +39,7 @@ from .tracing import Mark
 log = structlog.get_logger("gateway.tracing")
 
 QUEUE = 8_192
-"""Spans that wait at most: each some 500 octets, and more than a second of 2,000 traced messages has."""
+"""Spans that wait at most: each some 500 bytes, and more than a second of 2,000 traced messages has."""
 
 MOST_PER_SECOND = 1_000
 """Messages that are traced: with three spans for each the thread takes a sixth of a core."""

@@ -172,7 +172,7 @@ class Survey(Collector):
             "Age of the oldest message that no consumer has, at least; 0: there is none.",
             labels=label,
         )
-        octets = GaugeMetricFamily("gateway_destination_waiting_bytes", "What they cost in memory.", labels=label)
+        nbytes = GaugeMetricFamily("gateway_destination_waiting_bytes", "What they cost in memory.", labels=label)
         unacknowledged = GaugeMetricFamily(
             "gateway_destination_messages_unacknowledged",
             "Messages that consumers have and have not acknowledged.",
@@ -182,10 +182,10 @@ class Survey(Collector):
         known = self._broker.destinations
         for name in (*[name for name in self._single if name in known], *self._found):
             target = known[name]
-            waits, cost = (target.waiting, target.octets) if isinstance(target, Queue) else (0, 0)
+            waits, cost = (target.waiting, target.nbytes) if isinstance(target, Queue) else (0, 0)
             waiting.add_metric([name], waits)
             age.add_metric([name], self._age(oldest(target) if isinstance(target, Queue) else None))
-            octets.add_metric([name], cost)
+            nbytes.add_metric([name], cost)
             unacknowledged.add_metric([name], sum([len(each.ledger or ()) for each in target.subscriptions]))
             consumers.add_metric([name], len(target.subscriptions))
-        yield from (waiting, age, octets, unacknowledged, consumers)
+        yield from (waiting, age, nbytes, unacknowledged, consumers)

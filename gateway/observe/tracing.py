@@ -68,7 +68,7 @@ class Mark(NamedTuple):
         destination: canonical.
         client: the session's id; empty: none.
         number: of the message.
-        size: octets of the body.
+        size: bytes of the body.
         facts: what else there is to say, by attribute.
     """
 

@@ -18,7 +18,7 @@ _LABELS = ("table", "source", "target")
 # Attribute of `Counts`, name, help.
 _OF_ROUTES = (
     ("messages", "gateway_relay_messages", "Messages that the target has confirmed."),
-    ("octets", "gateway_relay_bytes", "Octets of those messages, with their headers."),
+    ("nbytes", "gateway_relay_bytes", "Octets of those messages, with their headers."),
     ("refused", "gateway_relay_messages_refused", "Messages that the target does not want; they were given back."),
     ("loops", "gateway_relay_messages_looped", "Messages that went in a circle; they were given back."),
 )

@@ -13,7 +13,7 @@ carried out, so one RECEIPT is for all that is sent together; at others each mes
 **Refused.**  An ERROR ends the connection and need not say what it is about.  So what was under way is sent again, one
 by one, and a message that is refused twice, when nothing else was under way, is what the target does not want.
 
-**Away.**  Without the target, messages are held up to the prefetch of their subscriptions, and to `_MOST` octets; then
+**Away.**  Without the target, messages are held up to the prefetch of their subscriptions, and to `_MOST` bytes; then
 the source is not read.  Without the source, what is held is forgotten: it comes again.
 
 The known weakness: one thread serves both sides, so that no call may wait longer for one than the other has patience
@@ -42,7 +42,7 @@ log = structlog.get_logger("gateway.relay")
 _LOOK = 0.5
 _OURS = "stomp-gateway"
 _TOGETHER = 1000
-_OCTETS = 1024**2
+_BYTES = 1024**2
 _SLICE = 256 * 1024
 _MOST = 64 * 1024**2
 _PROOFS = 2
@@ -79,7 +79,7 @@ class _Held:
         return self.frame.headers.get("subscription", "")
 
     @property
-    def octets(self) -> int:
+    def nbytes(self) -> int:
         """What it costs."""
         return len(self.frame.body) + self.frame.head.size
 
@@ -180,7 +180,7 @@ class Pump:
 
     def _gather(self, seconds: float) -> None:
         with self._source.talk() as client:
-            if sum([each.octets for each in self._held]) >= _MOST:
+            if sum([each.nbytes for each in self._held]) >= _MOST:
                 client.rest(seconds)
                 return
             frames = client.receive(seconds)
@@ -247,9 +247,9 @@ class Pump:
     def _next_part(self) -> list[_Held]:
         if self._alone:
             return self._held[:1]
-        count = octets = 0
-        while count < min(len(self._held), _TOGETHER) and octets < _OCTETS:
-            octets += self._held[count].octets
+        count = nbytes = 0
+        while count < min(len(self._held), _TOGETHER) and nbytes < _BYTES:
+            nbytes += self._held[count].nbytes
             count += 1
         return self._held[:count]
 
@@ -264,10 +264,10 @@ class Pump:
                     headers = {**headers, "receipt": f"m{self._receipts}"}
                     waiting[headers["receipt"]] = part if self._is_ours else [each]
                 frames.append(client.encode("SEND", headers, each.frame.body))
-            octets = b"".join(frames)
+            data = b"".join(frames)
             try:
-                for start in range(0, len(octets), _SLICE):
-                    client.send(octets[start : start + _SLICE])
+                for start in range(0, len(data), _SLICE):
+                    client.send(data[start : start + _SLICE])
                     self._beat()
                 self._wait_for(client, waiting)
             except StompError:
@@ -295,7 +295,7 @@ class Pump:
         self._alone = max(0, self._alone - len(settled))
         for each in settled:
             if not each.fault:
-                self.status.passed(each.subscription, each.octets)
+                self.status.passed(each.subscription, each.nbytes)
 
     # What breaks.
 
@@ -351,7 +351,7 @@ class Pump:
         log.info(
             "relayed",
             messages=counts.messages,
-            octets=counts.octets,
+            octets=counts.nbytes,
             refused=counts.refused,
             loops=counts.loops,
             held=len(self._held),

@@ -22,10 +22,10 @@ STILL = 60.0
 
 @dataclass
 class Counts:
-    """Messages, and the octets of those that were relayed."""
+    """Messages, and the bytes of those that were relayed."""
 
     messages: int = 0
-    octets: int = 0
+    nbytes: int = 0
     refused: int = 0
     loops: int = 0
 
@@ -60,11 +60,11 @@ class Status:
         """The thread is not stuck."""
         self._turned = time.monotonic()
 
-    def passed(self, route: str, octets: int) -> None:
+    def passed(self, route: str, nbytes: int) -> None:
         """A message was confirmed by the target."""
         counts = self.routes[route]
         counts.messages += 1
-        counts.octets += octets
+        counts.nbytes += nbytes
         self._last = time.monotonic()
 
     def news(self) -> Counts:

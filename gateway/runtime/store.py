@@ -130,7 +130,7 @@ def last_words(broker: Broker) -> Iterator[None]:
             + sum([max(gone - waiting, 0) for waiting, gone in mortal]),
             "retained": len(router.retained) - router.retained.stored,
         }
-        logs = [target.stream for target in every if isinstance(target, Topic) and target.log is not None]
+        logs = [target.stream for target in every if isinstance(target, Topic) and target.stream is not None]
         logged = sum([len(each) for each in logs if not each.is_stored])
         if logged:
             lost["logged"] = logged

@@ -1,7 +1,7 @@
 """What can be wrong with a store: each a sentence that names the file and, where there is one, the way out.
 
 SQLite says what failed, but seldom why: of a write that failed it knows that it was "disk I/O error".  So the reason is
-looked for where the file lies, by writing a few octets there.
+looked for where the file lies, by writing a few bytes there.
 """
 
 from __future__ import annotations

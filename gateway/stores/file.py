@@ -23,7 +23,7 @@ from gateway.stores import schema
 from gateway.stores.errors import StoreDamaged, told
 
 PAGE = 8192
-"""Octets.  A lone message is written as two pages, so they should be small; but of messages of 1 KiB a page of 4096
+"""Bytes.  A lone message is written as two pages, so they should be small; but of messages of 1 KiB a page of 4096
 holds three, with a quarter of it wasted, and one of 8192 seven."""
 
 LOG_PAGES = 1000

@@ -1,6 +1,6 @@
 """Would a gateway start with this store: as far as that shows without opening it.
 
-Only the first octets of the file are read, and nothing is locked or written: another gateway may be running with it.
+Only the first bytes of the file are read, and nothing is locked or written: another gateway may be running with it.
 So damage further on does not show, nor whether somebody has it.
 """
 

@@ -1,6 +1,6 @@
 """The room that a store has: how much is left of the disk, and what the file can give back.
 
-Taking messages out needs room too, in the log: from a disk that is full to the last octet nothing can be consumed any
+Taking messages out needs room too, in the log: from a disk that is full to the last byte nothing can be consumed any
 more.  So `shortage` says in time that no more should be taken in.  What is to stay free covers the log, moving it into
 the file, and what comes until somebody looks again; on a small disk that is a large part of it, and on the smallest
 ones nothing would be left.
@@ -23,10 +23,10 @@ from gateway.stores import file
 from gateway.stores.errors import told
 
 RESERVE = 64 << 20
-"""Octets that should stay free on the disk; less on small ones, see `Room`."""
+"""Bytes that should stay free on the disk; less on small ones, see `Room`."""
 
 LEAST_DISK = 40 << 20
-"""Octets of the smallest disk on which a store can work: half of it stays free, and the log takes a fifth."""
+"""Bytes of the smallest disk on which a store can work: half of it stays free, and the log takes a fifth."""
 
 # Of a disk that is smaller than eight times the reserve this part stays free, but not less than that: what the log
 # takes, and what is written between two looks.  Nor more than half.
@@ -37,7 +37,7 @@ _OVERSHOOT = 32 << 20
 # And an eighth more than all of it must be free again, once it was short, or messages would be refused by turns.
 _LEAST, _MORE = 4, 8
 
-# When the room of an emptied file is given back, in octets: enough is free, and so little is left that writing all of
+# When the room of an emptied file is given back, in bytes: enough is free, and so little is left that writing all of
 # it anew takes less than half a second.
 MUCH_FREE = 64 << 20
 LITTLE_LEFT = 32 << 20
@@ -51,7 +51,7 @@ class Room:
 
     Args:
         sql: runs a statement.
-        reserve: octets that new messages leave free on a large disk; 0: none on any.
+        reserve: bytes that new messages leave free on a large disk; 0: none on any.
     """
 
     def __init__(self, path: Path, sql: Callable[..., sqlite3.Cursor], reserve: int) -> None:
@@ -112,7 +112,7 @@ class Room:
         return pages * file.PAGE
 
     def _free_within(self) -> int:
-        """Octets in the file that messages have left: what comes next needs no more of the disk, but for the log."""
+        """Bytes in the file that messages have left: what comes next needs no more of the disk, but for the log."""
         pages: int = self._sql("PRAGMA freelist_count").fetchone()[0]
         return pages * file.PAGE
 

@@ -125,7 +125,7 @@ class SQLiteStore:
 
         Args:
             clock: seconds since the epoch.
-            reserve: octets that new messages leave free on the disk.
+            reserve: bytes that new messages leave free on the disk.
 
         Raises:
             StoreLocked: another process has it.

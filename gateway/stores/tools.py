@@ -34,7 +34,7 @@ _HOPELESS = "Nothing of it can be saved: go back to a copy"
 _MANY = 100
 _CONTENT = "content, headers, body"
 _LINES = 1000
-_OCTETS = 8 << 20
+_BYTES = 8 << 20
 
 Line = dict[str, Any]
 
@@ -238,7 +238,7 @@ def _batches(lines: Iterable[str], heading: Line) -> Iterator[Batch]:
             _add(batch, json.loads(line), heading)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"line {number} is none that an export has: {error or line!r:.200}") from error
-        if number % _LINES == 0 or batch.octets > _OCTETS:
+        if number % _LINES == 0 or batch.nbytes > _BYTES:
             yield batch
             batch = Batch(batch.number + 1)
     if not number:
@@ -253,7 +253,7 @@ def _add(batch: Batch, line: Line, heading: Line) -> None:
     elif "content" in line:
         body = line["body"].encode() if "body" in line else base64.b64decode(line["base64"], validate=True)
         batch.contents[line["content"]] = Payload(line["headers"], body)
-        batch.octets += len(body)
+        batch.nbytes += len(body)
     elif "seen" in line:
         batch.seen[bytes.fromhex(line["seen"])] = line["until"]
     elif "store" in line:

@@ -36,7 +36,7 @@ _RETRY = 1.0
 _QUIET = 60.0
 # Damaged messages of a page that the log names.
 _MOST_NAMED = 10
-# Octets after which who waits for `much` is told.
+# Bytes after which who waits for `much` is told.
 _MUCH = 8 * 1024 * 1024
 
 
@@ -89,7 +89,7 @@ class Committer:
         self._due = 0.0  # when the batch that failed is to be written again; 0: none has
         self._readings: list[_Reading] = []
         self._quiet_until = -math.inf
-        self._octets = 0  # written since `_much` was set
+        self._bytes = 0  # written since `_much` was set
         self._much = trio.Event()
 
     def ask(self) -> None:
@@ -177,9 +177,9 @@ class Committer:
                 log.info("the store works again")
             self._due = 0.0
             self._storage.written()
-            self._octets += batch.octets
-            if self._octets > _MUCH:
-                self._octets = 0
+            self._bytes += batch.nbytes
+            if self._bytes > _MUCH:
+                self._bytes = 0
                 self._much.set()
                 self._much = trio.Event()
 

@@ -1,4 +1,4 @@
-"""Octets in and out: TCP and WebSocket below one connection loop."""
+"""Bytes in and out: TCP and WebSocket below one connection loop."""
 
 from .accept.accept import ConnectionHandler
 from .accept.listener import AddressError, Listening, close, inherit_listeners, open_listeners, unlinking

@@ -268,7 +268,7 @@ class Server:
     def _on_pressure(self) -> None:
         log.warning(
             "memory is short, publishers are held back",
-            octets=self.broker.stored_octets,
+            octets=self.broker.stored_bytes,
             memory_limit=self.broker.quotas.memory_limit,
             waiting=self.broker.waiting,
             **self.memory.facts(),
@@ -276,7 +276,7 @@ class Server:
         self.memory.look_soon()
 
     def _on_relief(self) -> None:
-        log.info("memory is there again", octets=self.broker.stored_octets)
+        log.info("memory is there again", octets=self.broker.stored_bytes)
         self.relieve()
 
     @property

@@ -144,6 +144,6 @@ def read_to_end(client: socket.socket) -> bytes:
     """Everything until the server has closed."""
     received = b""
     with client:
-        while octets := client.recv(4096):
-            received += octets
+        while nbytes := client.recv(4096):
+            received += nbytes
     return received

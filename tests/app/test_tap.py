@@ -153,7 +153,7 @@ def test_a_reader_that_takes_nothing_does_not_either(tmp_path: Path) -> None:
             reader.connect(("127.0.0.1", running.http_port()))
             reader.sendall(f"GET /api/v1/sessions/{name}/tap HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
             running.await_in_log('"tap"')
-            # As much as the ring has room for, of octets that JSON makes six times as long: the system buffers less.
+            # As much as the ring has room for, of bytes that JSON makes six times as long: the system buffers less.
             frame = b"SEND\ndestination:/topic/a\ncontent-length:4000\n\n" + bytes(4000) + b"\0"
             client.sendall(frame * 250 + b"SEND\ndestination:/topic/a\nreceipt:r\n\n\0")
             assert b"RECEIPT\n" in client.recv(4096)

@@ -73,7 +73,7 @@ class Attack:
 
 
 async def slow_loris(siege: Siege) -> str:
-    """A CONNECT that comes an octet at a time, and never whole."""
+    """A CONNECT that comes an byte at a time, and never whole."""
     peer = await siege.dial()
     async with trio.open_nursery() as nursery:
 
@@ -311,9 +311,9 @@ async def ticket_replay(siege: Siege) -> str:
         said = ""
         with trio.fail_after(10):
             while expected not in said:
-                octets = await stream.receive_some()
-                assert octets, f"no {expected} in {said!r}"
-                said += octets.decode(errors="replace")
+                data = await stream.receive_some()
+                assert data, f"no {expected} in {said!r}"
+                said += data.decode(errors="replace")
         await stream.aclose()
     return said
 
@@ -358,11 +358,11 @@ async def false_proxy(siege: Siege) -> str:
     return ""
 
 
-async def _pour(peer: Peer, *octets: bytes) -> None:
+async def _pour(peer: Peer, *data: bytes) -> None:
     """Send until it is all sent, or the gateway takes no more.  Equal pieces are put into WebSocket frames once."""
     if not isinstance(peer.wire, WebSocketWire):
-        return await _pour_raw(peer, octets)
-    return await _pour_raw(peer, [_framed(piece) for piece in octets])
+        return await _pour_raw(peer, data)
+    return await _pour_raw(peer, [_framed(piece) for piece in data])
 
 
 @functools.lru_cache(maxsize=16)
@@ -371,10 +371,10 @@ def _framed(piece: bytes) -> bytes:
     return ws(BINARY, piece)
 
 
-async def _pour_raw(peer: Peer, octets: Iterable[bytes]) -> None:
+async def _pour_raw(peer: Peer, data: Iterable[bytes]) -> None:
     """The same as it stands."""
     with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-        for piece in octets:
+        for piece in data:
             await peer.wire.stream.send_all(piece)
 
 

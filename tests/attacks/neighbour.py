@@ -55,10 +55,10 @@ class Neighbour:
     def _expect(self, command: bytes) -> bytes:
         """The next frame, which must be of that command; its body."""
         while b"\0" not in self._left.lstrip(b"\n"):
-            octets = self._socket.recv(65536)
-            if not octets:
+            nbytes = self._socket.recv(65536)
+            if not nbytes:
                 sys.exit(f"the connection ended instead of {command.decode()}")
-            self._left += octets
+            self._left += nbytes
         frame, _, self._left = self._left.lstrip(b"\n").partition(b"\0")
         if not frame.startswith(command + b"\n"):
             sys.exit(f"{frame[:200]!r} came instead of {command.decode()}")

@@ -1,6 +1,6 @@
 """The books of a scene: what the broker says that it keeps, against a count of all that is there.
 
-`audit` counts messages and octets, wherever they wait or whoever has them.  `audit_rows` counts rows: whatever the
+`audit` counts messages and bytes, wherever they wait or whoever has them.  `audit_rows` counts rows: whatever the
 store will hold once all is written must be a message that somebody has or that waits, and the other way round.
 """
 
@@ -33,7 +33,7 @@ def waiting(queue: Queue) -> list[Message]:
     return queue.waiting_messages()
 
 
-# messages and octets
+# messages and bytes
 
 
 def audit(scene: Scene) -> None:
@@ -49,41 +49,41 @@ def audit(scene: Scene) -> None:
         assert not target.is_idle, f"{target.name} is idle"
         if isinstance(target, Queue):
             cost += _audit_queue(target)
-    cost["octets"] += sum(_put_off(scene)) + sum(kept.message.size for kept in broker.router.retained._kept.values())
-    cost["octets"] += _audit_logs(broker)
+    cost["nbytes"] += sum(_put_off(scene)) + sum(kept.message.size for kept in broker.router.retained._kept.values())
+    cost["nbytes"] += _audit_logs(broker)
     sessions = broker.sessions.values()
     for session in sessions:
         for subscription in session.subscriptions.values():
             if subscription.topic is not None and subscription.queue is not None:
                 cost += _audit_queue(subscription.queue)
             if isinstance(subscription.reader, StreamReader):
-                cost["octets"] += _audit_reader(subscription.reader)
+                cost["nbytes"] += _audit_reader(subscription.reader)
             deliveries = (subscription.ledger or {}).values()
-            cost["octets"] += sum(each.message.size for each in deliveries)
+            cost["nbytes"] += sum(each.message.size for each in deliveries)
             outstanding[session] += len(deliveries)
         for transaction in session.transactions.values():
-            frames = sum(sending.octets for sending in transaction.sends)
-            assert transaction.octets == frames
+            frames = sum(sending.nbytes for sending in transaction.sends)
+            assert transaction.nbytes == frames
         held = _held_in_transactions(session)
-        cost["octets"] += sum(each.message.size for each in held)
-        cost["octets"] += sum(transaction.octets for transaction in session.transactions.values())
+        cost["nbytes"] += sum(each.message.size for each in held)
+        cost["nbytes"] += sum(transaction.nbytes for transaction in session.transactions.values())
         outstanding[session] += len(held)
         assert session.outstanding == outstanding[session]
     for client in scene.clients:
         outbox = client.session.outbox
         assert outbox.closed or outbox.gone + outbox.size == outbox.taken + sum(map(len, outbox.parts))
-    assert broker.stored_octets == cost["octets"] + broker.buffered
+    assert broker.stored_bytes == cost["nbytes"] + broker.buffered
     assert broker.waiting == cost["messages"]
     assert broker.subscriptions == sum(len(session.subscriptions) for session in sessions)
-    assert broker.pressed == (broker.stored_octets > broker.quotas.memory_high or broker._is_scarce)
+    assert broker.pressed == (broker.stored_bytes > broker.quotas.memory_high or broker._is_scarce)
 
 
 def _audit_queue(queue: Queue) -> Counter[str]:
     messages = waiting(queue)
-    count, octets = in_backlog(queue)
+    count, nbytes = in_backlog(queue)
     assert queue.waiting == len(messages) + count
-    assert queue.octets == sum(message.size for message in messages) + octets
-    return Counter(octets=queue.octets - octets + queue.ready_bytes, messages=queue.waiting)
+    assert queue.nbytes == sum(message.size for message in messages) + nbytes
+    return Counter(nbytes=queue.nbytes - nbytes + queue.ready_bytes, messages=queue.waiting)
 
 
 def entries_of(stream: Stream) -> Iterator[StreamEntry]:
@@ -95,7 +95,7 @@ def entries_of(stream: Stream) -> Iterator[StreamEntry]:
 
 
 def _audit_reader(reader: StreamReader) -> int:
-    """What a reader of logs costs: its page, and 200 octets for each log that it has looked at."""
+    """What a reader of logs costs: its page, and 200 bytes for each log that it has looked at."""
     logs, rest = divmod(reader._kept - sum(entry.size for entry in reader._page), 200)
     assert rest == 0
     assert len(reader._run) <= logs or reader._to_visit is None
@@ -111,11 +111,11 @@ def _audit_logs(broker: Broker) -> int:
         assert [entry.number for entry in entries] == sorted({entry.number for entry in entries})
         assert all(entry.message is None or entry.message.size == entry.size for entry in entries)
         assert len(entries) == len(stream)
-        assert stream.octets == sum(entry.size for entry in entries)
+        assert stream.nbytes == sum(entry.size for entry in entries)
         assert stream.memory == sum(32 + (entry.size if entry.message else 0) for entry in entries)
         assert stream.lost < min([entry.number for entry in entries], default=math.inf)
         cost += stream.memory
-    assert logs.octets + logs.index == cost
+    assert logs.nbytes + logs.index == cost
     topics = [*broker.destinations.values(), *broker.registry.hidden.values()]
     cost += 2_048 * sum(isinstance(target, Topic) and target.stream is not None for target in topics)
     assert logs.index == sum(32 * len(stream) for stream in logs._streams.values() if stream.is_stored)
@@ -134,7 +134,7 @@ def _put_off(scene: Scene) -> list[int]:
     delayed = [each for each in _arguments(scene) if isinstance(each, ScheduledSend)]
     assert {each.number: each for each in delayed} == scene.broker.router.delayed._found
     resting = [each.size for each in _arguments(scene) if isinstance(each, Message)]
-    return resting + [each.octets for each in delayed]
+    return resting + [each.nbytes for each in delayed]
 
 
 def _arguments(scene: Scene) -> Iterator[object]:
@@ -229,4 +229,4 @@ def _rows_of_backlog(storage: QueueStorage) -> list[int]:
 def in_backlog(queue: Queue) -> tuple[int, int]:
     """How many messages of a queue are in the store alone, and what they would cost."""
     paged = queue.storage.paged if queue.storage is not None else None
-    return (0, 0) if paged is None else (paged.count, paged.octets)
+    return (0, 0) if paged is None else (paged.count, paged.nbytes)

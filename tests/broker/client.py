@@ -1,4 +1,4 @@
-"""The broker without sockets: clients whose octets go straight into their sessions.
+"""The broker without sockets: clients whose bytes go straight into their sessions.
 
 A `Client` stands where the connection stands in the gateway, and does what that does: decode, handle, make an ERROR of
 what is raised, close behind it, and carry (`Carrier`) what lies in the outbox.  A `Scene` is a broker and its clients;
@@ -152,9 +152,9 @@ class Scene:
         accept = "" if version is V10 else f"accept-version:{version.name}\nhost:localhost\n"
         return self.connect_by(f"CONNECT\n{accept}\n\0".encode(), transport=transport)
 
-    def connect_by(self, octets: bytes, *, transport: str = "tcp") -> Client:
-        """A client whose first octets are these: CONNECT, and perhaps more behind it."""
-        client = Client(self, octets, transport)
+    def connect_by(self, data: bytes, *, transport: str = "tcp") -> Client:
+        """A client whose first bytes are these: CONNECT, and perhaps more behind it."""
+        client = Client(self, data, transport)
         self.clients.append(client)
         client.receive(b"")
         return client
@@ -211,7 +211,7 @@ class Scene:
         assert not broker.registry.temporaries
         assert not broker.sessions
         assert not broker.known
-        assert broker.stored_octets == 0
+        assert broker.stored_bytes == 0
         assert not broker.pressed
         if self._vault is not None:
             self._vault.finish()
@@ -224,8 +224,8 @@ class Client:
         stalled: its socket takes nothing.
         closed: the connection is gone.
         failures: why the session ended, if it did with an ERROR; at most one.
-        written: all octets that were handed to the socket.
-        at_close: octets that lay in the outbox when the connection ended, and were thrown away.
+        written: all bytes that were handed to the socket.
+        at_close: bytes that lay in the outbox when the connection ended, and were thrown away.
         renewals: what it showed to stay longer; nobody answers unless the test does.
     """
 
@@ -257,12 +257,12 @@ class Client:
 
     # the connection
 
-    def receive(self, octets: bytes) -> None:
-        """These octets come from the client: what the connection's reader does with a chunk."""
+    def receive(self, data: bytes) -> None:
+        """These bytes come from the client: what the connection's reader does with a chunk."""
         assert not self.closed, self.failures
         frame: Frame | None = None
         try:
-            self._decoder.feed(octets)
+            self._decoder.feed(data)
             for frame in self._decoder.frames():
                 self.session.handle(frame)
                 if self.session.ended:
@@ -330,7 +330,7 @@ class Client:
         self.scene.settle()
 
     def resume(self) -> None:
-        """The socket takes octets again."""
+        """The socket takes bytes again."""
         self.stalled = False
         self.flush()
         self.scene.settle()
@@ -339,8 +339,8 @@ class Client:
 
     def received(self) -> list[Received]:
         """The frames since this was asked last."""
-        octets, self._read = self.written[self._read :], len(self.written)
-        return parse(octets, self.version, self.session.frame_end)
+        nbytes, self._read = self.written[self._read :], len(self.written)
+        return parse(nbytes, self.version, self.session.frame_end)
 
     def messages(self) -> list[Received]:
         """The same; all are MESSAGE frames."""

@@ -53,14 +53,14 @@ SUBSCRIBED: dict[str, list[Case]] = {
     "prefetch-count": [("10", {"prefetch": 10}), ("0", {"prefetch": 0})],
     "activemq.prefetchSize": [("1", {"prefetch": 1})],
     "consumer-window-size": [
-        ("10240", {"prefetch": 0, "prefetch_octets": 10_240}),
+        ("10240", {"prefetch": 0, "prefetch_bytes": 10_240}),
         ("0", {"prefetch": 1}),
-        ("-1", {"prefetch": 0, "prefetch_octets": 0}),
+        ("-1", {"prefetch": 0, "prefetch_bytes": 0}),
     ],
     "credit": [
         ("5", {"prefetch": 5}),
-        ("5,0", {"prefetch": 5, "prefetch_octets": 0}),
-        ("0,1024", {"prefetch": 0, "prefetch_octets": 1_024}),
+        ("5,0", {"prefetch": 5, "prefetch_bytes": 0}),
+        ("0,1024", {"prefetch": 0, "prefetch_bytes": 1_024}),
     ],
     "x-prefetch": [("3", {"prefetch": 3})],
     "selector": [("", {}), (" \n ", {})],  # others: see below

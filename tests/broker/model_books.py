@@ -261,7 +261,7 @@ class Consumer:
 
     Attributes:
         prefetch: unacknowledged messages at most; None: the server's default; 0: any number.
-        octets: the same in octets; None: as good as any number.
+        nbytes: the same in bytes; None: as good as any number.
         browser: empty; `end`: it ends with what waits; `on`: it does not.
         slow: messages that wait for it at most; None: as the rules say.
         store: where its messages come from; None for a topic in mode auto that holds publishers back.
@@ -278,7 +278,7 @@ class Consumer:
     mode: str = "auto"
     selector: str = ""
     prefetch: int | None = None
-    octets: int | None = None
+    nbytes: int | None = None
     priority: int = 0
     exclusive: bool = False
     no_local: bool = False

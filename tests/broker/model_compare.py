@@ -35,7 +35,7 @@ def may_have_more(model: Model, consumer: Consumer, before: Iterable[Copy] = ())
     most = model.scene.broker.quotas.max_unacknowledged if asked is None else asked
     ledger = {*consumer.ledger, *before}
     held = sum(copy.size for copy in ledger)
-    return (not most or len(ledger) < most) and (consumer.octets is None or held < consumer.octets)
+    return (not most or len(ledger) < most) and (consumer.nbytes is None or held < consumer.nbytes)
 
 
 def _queue_of(model: Model, store: Store) -> Queue | None:
@@ -187,7 +187,7 @@ def _compare_consumer(consumer: Consumer, now: float) -> None:
     ledger = (subscription.ledger or {}).values()
     held = [name_of(each.message.body, each.message.head.headers) for each in ledger]
     assert held == [copy.name for copy in consumer.ledger]
-    assert subscription.held_octets == sum(copy.size for copy in consumer.ledger)
+    assert subscription.held_bytes == sum(copy.size for copy in consumer.ledger)
 
 
 def _compare_counts(model: Model) -> None:

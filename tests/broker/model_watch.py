@@ -1,6 +1,6 @@
 """Watches the broker and compares: whatever the model of it says could not have happened is a failure here.
 
-After each step of a client, or of time, `Watch.look` reads what came into the outboxes.  Octets are compared, and the
+After each step of a client, or of time, `Watch.look` reads what came into the outboxes.  Bytes are compared, and the
 order among different outboxes is recorded where queues give out messages (`Subscription.deliver`).  A failure is
 
 * a message that somebody else has, that was settled before, or that nobody sent, or not here, or not yet;
@@ -80,9 +80,9 @@ class Watch:
         self._log: list[Given | Slow | Failed] = []
         self._slow: set[Client] = set()
         self._read_up_to: dict[Client, int] = {}
-        self._came: dict[Client, int] = {}  # octets in this step
+        self._came: dict[Client, int] = {}  # bytes in this step
         self._frames: dict[Client, deque[Received]] = {}
-        # Of each when the step began: octets in the outbox, and the ledger.
+        # Of each when the step began: bytes in the outbox, and the ledger.
         self._had_room: dict[Consumer, tuple[int, list[Copy]]] = {}
         self._unread = False  # what came last to somebody did not reach him
         self._record(patch)
@@ -145,10 +145,10 @@ class Watch:
         self._frames[client] = deque()
         if client.closed and client not in self._read_up_to:
             return
-        octets = client.written + b"".join(client.session.outbox.parts)
-        start, self._read_up_to[client] = self._read_up_to.get(client, 0), len(octets)
-        frames = parse(octets[start:], client.version)
-        self._came[client] = len(octets) - start
+        data = client.written + b"".join(client.session.outbox.parts)
+        start, self._read_up_to[client] = self._read_up_to.get(client, 0), len(data)
+        frames = parse(data[start:], client.version)
+        self._came[client] = len(data) - start
         self._frames[client].extend(frame for frame in frames if frame.command == "MESSAGE")
         if client.closed:
             del self._read_up_to[client]
@@ -297,9 +297,9 @@ class Watch:
         """
         if rival not in self._had_room:
             return False
-        octets, ledger = self._had_room[rival]
+        nbytes, ledger = self._had_room[rival]
         outbox = rival.client.session.outbox
-        if octets + self._came.get(rival.client, 0) >= outbox.window:
+        if nbytes + self._came.get(rival.client, 0) >= outbox.window:
             return False
         return copy.store.is_for(copy, rival, self.model.step) and may_have_more(self.model, rival, ledger)
 

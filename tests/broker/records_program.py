@@ -124,13 +124,13 @@ class Actor:
             if frame.command == "MESSAGE" and sub is not None and sub.mode != "auto":
                 sub.held.append((frame, ""))
 
-    def octets(self) -> bytes:
+    def nbytes(self) -> bytes:
         """All that was put into its outbox, as far as that can still be known."""
         return self.client.written + (self.client.at_close or b"".join(self.client.session.outbox.parts))
 
     def got(self) -> list[Got]:
         """The messages in there."""
-        frames = [frame for frame in parse(self.octets(), self.client.version) if frame.command == "MESSAGE"]
+        frames = [frame for frame in parse(self.nbytes(), self.client.version) if frame.command == "MESSAGE"]
         return [self._got(frame) for frame in frames if "browser" not in frame.headers]
 
     def _got(self, frame: Received) -> Got:

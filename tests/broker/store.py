@@ -173,7 +173,7 @@ class Vault:
         self.commit()
         storage, store = self.storage, self.store
         assert not storage.unwritten
-        assert storage.octets == 0
+        assert storage.nbytes == 0
         assert not store.rows
         assert not store.contents
         if store.places:

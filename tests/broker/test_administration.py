@@ -273,7 +273,7 @@ class TestPurge:
         for message in client.messages():
             client.nack(message)
         assert operator.purge("a").done == 3
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
         scene.wait(10.0)
         assert client.messages() == []
 

@@ -14,7 +14,7 @@ from gateway.broker.queue.queue import Queue
 
 from .client import Client, Scene
 from .conftest import Stage
-from .durable import ONE, TWO, P, drain, fill, marks, shelf, stored
+from .durable import ONE, TWO, P, drain, fill, marks, storage, stored
 from .store import MemoryStore
 
 QUEUE = "/queue/a"
@@ -42,7 +42,7 @@ def queue(scene: Scene) -> Queue:
 
 def count(scene: Scene) -> int:
     """Messages in the backlog."""
-    paged = shelf(scene).paged
+    paged = storage(scene).paged
     return 0 if paged is None else paged.count
 
 
@@ -72,8 +72,8 @@ class TestSpill:
         publish(client, range(10), **headers)
         assert 2 <= 10 - count(scene) <= 4
         assert scene.broker.waiting == queue(scene).waiting == 10
-        assert scene.broker.stored_octets == queue(scene).octets - shelf(scene).paged.octets  # type: ignore[union-attr]
-        assert scene.broker.stored_octets < queue(scene).octets
+        assert scene.broker.stored_bytes == queue(scene).nbytes - storage(scene).paged.nbytes  # type: ignore[union-attr]
+        assert scene.broker.stored_bytes < queue(scene).nbytes
         assert stored(scene) == (10 if headers else 0)
 
     def test_what_is_not_durable_is_gone_with_the_process(self, scene: Scene) -> None:
@@ -128,10 +128,10 @@ class TestSpill:
         client = fill(scene, 10)
         for number in range(10):
             client.publish("/queue/b", b"%d" % number)
-        storage = scene.vault.storage
-        other = shelf(scene, "/queue/b").paged
+        every = scene.vault.storage
+        other = storage(scene, "/queue/b").paged
         assert other is not None
-        assert storage.in_backlog == count(scene) + other.count > 10
+        assert every.in_backlog == count(scene) + other.count > 10
         scene = scene.crash()
         assert scene.vault.storage.in_backlog == 10
         drain(scene)
@@ -153,8 +153,8 @@ class TestSpill:
             for target in scene.broker.destinations.values()
             if isinstance(target, Queue)
         ]
-        assert all(10_000 <= octets < 11_000 for octets in in_memory[:3])
-        assert all(SMALL <= octets < SMALL + 1_000 for octets in in_memory[8:])
+        assert all(10_000 <= data < 11_000 for data in in_memory[:3])
+        assert all(SMALL <= data < SMALL + 1_000 for data in in_memory[8:])
         for name in range(20):
             assert [int(each.body.strip(b"x")) for each in drain(scene, f"/queue/{name}")] == list(range(40))
 
@@ -170,7 +170,7 @@ class TestSpill:
         assert not scene.commit()
 
     def test_a_message_larger_than_a_page(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_PAGE_OCTETS", 1_000)
+        monkeypatch.setattr(module, "_PAGE_BYTES", 1_000)
         client, consumer = scene.connect(), scene.connect()
         for number in range(6):
             client.publish(QUEUE, b"%d" % number + b"x" * 2_000, **P)
@@ -215,7 +215,7 @@ class TestReadingOn:
         consumer = scene.connect()
         consumer.subscribe(QUEUE, ack="client", **TWO)
         assert consume(scene, consumer) == list(range(30))
-        assert scene.broker.waiting == scene.broker.stored_octets == 0
+        assert scene.broker.waiting == scene.broker.stored_bytes == 0
 
     def test_to_several(self, scene: Scene) -> None:
         fill(scene, 30)
@@ -297,7 +297,7 @@ class TestReadingOn:
         consumer = scene.connect()
         consumer.subscribe(QUEUE, ack="client", selector="kind = 'b'")
         scene.commit()
-        assert scene.broker.stored_octets < 8_000
+        assert scene.broker.stored_bytes < 8_000
         consumer.unsubscribe()
         assert list(marks(scene)) == list(range(41))
 
@@ -523,8 +523,8 @@ class TestLimits:
         client = scene.connect()
         while not queue(scene).full if scene.broker.destinations else True:
             publish(client, range(1), **P)
-            assert queue(scene).octets < 6_000
-        assert queue(scene).octets >= 4_000
+            assert queue(scene).nbytes < 6_000
+        assert queue(scene).nbytes >= 4_000
         assert count(scene) > 0
 
     def test_no_longer_when_it_is_thrown_away(self, stage: Stage) -> None:
@@ -683,7 +683,7 @@ class TestExpiry:
         scene.commit()
         scene.wait(1.1)
         scene.commit()
-        assert (queue(scene).waiting, queue(scene).octets, shelf(scene).rows) == (0, 0, 0)
+        assert (queue(scene).waiting, queue(scene).nbytes, storage(scene).rows) == (0, 0, 0)
         assert not scene.store.rows
 
 
@@ -694,7 +694,7 @@ class TestPurge:
         assert count(scene) > 0
         scene.wait(5.1)
         assert not scene.broker.destinations
-        assert (scene.broker.waiting, scene.broker.stored_octets) == (0, 0)
+        assert (scene.broker.waiting, scene.broker.stored_bytes) == (0, 0)
         assert scene.broker.counters.dropped == 10
         scene.commit()
         assert not scene.store.rows
@@ -779,10 +779,10 @@ class TestPurge:
         fill(scene, 20)
         scene.store.failure = "the disk is full"
         scene.wait(5.1)
-        before = scene.vault.storage.octets
+        before = scene.vault.storage.nbytes
         for _ in range(5):
             scene.commit()
-        assert scene.vault.storage.octets == before
+        assert scene.vault.storage.nbytes == before
         scene.store.failure = ""
         scene.commit()
         assert not scene.store.rows
@@ -817,10 +817,10 @@ class TestPurge:
         publish(scene.connect(), range(10))
         assert count(scene) > 0
         consumer.unsubscribe()
-        found = shelf(scene)
-        assert (queue(scene).waiting, queue(scene).octets, found.rows, found.transient) == (0, 0, 0, 0)
+        found = storage(scene)
+        assert (queue(scene).waiting, queue(scene).nbytes, found.rows, found.transient) == (0, 0, 0, 0)
         assert found.paged is not None
-        assert (found.paged.count, found.paged.octets, list(chain(*found.paged.next_rows(9)))) == (0, 0, [])
+        assert (found.paged.count, found.paged.nbytes, list(chain(*found.paged.next_rows(9)))) == (0, 0, [])
 
 
 class TestBrowsers:

@@ -167,10 +167,10 @@ class TestNothingChanges:
     def test_for_the_counts(self, scene: Scene) -> None:
         client = scene.connect()
         fill(client, 3)
-        before = (scene.broker.stored_octets, scene.broker.waiting)
+        before = (scene.broker.stored_bytes, scene.broker.waiting)
         browse(client)
         browse(client, "1", **TAILING)
-        assert (scene.broker.stored_octets, scene.broker.waiting) == before
+        assert (scene.broker.stored_bytes, scene.broker.waiting) == before
         assert scene.broker.counters.redelivered == 0
 
     def test_a_browser_takes_no_turn(self, scene: Scene) -> None:

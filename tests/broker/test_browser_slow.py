@@ -89,13 +89,13 @@ def test_octet_by_octet(pair: tuple[Client, Client], step: int) -> None:
     client.stalled = True
     browse(client, **TAILING)
     fill(producer, 5, size=300)
-    outbox, octets = client.session.outbox, b""
+    outbox, nbytes = client.session.outbox, b""
     while outbox.size:
-        octets += b"".join(outbox.take())
+        nbytes += b"".join(outbox.take())
         assert outbox.size < 2 * KIB
         outbox.written(min(step, outbox.size))
-        assert outbox.size >= outbox.window or octets.count(b"\0") + len(outbox.parts) // 2 >= 10
-    assert octets.count(b"\0") == 10
+        assert outbox.size >= outbox.window or nbytes.count(b"\0") + len(outbox.parts) // 2 >= 10
+    assert nbytes.count(b"\0") == 10
 
 
 def test_a_tailing_one_that_never_reads_is_closed(pair: tuple[Client, Client]) -> None:

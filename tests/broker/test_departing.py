@@ -280,7 +280,7 @@ def test_what_a_transaction_kept_is_freed_in_steps(scene: Scene) -> None:
         client.send("SEND", {"destination": "/queue/a", "transaction": "t"}, b"x" * 1024 * 1024)
     steps = client.session.failing(NotAllowed("no"))
     first_step(steps)
-    assert scene.broker.stored_octets == 0, "it counts no longer"
+    assert scene.broker.stored_bytes == 0, "it counts no longer"
     assert not client.session.transactions
     assert rest_of(steps) == 1, "a step for each 3 MiB, and the rest"
     client.flush()
@@ -295,5 +295,5 @@ def test_of_who_says_goodbye_amid_a_transaction_too(scene: Scene) -> None:
     client.session.handle(GOODBYE)
     client.flush()
     assert client.received()[-1].command == "RECEIPT", "at once"
-    assert scene.broker.stored_octets == 0
+    assert scene.broker.stored_bytes == 0
     assert rest_of(client.session.departing()) == 2

@@ -440,7 +440,7 @@ class TestMail:
         assert sender.receipts() == ["r"]
         login(scene, "ada", version).subscribe("/user/queue/x")
         assert scene.broker.counters.unroutable == 1
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     def test_each_session_acknowledges_its_own_copy(self, scene: Scene, version: Version) -> None:
         first, second = login(scene, "ada", version), login(scene, "ada", version)

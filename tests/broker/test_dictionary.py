@@ -65,7 +65,7 @@ def test_every_row_is_complete(row: HeaderRow) -> None:
 def test_every_field_has_a_header() -> None:
     """What the broker can be asked for can be said."""
     said = {spelling.field for row in TABLE if not row.argument for spelling in row.spellings}
-    made = {"hints", "passed_on", "selector", "selector_text", "prefetch", "prefetch_octets"}
+    made = {"hints", "passed_on", "selector", "selector_text", "prefetch", "prefetch_bytes"}
     assert fields_of(SendOptions, SubscribeOptions) - made == said - PARTS - {""}
     hinted = {spelling.field for row in TABLE if row.argument for spelling in row.spellings}
     assert fields_of(ClientArguments) - {"dead_letter"} == hinted - PARTS - {""}

@@ -52,7 +52,7 @@ def test_the_next_one_of_its_name_has_nothing_of_it(stage: Stage) -> None:
     client.subscribe(TOPIC, ack="client", **ONE)
     publish(scene, b"new")
     assert client.bodies() == [b"new"]
-    assert scene.broker.group_octets == 0
+    assert scene.broker.group_bytes == 0
 
 
 def test_what_comes_back_meanwhile_takes_the_rest_with_it(stage: Stage) -> None:
@@ -60,7 +60,7 @@ def test_what_comes_back_meanwhile_takes_the_rest_with_it(stage: Stage) -> None:
     client, name = deep(scene)
     scene.broker.administration.delete_durable(name, lambda: None)
     client.abort()
-    assert (scene.broker.waiting, scene.broker.stored_octets, scene.broker.counters.dropped) == (0, 0, 7)
+    assert (scene.broker.waiting, scene.broker.stored_bytes, scene.broker.counters.dropped) == (0, 0, 7)
 
 
 def test_a_kill_between_two_slices_brings_nothing_back(stage: Stage) -> None:

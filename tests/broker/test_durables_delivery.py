@@ -167,7 +167,7 @@ class TestItIsAQueue:
         publish(scene, b"a3", JMSXGroupID="a")
         assert clients[1].bodies() == [b"a1", b"a2", b"a3"]
         end(clients[1], {"durable": "true"})
-        assert scene.broker.group_octets == 0
+        assert scene.broker.group_bytes == 0
 
     @some
     @with_nack
@@ -327,4 +327,4 @@ class TestLimits:
         while messages := client.messages():
             client.ack(messages[0])
         assert not scene.broker.pressed
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0

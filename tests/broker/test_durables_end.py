@@ -114,7 +114,7 @@ class TestUnsubscribe:
         end(again, {**headers, "receipt": "r"}, id="any")
         assert again.receipts() == ["r"]
         assert not scene.broker.registry.count()
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     @named
     @pytest.mark.parametrize(("login", "client_id"), [("eve", "one"), ("ada", "two"), ("ada", "")])
@@ -201,7 +201,7 @@ class TestUnsubscribe:
         client.received()
         publish(scene, b"3")
         assert client.bodies() == [b"3"]
-        assert scene.broker.group_octets == 0
+        assert scene.broker.group_bytes == 0
 
     @named
     def test_an_id_of_one_and_the_name_of_another(self, scene: Scene, headers: Headers) -> None:
@@ -299,7 +299,7 @@ class TestTime:
         scene.wait(0.2)
         assert not names(scene)
         assert not scene.broker.registry.count()
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     @spelled
     def test_who_comes_in_time_finds_everything(self, stage: Stage, headers: Headers) -> None:
@@ -324,7 +324,7 @@ class TestTime:
         scene.wait(3.0)
         assert not names(scene)
         scene.wait(3.0)
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     def test_one_that_comes_and_goes_leaves_nothing_on_the_agenda(self, scene: Scene) -> None:
         client = known(scene, V12)

@@ -147,9 +147,9 @@ def test_nor_when_an_operator_ends_the_session(scene: Scene, version: Version) -
 def test_a_broken_client_disturbs_nobody(scene: Scene, version: Version) -> None:
     neighbour = scene.connect(version)
     neighbour.subscribe("/queue/a")
-    for octets in (b"GET / HTTP/1.1\r\n\r\n\0", b"SEND\n\n\0", b"ACK\nid:nope\n\n\0", b"BOGUS\n\n\0", b"\0\1\0"):
+    for data in (b"GET / HTTP/1.1\r\n\r\n\0", b"SEND\n\n\0", b"ACK\nid:nope\n\n\0", b"BOGUS\n\n\0", b"\0\1\0"):
         broken = scene.connect(version)
-        broken.receive(octets)
+        broken.receive(data)
         assert broken.error().headers["message"]
     neighbour.publish("/queue/a", b"well")
     assert neighbour.bodies() == [b"well"]

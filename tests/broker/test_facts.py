@@ -54,7 +54,7 @@ def told(ours: Clocks, sent: Message) -> dict[str, Any] | None:
     return found
 
 
-@pytest.mark.parametrize("properties", [PLAIN, PERSISTENT, SendOptions(persistent=True), SendOptions(priority=9)])
+@pytest.mark.parametrize("options", [PLAIN, PERSISTENT, SendOptions(persistent=True), SendOptions(priority=9)])
 def test_of_most_there_is_nothing_to_tell(ours: Clocks, theirs: Clocks, options: SendOptions) -> None:
     sent = message(options)
     assert told(ours, sent) is None
@@ -116,7 +116,7 @@ def test_it_has_expired_meanwhile(ours: Clocks, theirs: Clocks, seconds: float) 
 
 
 @pytest.mark.parametrize(
-    "properties",
+    "options",
     [
         SendOptions(group="g"),
         SendOptions(group="g\n\"'\\ü", closes_group=True, priority=0),

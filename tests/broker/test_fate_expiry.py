@@ -56,7 +56,7 @@ class TestWhileItWaits:
         scene.wait(1.99)
         assert scene.broker.waiting == 1
         scene.wait(0.03)
-        assert (scene.broker.waiting, scene.broker.stored_octets) == (0, 0)
+        assert (scene.broker.waiting, scene.broker.stored_bytes) == (0, 0)
         assert not scene.broker.destinations
 
     @pytest.mark.parametrize("seconds", [1.0, 4.0])
@@ -90,7 +90,7 @@ class TestWhileItWaits:
         scene.broker.scheduler.tick()
         assert scene.broker.waiting == 700
         scene.settle()
-        assert (scene.broker.waiting, scene.broker.stored_octets) == (0, 0)
+        assert (scene.broker.waiting, scene.broker.stored_bytes) == (0, 0)
 
     def test_between_two_looks_at_the_agenda(self, stage: Stage, version: Version) -> None:
         """The agenda is late by some milliseconds; the message is not delivered in these."""
@@ -192,7 +192,7 @@ class TestWhileSomebodyHasIt:
         leave(client)
         other.subscribe(QUEUE)
         assert not other.received()
-        assert (scene.broker.counters.expired, scene.broker.stored_octets) == (1, 0)
+        assert (scene.broker.counters.expired, scene.broker.stored_bytes) == (1, 0)
 
     @with_nack
     def test_nor_by_nack(self, scene: Scene, version: Version) -> None:
@@ -214,7 +214,7 @@ class TestWhileSomebodyHasIt:
         scene.wait(0.9)
         assert len(scene.broker.destinations[QUEUE].resting) == 1
         scene.wait(0.2)
-        assert (scene.broker.counters.expired, scene.broker.stored_octets) == (1, 0)
+        assert (scene.broker.counters.expired, scene.broker.stored_bytes) == (1, 0)
         scene.wait(2.0)
         assert not client.received()
 
@@ -227,7 +227,7 @@ class TestWhileSomebodyHasIt:
         scene.wait(1.1)
         client.nack(client.message())
         assert not client.received()
-        assert (scene.broker.counters.expired, scene.broker.stored_octets) == (1, 0)
+        assert (scene.broker.counters.expired, scene.broker.stored_bytes) == (1, 0)
 
     @with_nack
     def test_behind_its_back_off(self, stage: Stage, version: Version) -> None:

@@ -32,7 +32,7 @@ class TestIdleTimeout:
         assert list(scene.broker.destinations) == [QUEUE]
         scene.wait(0.02)
         assert not scene.broker.destinations
-        assert (scene.broker.counters.dropped, scene.broker.stored_octets) == (2, 0)
+        assert (scene.broker.counters.dropped, scene.broker.stored_bytes) == (2, 0)
 
     def test_it_may_come_again(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -79,7 +79,7 @@ class TestIdleTimeout:
         client.drop()
         scene.wait(10.0)
         assert not scene.broker.destinations
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     def test_nor_what_a_transaction_gives_back(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -137,7 +137,7 @@ class TestAutoDelete:
         assert scene.broker.waiting >= kept
         leave(other)
         assert not scene.broker.destinations
-        assert (scene.broker.waiting, scene.broker.stored_octets) == (0, 0)
+        assert (scene.broker.waiting, scene.broker.stored_bytes) == (0, 0)
 
     def test_before_anybody_subscribed_it_waits_for_the_first(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)

@@ -232,8 +232,8 @@ class TestBusyOwner:
         for number in range(300):
             send(owner, f"g{number}", ttl="100")
             scene.wait(0.2)
-            assert group._lane is not None
-            assert len(group._lane) <= 100
+            assert group._ready_list is not None
+            assert len(group._ready_list) <= 100
         send(owner, "g3")
         assert go_on(owner) == ["g1", "g2", "g3"]
 

@@ -341,9 +341,9 @@ class TestTurns:
         client = scene.connect()
         send(client, *(str(number) for number in range(10)), "red10")
         subscribe = {"destination": QUEUE, "id": "0", "ack": "auto", "selector": RED}
-        octets = build("SUBSCRIBE", subscribe, version=client.version)
+        nbytes = build("SUBSCRIBE", subscribe, version=client.version)
         for number in (11, 12):
             headers = {"destination": QUEUE, "color": "red"}
-            octets += build("SEND", headers, b"red%d" % number, version=client.version)
-        client.receive(octets)
+            nbytes += build("SEND", headers, b"red%d" % number, version=client.version)
+        client.receive(nbytes)
         assert names(client) == ["red10", "red11", "red12"]

@@ -1,6 +1,6 @@
 """Selectors that have much to read: a turn of their lane ends after fewer messages.
 
-What a selector may cost is charged as octets of headers, times its own characters; for the rest see `test_lane`.
+What a selector may cost is charged as bytes of headers, times its own characters; for the rest see `test_lane`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def asked() -> Asked:
 
 
 def unwanted(count: int, size: int) -> list[Message]:
-    """Messages with a header of that many octets that the selector does not want."""
+    """Messages with a header of that many bytes that the selector does not want."""
     found = [new(number, wanted=False) for number in range(count)]
     for message in found:
         message.head = Head.of("SEND", message.head.headers | {"filler": "x" * size})

@@ -18,13 +18,13 @@ with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: ve
 QUEUE = "/queue/a"
 DEAD = "/queue/dlq.a"
 
-# Three messages of 1,000 octets each cost some 4,300 octets, and in a transaction 4,600.
+# Three messages of 1,000 bytes each cost some 4,300 bytes, and in a transaction 4,600.
 both = pytest.mark.parametrize("limit", [{"max_messages": 3}, {"max_octets": 5_000}], ids=["messages", "octets"])
 Fill = Callable[[Client, str], None]
 
 
 def send(client: Client, numbers: str, **headers: str) -> None:
-    """For each digit a message to /queue/a, of 1,000 octets."""
+    """For each digit a message to /queue/a, of 1,000 bytes."""
     for number in numbers:
         client.publish(QUEUE, number.encode() * 1_000, **headers)
 

@@ -133,17 +133,17 @@ class TestBounds:
         scene = stage({T: {"log_octets": 4096}}, stored=stored)
         fill(scene, 50)
         stream = log_of(scene)
-        assert 4096 - 1024 < stream.octets <= 4096
+        assert 4096 - 1024 < stream.nbytes <= 4096
         assert kept(scene) == list(range(50 - len(stream), 50))
 
     @BOTH
     def test_of_a_log_without_a_bound_in_octets(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch, stored: bool
     ) -> None:
-        monkeypatch.setattr(log_module, "_OCTETS", 4096)
+        monkeypatch.setattr(log_module, "_BYTES", 4096)
         scene = stage({T: {"log_age": 3600.0}}, stored=stored)
         fill(scene, 50)
-        assert log_of(scene).octets <= 4096
+        assert log_of(scene).nbytes <= 4096
 
     @BOTH
     def test_one_that_is_too_large_for_the_log(self, stage: Stage, stored: bool) -> None:
@@ -248,7 +248,7 @@ class TestMemory:
         was = len(log_of(scene))
         for start in range(0, 60, 10):
             fill(scene, 10, "/topic/b", start=start)
-        assert logs.octets <= logs.most_octets == 20_000
+        assert logs.nbytes <= logs.most_bytes == 20_000
         assert was == 30
         assert T not in scene.broker.destinations
         left = kept(scene, "/topic/b")
@@ -267,7 +267,7 @@ class TestMemory:
         assert kept(scene) == list(range(10, 60))
 
     def test_or_even_less_where_it_is_large(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(log_module, "_TAIL_OCTETS", 100)
+        monkeypatch.setattr(log_module, "_TAIL_BYTES", 100)
         scene = stage(LOG, stored=True)
         fill(scene, 5)
         assert log_of(scene).memory == 5 * 32
@@ -278,16 +278,16 @@ class TestMemory:
         fill(scene, 100)
         fill(scene, 100, "/topic/b")
         logs = scene.broker.registry.streams
-        assert logs.octets <= logs.most_octets
+        assert logs.nbytes <= logs.most_bytes
         assert kept(scene) == kept(scene, "/topic/b") == list(range(100))
 
     def test_to_know_what_is_in_the_store_costs_something_too(self, stage: Stage) -> None:
         scene = stage(LOGS, stored=True)
         logs = scene.broker.registry.streams
-        logs.most_octets = 40 * 32
+        logs.most_bytes = 40 * 32
         fill(scene, 30)
         fill(scene, 30, "/topic/b")
-        assert logs.index == logs.most_octets == 40 * 32
+        assert logs.index == logs.most_bytes == 40 * 32
         assert kept(scene) == list(range(20, 30))
         assert kept(scene, "/topic/b") == list(range(30))
 
@@ -340,7 +340,7 @@ class TestForgetting:
             scene.wait(2.5)
         logs = scene.broker.registry.streams
         assert len(logs._in_memory) <= 6
-        logs.most_octets = -1
+        logs.most_bytes = -1
         logs.make_room()
         assert not logs._in_memory
 
@@ -355,9 +355,9 @@ class TestForgetting:
         fill(scene, 1, "/topic/b", start=1)
         fill(scene, 5, "/topic/a", start=2)
         logs = scene.broker.registry.streams
-        logs.most_octets = 0
+        logs.most_bytes = 0
         logs.make_room()
-        assert logs.octets == logs.messages == 0
+        assert logs.nbytes == logs.messages == 0
 
     def test_what_was_forgotten_is_known_to_the_next_process(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ class TestIncompleteMessages:
     def test_they_count(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
         scene.broker.buffer(3_001)
-        assert (scene.broker.stored_octets, scene.broker.buffered, scene.broker.kept) == (3_001, 3_001, 0)
+        assert (scene.broker.stored_bytes, scene.broker.buffered, scene.broker.kept) == (3_001, 3_001, 0)
         assert scene.broker.pressed
         scene.broker.buffer(-1)
         assert not scene.broker.pressed
@@ -188,7 +188,7 @@ class TestCost:
             client.begin(name)
             client.publish("/queue/a", b"x" * 1_000, transaction=name)
         cost = cost_of(client.session)
-        assert cost.transactions == client.scene.broker.stored_octets == cost.own
+        assert cost.transactions == client.scene.broker.stored_bytes == cost.own
 
     def test_a_private_queue_goes_with_it(self, stage: Stage, version: Version) -> None:
         """That is what a topic's subscriber has that acknowledges."""
@@ -198,7 +198,7 @@ class TestCost:
         for _ in range(5):
             other.publish("/topic/a", b"x" * 1_000)
         cost = cost_of(client.session)
-        assert cost.subscriptions == scene.broker.stored_octets + SUBSCRIPTION
+        assert cost.subscriptions == scene.broker.stored_bytes + SUBSCRIPTION
         assert cost.unacknowledged == 0
 
     def test_what_others_can_get_stays(self, stage: Stage, version: Version) -> None:
@@ -208,7 +208,7 @@ class TestCost:
         for _ in range(5):
             other.publish("/queue/a", b"x" * 1_000)
         cost = cost_of(client.session)
-        assert cost.unacknowledged == pytest.approx(scene.broker.stored_octets * 2 / 5)
+        assert cost.unacknowledged == pytest.approx(scene.broker.stored_bytes * 2 / 5)
         assert cost.subscriptions == SUBSCRIPTION
 
 

@@ -249,7 +249,7 @@ class Clients(RuleBasedStateMachine):
             consumer.prefetch = data.draw(st.sampled_from([1, 0, 5]))
             headers["prefetch-count"] = str(consumer.prefetch)
         elif what == "octets" and consumer.prefetch is None:
-            consumer.prefetch, consumer.octets = 0, 4_000
+            consumer.prefetch, consumer.nbytes = 0, 4_000
             headers["consumer-window-size"] = "4000"
         elif what == "priority":
             consumer.priority = data.draw(st.sampled_from([1, -1]))

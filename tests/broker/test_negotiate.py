@@ -128,8 +128,8 @@ def test_a_refused_login_says_so_and_not_which_half_was_wrong() -> None:
 
 @pytest.mark.requirement("CON-09")
 def test_a_receipt_on_connect_asks_for_nothing(scene: Scene, version: Version) -> None:
-    octets = f"CONNECT\naccept-version:{version.name}\nreceipt:r\n\n\0".encode()
-    assert not scene.connect_by(octets).received()
+    data = f"CONNECT\naccept-version:{version.name}\nreceipt:r\n\n\0".encode()
+    assert not scene.connect_by(data).received()
 
 
 @pytest.mark.requirement("CON-11")

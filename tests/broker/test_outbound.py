@@ -1,4 +1,4 @@
-"""The outbox: what waits to be written, the three marks in octets, and what becomes of it when nobody reads."""
+"""The outbox: what waits to be written, the three marks in bytes, and what becomes of it when nobody reads."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class TestOutbox:
 
     def test_a_part_can_be_taken(self, scene: Scene) -> None:
         outbox = scene.connect().session.outbox
-        for octets in (b"a", b"c", b"e"):
-            outbox.append(octets, octets.upper())
+        for data in (b"a", b"c", b"e"):
+            outbox.append(data, data.upper())
         assert outbox.take(2) == [b"a", b"A"]
         outbox.written(2)
         assert outbox.take(2) == [b"c", b"C"]
@@ -221,11 +221,11 @@ class TestWindow:
         for _ in range(20):
             for queue in queues:
                 fill(producer, 1, queue, size=600)
-        outbox, octets = client.session.outbox, b""
+        outbox, nbytes = client.session.outbox, b""
         while outbox.size:
-            octets += b"".join(outbox.take())
+            nbytes += b"".join(outbox.take())
             outbox.written(outbox.size)
-        order = [line for line in octets.split(b"\n") if line.startswith(b"subscription")]
+        order = [line for line in nbytes.split(b"\n") if line.startswith(b"subscription")]
         assert len(order) == 40
         assert max(order[:start].count(order[0]) - start // 2 for start in range(0, 41, 2)) <= 3
 
@@ -238,12 +238,12 @@ class TestWindow:
         client.stalled = True
         bodies = fill(producer, 30, "/topic/a", size=1_000)
         fill(producer, 100, size=1_000)
-        outbox, octets = client.session.outbox, b""
+        outbox, nbytes = client.session.outbox, b""
         while outbox.size:
-            octets += b"".join(outbox.take())
+            nbytes += b"".join(outbox.take())
             outbox.written(min(10_000, outbox.size))
-        assert octets.count(b"subscription:news") == len(bodies)
-        assert octets.count(b"subscription:all") == 100
+        assert nbytes.count(b"subscription:news") == len(bodies)
+        assert nbytes.count(b"subscription:all") == 100
 
 
 class TestBrokenConnection:

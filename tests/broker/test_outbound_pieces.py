@@ -35,8 +35,8 @@ def test_pieces_then_all_with_more_coming_all_the_time(scene: Scene, pieces: lis
 
     def append(count: int) -> None:
         for _ in range(count):
-            octets = b"%02d" % next(numbers)
-            outbox.append(octets, octets)
+            data = b"%02d" % next(numbers)
+            outbox.append(data, data)
 
     append(3)
     found = []
@@ -57,8 +57,8 @@ def test_pieces_then_all_with_more_coming_all_the_time(scene: Scene, pieces: lis
 def test_all_is_handed_over_to_be_let_go_of(scene: Scene) -> None:
     """Nothing is copied, so some that was taken is in it, too."""
     outbox = scene.connect().session.outbox
-    for octets in (b"a", b"b"):
-        outbox.append(octets)
+    for data in (b"a", b"b"):
+        outbox.append(data)
     outbox.take(2)
     outbox.append(b"c")
     assert outbox.hand_over() == [[b"a", b"", b"b", b""], [b"c", b""]]

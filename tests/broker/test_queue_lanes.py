@@ -52,8 +52,8 @@ def client(scene: Scene) -> Client:
 def test_they_count_as_memory(scene: Scene, client: Client) -> None:
     queue = queue_of(scene)
     assert 8 * 1_024 * SELECTORS <= queue.ready_bytes <= 8 * (DEEP + SELECTORS) * SELECTORS
-    held = sum(one.held_octets for one in client.session.subscriptions.values())
-    assert scene.broker.stored_octets == queue.octets + held + queue.ready_bytes
+    held = sum(one.held_bytes for one in client.session.subscriptions.values())
+    assert scene.broker.stored_bytes == queue.nbytes + held + queue.ready_bytes
 
 
 def test_one_more_counts_at_once(scene: Scene, client: Client) -> None:
@@ -74,7 +74,7 @@ def test_they_go_with_the_consumers(scene: Scene, client: Client, leave: Step) -
     leave(client)
     queue = queue_of(scene)
     assert (queue.ready_bytes, len(queue.ready_lists)) == (0, 1)
-    assert scene.broker.stored_octets == queue.octets
+    assert scene.broker.stored_bytes == queue.nbytes
 
 
 def test_they_are_empty_when_the_messages_have_gone(scene: Scene, client: Client) -> None:

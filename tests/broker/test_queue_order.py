@@ -118,7 +118,7 @@ class TestPlaces:
         before = scene.broker.counters.dropped
         queue.purge()
         scene.audit()
-        assert (queue.waiting, queue.octets, queue.waiting_messages()) == (0, 0, [])
+        assert (queue.waiting, queue.nbytes, queue.waiting_messages()) == (0, 0, [])
         assert scene.broker.counters.dropped - before == 6 - len(held)
         client.drop()
         (client,) = consumers(scene, ALL[-1], 1, "auto")

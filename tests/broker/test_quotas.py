@@ -112,7 +112,7 @@ class TestDestinations:
 
 
 class TestMemory:
-    """One message of these costs 1,000 octets, whichever the version."""
+    """One message of these costs 1,000 bytes, whichever the version."""
 
     def send(self, client: Client, destination: str = "/queue/a", transaction: str = "") -> None:
         headers = {"transaction": transaction} if transaction else {}
@@ -124,7 +124,7 @@ class TestMemory:
         client = scene.connect(version)
         for count in (1, 2, 3):
             self.send(client)
-            assert scene.broker.stored_octets == count * 1_000
+            assert scene.broker.stored_bytes == count * 1_000
             assert not scene.broker.pressed
         self.send(client)
         assert scene.broker.pressed
@@ -140,7 +140,7 @@ class TestMemory:
             sender.begin("t")
             self.send(sender, transaction=transaction)
             assert refusal(sender, "memory_limit") == "memory limit reached"
-        assert scene.broker.stored_octets == 4_000
+        assert scene.broker.stored_bytes == 4_000
 
     def test_whatever_is_no_send_goes_on(self, stage: Stage, version: Version) -> None:
         scene = stage(memory_limit=4_000)
@@ -171,26 +171,26 @@ class TestMemory:
         broker = scene.broker
         auto, client, topic = (scene.connect(version) for _ in range(3))
         self.send(client)
-        assert broker.stored_octets == 1_000  # waits
+        assert broker.stored_bytes == 1_000  # waits
         client.subscribe("/queue/a", ack="client")
-        assert broker.stored_octets == 1_000  # is not acknowledged
+        assert broker.stored_bytes == 1_000  # is not acknowledged
         client.ack(client.message())
-        assert broker.stored_octets == 0
+        assert broker.stored_bytes == 0
         self.send(client, "/topic/a")
-        assert broker.stored_octets == 0  # nobody is there
+        assert broker.stored_bytes == 0  # nobody is there
         auto.subscribe("/topic/a", "0")
         auto.subscribe("/queue/b", "1")
         self.send(client, "/topic/a")
         self.send(client, "/queue/b")
-        assert broker.stored_octets == 0  # in mode auto the outbox has it
+        assert broker.stored_bytes == 0  # in mode auto the outbox has it
         for id in ("0", "1", "2"):
             topic.subscribe("/topic/a", id, ack="client")
         self.send(client, "/topic/a")
-        assert broker.stored_octets == 3_000
+        assert broker.stored_bytes == 3_000
         client.begin()
         self.send(client, "/queue/b", "t")
-        assert broker.stored_octets == 4_000
+        assert broker.stored_bytes == 4_000
         client.commit()
-        assert broker.stored_octets == 3_000
+        assert broker.stored_bytes == 3_000
         topic.drop()
-        assert broker.stored_octets == 0
+        assert broker.stored_bytes == 0

@@ -14,7 +14,7 @@ from gateway.broker.queue.queue import Queue
 
 from .client import Client, Scene, Step
 from .conftest import Stage
-from .durable import ONE, TWO, P, drain, fill, marks, shelf, stored
+from .durable import ONE, TWO, P, drain, fill, marks, storage, stored
 from .store import MemoryStore
 
 QUEUE = "/queue/a"
@@ -45,12 +45,12 @@ class TestQueues:
     @both
     def test_come_back_as_rows_alone(self, scene: Scene, end: End) -> None:
         fill(scene, 5)
-        octets = queue(scene).octets
+        nbytes = queue(scene).nbytes
         scene = end(scene)
         found = queue(scene)
-        assert (found.waiting, found.octets, stored(scene)) == (5, octets, 5)
+        assert (found.waiting, found.nbytes, stored(scene)) == (5, nbytes, 5)
         assert not found.waiting_messages()
-        assert (scene.broker.waiting, scene.broker.stored_octets) == (5, 0)
+        assert (scene.broker.waiting, scene.broker.stored_bytes) == (5, 0)
         assert list(marks(scene)) == [0, 1, 2, 3, 4]
 
     @both
@@ -743,8 +743,8 @@ class TestPages:
         scene = scene.crash()
         assert sizes == [2, 2, 1]
         assert len(queue(scene).waiting_messages()) == 5
-        assert shelf(scene).rows == 5
-        assert scene.broker.stored_octets == queue(scene).octets
+        assert storage(scene).rows == 5
+        assert scene.broker.stored_bytes == queue(scene).nbytes
 
     def test_nothing_is_read_otherwise(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_messages": 9}}, stored=True)

@@ -156,7 +156,7 @@ class TestFromSeq:
     @BOTH
     def test_large_messages_page_by_page(self, stage: Stage, monkeypatch: pytest.MonkeyPatch, stored: bool) -> None:
         monkeypatch.setattr(replay_module, "_PAGE", 200)
-        monkeypatch.setattr(replay_module, "_PAGE_OCTETS", 2_000)
+        monkeypatch.setattr(replay_module, "_PAGE_BYTES", 2_000)
         scene = stage(LOG, stored=stored)
         sender = scene.connect()
         for number in range(8):
@@ -850,16 +850,16 @@ class TestMemory:
         monkeypatch.setattr(log_module, "_TAIL", 0)
         scene = stage(LOG, stored=True)
         fill(scene, 10)
-        before = scene.broker.stored_octets
+        before = scene.broker.stored_bytes
         client = scene.connect()
         client.stalled = True
         client.session.outbox.window = 1
         client.subscribe(T, **FIRST)
         write(scene)
-        assert scene.broker.stored_octets - before >= 9 * 300
+        assert scene.broker.stored_bytes - before >= 9 * 300
         client.resume()
         assert numbers(client) == list(range(10))
-        assert scene.broker.stored_octets == before
+        assert scene.broker.stored_bytes == before
 
     def test_a_turn_is_a_page(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(replay_module, "_PAGE", 3)

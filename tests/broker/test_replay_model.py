@@ -158,9 +158,9 @@ class Readers(RuleBasedStateMachine):
         for topic in data.draw(st.lists(st.sampled_from(TOPICS), min_size=2, max_size=6)):
             self.send(topic, 0)
 
-    def send(self, topic: str, octets: int) -> None:
+    def send(self, topic: str, nbytes: int) -> None:
         self.count += 1
-        self.publisher.publish(topic, b"%d" % self.count + b" " * octets)
+        self.publisher.publish(topic, b"%d" % self.count + b" " * nbytes)
         stream = self.scene.broker.registry.streams._streams.get(topic)
         assert stream is not None
         self.sent.append(Sent(self.count, topic, stream.next - 1))

@@ -63,10 +63,10 @@ class TestTheLastCounts:
         client = scene.connect(version)
         for body in (b"1", b"2", b"3"):
             client.publish(TOPIC, body, retain="set")
-        octets = scene.broker.stored_octets
+        nbytes = scene.broker.stored_bytes
         assert kept_for(scene, TOPIC, version) == [b"3"]
         client.publish(TOPIC, b"x" * 101, retain="set")
-        assert scene.broker.stored_octets == octets + 100
+        assert scene.broker.stored_bytes == nbytes + 100
 
     def test_others_change_nothing(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -85,7 +85,7 @@ class TestTheLastCounts:
         client.publish(TOPIC, b"3", retain="remove")
         assert other.bodies() == [b"1", b"2", b"3"]
         assert kept_for(scene, TOPIC, version) == []
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     def test_at_commit(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -184,7 +184,7 @@ class TestHowLong:
         scene.now += 0.02  # and the agenda has not been looked at
         assert kept_for(scene, TOPIC, version) == []
         scene.wait(0.02)
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
         assert scene.broker.counters.expired == 1
 
     @pytest.mark.parametrize(("first", "second"), [("9000", "1000"), ("1000", "9000")])
@@ -194,9 +194,9 @@ class TestHowLong:
         client.publish(TOPIC, b"2", retain="set", ttl=second)
         scene.wait(1.1)
         assert kept_for(scene, TOPIC, version) == ([] if second == "1000" else [b"2"])
-        assert (scene.broker.stored_octets == 0) is (second == "1000")
+        assert (scene.broker.stored_bytes == 0) is (second == "1000")
         scene.wait(8.0)
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     def test_one_without_an_end_takes_the_place_of_one_that_has_one(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -210,7 +210,7 @@ class TestHowLong:
         for number in range(500):
             client.publish(f"/topic/{number}", b"m", retain="set", ttl="86400000")
             client.publish(f"/topic/{number}", b"m", retain="remove")
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
         assert len(scene.broker.scheduler) <= 200
 
     def test_one_that_was_over_on_arrival_is_not_kept(self, scene: Scene, version: Version) -> None:
@@ -303,7 +303,7 @@ class TestLimits:
         assert scene.broker.pressed
         client.publish(TOPIC, b"", retain="remove")
         assert not scene.broker.pressed
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
 
 class TestMany:

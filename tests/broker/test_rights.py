@@ -412,10 +412,10 @@ class TestPartOfAPattern:
         self.publish(scene)
         client.written = b""
         client.stalled = False
-        octets = b"".join(client.session.outbox.take())
+        data = b"".join(client.session.outbox.take())
         client.session.outbox.written(client.session.outbox.size)
-        assert octets.startswith(b"\n" * 300_000)
-        client.written = octets.lstrip(b"\n")
+        assert data.startswith(b"\n" * 300_000)
+        client.written = data.lstrip(b"\n")
         scene.settle()
         assert sorted(bodies(client)) == [b"1", b"1", b"2", b"both", b"both"]
 

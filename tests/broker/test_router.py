@@ -56,7 +56,7 @@ class TestSeveralDestinations:
         assert client.error()
         assert not other.received()
         assert list(scene.broker.destinations) == ["/topic/a"]
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     def test_only_so_many(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -216,7 +216,7 @@ class TestLimits:
         other.publish("b", b"m")
         assert b"(memory_limit)" in other.error().body
         reader.subscribe("a", "1")
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
         client.publish("b", b"m")
         assert not client.closed
         assert [each.body[:1] for each in reader.messages()] == [b"x"]

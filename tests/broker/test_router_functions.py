@@ -99,8 +99,8 @@ class TestFunctions:
             if not client.closed:
                 client.unsubscribe()
         assert b"(memory_limit)" in client.error().body
-        assert scene.broker.stored_octets < 7_000
+        assert scene.broker.stored_bytes < 7_000
         function = scene.connect(transport=INTERNAL)
         function.subscribe("/handlers/subscribed")
         assert len(function.messages()) > 5
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0

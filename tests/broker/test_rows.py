@@ -66,8 +66,8 @@ class TestSessions:
         client.publish("a", receipt="r")
         assert rows.of_session(client.session)["delivered"] == 6
         outbox = client.session.outbox
-        octets = sum(map(len, outbox.take(2)))
-        outbox.written(octets)
+        nbytes = sum(map(len, outbox.take(2)))
+        outbox.written(nbytes)
         assert rows.of_session(client.session)["delivered"] == 7
 
     def test_oldest_first(self, scene: Scene) -> None:
@@ -166,13 +166,13 @@ class TestDestinations:
         other.nack(other.messages()[0])
         for _ in range(2):
             client.publish("c", b"x")
-        octets = scene.broker.stored_octets // 5 * 2
+        nbytes = scene.broker.stored_bytes // 5 * 2
         names = ["name", "kind", "subscriptions", "waiting", "oldest_age", "oldest_age_is_least"]
         names += ["delayed", "unacknowledged", "octets"]
         expected = [
             ("/topic/a", "topic", 2, 0, None, False, 0, 0, 0),
             ("/queue/b", "queue", 1, 0, None, False, 1, 2, 0),
-            ("/queue/c", "queue", 0, 2, 0.0, True, 0, 0, octets),
+            ("/queue/c", "queue", 0, 2, 0.0, True, 0, 0, nbytes),
         ]
         plain = {"stored": 0, "full": False, "durable": False, "dead_letters": False, "log": None}
         assert destinations(scene) == [dict(zip(names, row, strict=True)) | plain for row in expected]
@@ -214,7 +214,7 @@ class TestDestinations:
         seq = int(last.headers["seq"])
         (row,) = destinations(scene)
         stream = scene.broker.registry.streams.matching("/topic/a")[0]
-        assert row["log"] == {"first": seq - 1, "next": seq + 1, "messages": 2, "octets": stream.octets}
+        assert row["log"] == {"first": seq - 1, "next": seq + 1, "messages": 2, "octets": stream.nbytes}
         assert not row["durable"]
 
     def test_groups_that_are_known(self, scene: Scene) -> None:

@@ -135,9 +135,9 @@ def test_what_was_on_its_way_when_the_connection_ended_is_marked(client: Client,
     for body in (b"1", b"2", b"3"):
         other.publish("/queue/a", body)
     outbox = client.session.outbox
-    octets = b"".join(outbox.take())
+    data = b"".join(outbox.take())
     other.publish("/queue/a", b"4")
-    outbox.written(octets.index(b"\0") + 3)
+    outbox.written(data.index(b"\0") + 3)
     client.drop()
     other.subscribe("/queue/a")
     messages = other.messages()

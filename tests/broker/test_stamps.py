@@ -284,9 +284,9 @@ def test_what_it_costs_counts(scene: Scene) -> None:
     """Limits are told what is kept, the header that was added, too."""
     client, nobody = come(scene, "a" * 500), scene.connect()
     nobody.publish("/queue/a")
-    without = scene.broker.stored_octets
+    without = scene.broker.stored_bytes
     client.publish("/queue/a")
-    assert scene.broker.stored_octets - without > without + 500
+    assert scene.broker.stored_bytes - without > without + 500
 
 
 def test_equal_headers_of_a_client_share_what_was_written(scene: Scene) -> None:

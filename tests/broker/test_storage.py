@@ -200,11 +200,11 @@ class TestElision:
         storage = scene.vault.storage
         client = scene.connect()
         client.publish("/queue/a", b"x" * 100_000, **P)
-        assert storage.octets >= 100_000
+        assert storage.nbytes >= 100_000
         client.subscribe("/queue/a")
-        assert storage.octets < 10 * CHANGE
+        assert storage.nbytes < 10 * CHANGE
         scene.commit()
-        assert storage.octets == 0
+        assert storage.nbytes == 0
 
 
 class TestBatches:

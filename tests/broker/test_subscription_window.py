@@ -1,4 +1,4 @@
-"""A subscription's window: what may be unacknowledged at a time, in messages and in octets."""
+"""A subscription's window: what may be unacknowledged at a time, in messages and in bytes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ QUEUE = "/queue/a"
 with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 
 
-def large(producer: Client, count: int, octets: int) -> None:
-    """Send so many messages that cost a little more than so many octets each."""
+def large(producer: Client, count: int, nbytes: int) -> None:
+    """Send so many messages that cost a little more than so many bytes each."""
     for _ in range(count):
-        producer.publish(QUEUE, b" " * (octets - OVERHEAD))
+        producer.publish(QUEUE, b" " * (nbytes - OVERHEAD))
 
 
 class TestWindow:
@@ -171,7 +171,7 @@ class TestPrefetch:
         assert client.bodies() == [b"6"]
 
 
-class TestOctets:
+class TestBytes:
     @pytest.mark.parametrize("destination", [QUEUE, "/topic/a"])
     @pytest.mark.parametrize("headers", [{"consumer-window-size": "3000"}, {"credit": "100,3000"}])
     def test_a_ceiling_in_octets(

@@ -63,7 +63,7 @@ def test_nothing_is_kept_for_later(scene: Scene, version: Version, ack: str) -> 
     client.subscribe("/topic/a", ack=ack)
     assert not client.received()
     assert scene.broker.counters.unroutable == 3
-    assert scene.broker.stored_octets == 0
+    assert scene.broker.stored_bytes == 0
 
 
 @pytest.mark.requirement("UNS-01")
@@ -215,15 +215,15 @@ class TestAcknowledging:
         client.ack(messages[1], transaction="t")
         if unsubscribed:
             client.unsubscribe()
-        held = scene.broker.stored_octets
+        held = scene.broker.stored_bytes
         assert held > 0
         end(client)
         if unsubscribed or end is Client.drop:
-            assert scene.broker.stored_octets == 0
+            assert scene.broker.stored_bytes == 0
         elif end is Client.abort:
-            assert scene.broker.stored_octets == held
+            assert scene.broker.stored_bytes == held
         else:
-            assert scene.broker.stored_octets == held // 3
+            assert scene.broker.stored_bytes == held // 3
         assert not client.received()
 
     @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
@@ -237,12 +237,12 @@ class TestAcknowledging:
         client.begin()
         client.ack(client.messages()[0], transaction="t")
         assert scene.broker.waiting == 3
-        octets = scene.broker.stored_octets
+        nbytes = scene.broker.stored_bytes
         client.unsubscribe()
         assert scene.broker.waiting == 0
-        assert scene.broker.stored_octets == octets // 5
+        assert scene.broker.stored_bytes == nbytes // 5
         end(client)
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     @with_nack
     @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
@@ -263,7 +263,7 @@ class TestAcknowledging:
         assert scene.broker.waiting == 0
         end(client)
         assert scene.broker.waiting == 0
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     @pytest.mark.requirement("TXN-13")
     @with_nack
@@ -328,7 +328,7 @@ class TestPrivateQueue:
             assert in_force(scene) == 1
             leave(client)
             assert in_force(scene) == 0
-            assert scene.broker.stored_octets == 0
+            assert scene.broker.stored_bytes == 0
         assert len(scene.broker.scheduler) < 40
 
     def test_others_are_still_looked_at(self, scene: Scene) -> None:

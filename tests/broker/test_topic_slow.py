@@ -17,7 +17,7 @@ SENT = 40
 
 
 def flood(producer: Client, topic: str = TOPIC) -> list[int]:
-    """Numbered messages of 1,000 octets, each with one of three keys; returns their numbers."""
+    """Numbered messages of 1,000 bytes, each with one of three keys; returns their numbers."""
     for number in range(SENT):
         producer.publish(topic, str(number).rjust(1_000).encode(), key="abc"[number % 3])
     return list(range(SENT))
@@ -125,7 +125,7 @@ class TestPolicies:
         assert str(failure) == "slow consumer"
         assert failure.detail == "more than 3 messages (slow_messages) of '/topic/a' wait for this client"
         assert scene.broker.counters.slow_consumers == 1
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
 
     def test_octets_are_limited_too(self, stage: Stage, version: Version, become: Become) -> None:
         scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DROP_OLDEST}}, max_outbound=32 * 1024)
@@ -133,7 +133,7 @@ class TestPolicies:
         flood(other)
         flood(other)
         assert not client.closed
-        assert scene.broker.stored_octets <= 32 * 1024 + 4_000
+        assert scene.broker.stored_bytes <= 32 * 1024 + 4_000
         assert went_on(client)[-1] == 39
 
     def test_publishers_are_not_held_back(self, stage: Stage, version: Version, become: Become) -> None:

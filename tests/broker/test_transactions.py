@@ -42,10 +42,10 @@ class TestSends:
         other.subscribe("/queue/a")
         client.begin()
         client.publish("/queue/a", b"m", transaction="t")
-        assert scene.broker.stored_octets > 0
+        assert scene.broker.stored_bytes > 0
         client.abort()
         assert not other.received()
-        assert scene.broker.stored_octets == 0
+        assert scene.broker.stored_bytes == 0
         assert scene.broker.counters.published == 0
 
     @pytest.mark.requirement("TXN-07", "TXN-08")
@@ -128,7 +128,7 @@ class TestSends:
         for number in range(4):
             client.publish("/queue/a", b"%d" % number + b"x" * 200, transaction="t")
         other.publish("/queue/b", b"x" * 3_000)
-        assert scene.broker.stored_octets > 4_000
+        assert scene.broker.stored_bytes > 4_000
         client.commit()
         assert not client.closed
         other.subscribe("/queue/a")

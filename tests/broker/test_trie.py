@@ -204,7 +204,7 @@ class TestCache:
         assert trie.match("b") is not b
 
     def test_long_names_and_results_do_not_add_up(self) -> None:
-        trie: PatternTrie[int] = PatternTrie(cached_octets=1_000)
+        trie: PatternTrie[int] = PatternTrie(cached_bytes=1_000)
         trie.add("#", 1)
         trie.add("/topic/b", 1)
         small = trie.match("a")

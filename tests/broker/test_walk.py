@@ -14,7 +14,7 @@ from gateway.broker.queue.queue import Queue
 
 from .client import WITH_NACK, Scene
 from .conftest import Stage
-from .durable import ONE, P, drain, fill, shelf
+from .durable import ONE, P, drain, fill, storage
 from .operators import Operator, texts
 from .recorder import recorded
 
@@ -232,7 +232,7 @@ class TestBacklog:
         assert shown == texts(*range(0, 20, 2), *range(1, 20, 2))
 
     def test_octets_of_a_page(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_PAGE_OCTETS", 700)
+        monkeypatch.setattr(module, "_PAGE_BYTES", 700)
         reads: list[int] = []
         read = operator.scene.store.read
         operator.scene.store.read = lambda rows: reads.append(len(rows)) or read(rows)  # type: ignore[method-assign,func-returns-value]
@@ -333,7 +333,7 @@ class TestBacklog:
             client.publish("a", b"%d" % number)
         scene.commit()
         operator = Operator(scene)
-        assert shelf(scene).transient
+        assert storage(scene).transient
         ids = operator.ids("a")
         assert operator.delete("a", ids[15:]).done == 5
         assert operator.move("a", "b").done == 15
@@ -364,7 +364,7 @@ class TestBacklog:
         ids = operator.ids("a")
         consumer = scene.connect()
         consumer.subscribe("a", ack="client-individual", **{"prefetch-count": "3"})
-        paged = shelf(scene).paged
+        paged = storage(scene).paged
         assert paged is not None
         while not paged._reading:
             scene.vault.write(scene.vault.take())

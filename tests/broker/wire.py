@@ -1,4 +1,4 @@
-"""STOMP from the client's side: frames of a client to octets, frames of the server back, strictly.
+"""STOMP from the client's side: frames of a client to bytes, frames of the server back, strictly.
 
 Written from the specification and apart from gateway/codec, so that a fault in there does not hide itself here.
 """
@@ -40,12 +40,12 @@ def build(command: str, headers: dict[str, str], body: bytes = b"", *, version: 
     return f"{command}\n{''.join(lines)}\n".encode() + body + b"\0"
 
 
-def parse(octets: bytes, version: Version, end: bytes = b"\0\n") -> list[Received]:
+def parse(data: bytes, version: Version, end: bytes = b"\0\n") -> list[Received]:
     """The frames in what the server wrote: whole, with content-length wherever there is a body, and that end."""
     found = []
-    while octets:
-        block, blank, rest = octets.partition(b"\n\n")
-        assert blank, octets
+    while data:
+        block, blank, rest = data.partition(b"\n\n")
+        assert blank, data
         command, *lines = block.decode().split("\n")
         assert command in _SERVER_COMMANDS, block
         headers: dict[str, str] = {}
@@ -57,9 +57,9 @@ def parse(octets: bytes, version: Version, end: bytes = b"\0\n") -> list[Receive
             headers.setdefault(_unescape(name, version), _unescape(value, version))
         size = int(headers.get("content-length", "0"))
         behind = size + len(end)
-        assert rest[size:behind] == end, octets
+        assert rest[size:behind] == end, data
         found.append(Received(command, headers, rest[:size]))
-        octets = rest[behind:]
+        data = rest[behind:]
     return found
 
 

@@ -51,7 +51,7 @@ def test_numbers(value: float, text: str) -> None:
     ("value", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 1024**2, "3 MiB"), (1024**3, "1 GiB")]
 )
 def test_octets(value: float, text: str) -> None:
-    assert board.octets(value) == text
+    assert board.nbytes(value) == text
 
 
 def test_durations() -> None:

@@ -159,7 +159,7 @@ def test_no_more_at_a_time_than_a_batch_can_hold(monkeypatch: pytest.MonkeyPatch
 
 
 def test_beating_without_reading() -> None:
-    """The server's octets stay where they are, and it hears that somebody is there."""
+    """The server's bytes stay where they are, and it hears that somebody is there."""
     with server(CONNECTED.replace(b"\n\n", b"\nheart-beat:0,50\n\n") + b"MESSAGE\n\n1\0", b"MESSAGE\n\n2\0") as where:
         client = Client(dataclasses.replace(where, heartbeat=50), beat=True)
         client.receive(0.5)

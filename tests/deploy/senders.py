@@ -128,10 +128,10 @@ async def _say(stream: Stream, text: str) -> None:
 async def _hear(stream: Stream, buffer: bytearray) -> str:
     """The next frame."""
     while b"\0" not in buffer:
-        octets = await stream.receive_some()
-        if not octets:
+        data = await stream.receive_some()
+        if not data:
             raise EOFError
-        buffer += octets
+        buffer += data
     frame, _, rest = bytes(buffer).partition(b"\0")
     buffer[:] = rest
     return frame.decode().lstrip("\n")
@@ -146,8 +146,8 @@ async def with_stomp_py(public: Public, books: Books) -> None:
     async with process.stdout, trio.open_nursery() as nursery:
         nursery.start_soon(_end_with, process.stdin, books)
         rest = b""
-        async for octets in process.stdout:
-            *lines, rest = (rest + octets).split(b"\n")
+        async for nbytes in process.stdout:
+            *lines, rest = (rest + nbytes).split(b"\n")
             for line in lines:
                 _note(books, *line.decode().split(" ", 1))
     await process.wait()

@@ -70,7 +70,7 @@ class TestSend:
         greeting, done = await client.frame("MESSAGE"), await client.frame("MESSAGE")
         assert (greeting.body, greeting["kind"], greeting["subscription"]) == (b"hello bob", "greeting", "1")
         assert (done.body, done["correlation-id"], done["subscription"]) == (b"done", "7", "/temp-queue/r")
-        assert not hall.house.broker.stored_octets
+        assert not hall.house.broker.stored_bytes
 
     @pytest.mark.parametrize(("answer", "body"), [("text", b"text"), (b"octets", b"octets"), ("", b"")])
     async def test_what_it_returns_is_its_reply(
@@ -225,7 +225,7 @@ class TestSubscribe:
         message = await client.frame("MESSAGE")
         await client.send_frame("ACK", id=message["ack"])
         await client.settled()
-        assert not hall.house.broker.stored_octets
+        assert not hall.house.broker.stored_bytes
 
     async def test_one_who_has_left(self, handlers: Handlers, make_hall: MakeHall) -> None:
         gate = Gate()
@@ -242,7 +242,7 @@ class TestSubscribe:
         await client.aclose()
         await gate.open()
         assert hall.house.counters.unroutable == 1
-        assert not hall.house.broker.stored_octets
+        assert not hall.house.broker.stored_bytes
 
 
 class TestFailures:
@@ -564,7 +564,7 @@ class TestSession:
         await gate.open()
         await gate.open()
         assert gate.begun == [b"1", b"1", b"2"]
-        assert not hall.house.broker.stored_octets
+        assert not hall.house.broker.stored_bytes
 
     async def test_what_comes_meanwhile_waits(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gateway.journal.intake import Intake, Piece, joined, octets_of
+from gateway.journal.intake import Intake, Piece, bytes_of, joined
 
 LIMIT = 80_000
 STEP = LIMIT // 8
@@ -16,8 +16,8 @@ def intake(*, holds: bool = False) -> Intake:
     return Intake(lambda: 7, LIMIT, holds=holds)
 
 
-def fill(queue: Intake, octets: int) -> None:
-    for _ in range(octets // 1000):
+def fill(queue: Intake, nbytes: int) -> None:
+    for _ in range(nbytes // 1000):
         queue._enter(b"x" * 1000)
 
 
@@ -27,7 +27,7 @@ def drain(queue: Intake) -> list[Piece]:
     while queue.waiting:
         taken = queue.take()
         rows += taken
-        queue.settle(sum([octets_of(row) for row in taken]))
+        queue.settle(sum([bytes_of(row) for row in taken]))
     return rows
 
 
@@ -80,7 +80,7 @@ class TestFull:
         fill(queue, 2 * LIMIT)
         assert LIMIT < queue.queued <= LIMIT + STEP + 1000
         assert queue.rows_dropped == 2 * LIMIT // 1000 - queue.waiting
-        assert queue.queued == sum([octets_of(row) for row in queue._rows])
+        assert queue.queued == sum([bytes_of(row) for row in queue._rows])
 
     def test_goes_on_when_a_quarter_is_free(self) -> None:
         queue = intake()
@@ -90,7 +90,7 @@ class TestFull:
             fill(queue, 1000)
             dropped += 1
             assert queue.rows_dropped == dropped
-            queue.settle(sum([octets_of(row) for row in queue.take()]))
+            queue.settle(sum([bytes_of(row) for row in queue.take()]))
         before = queue.waiting
         fill(queue, 1000)
         assert queue.rows_dropped == dropped
@@ -166,9 +166,9 @@ def test_takes_about_a_step() -> None:
     fill(queue, LIMIT)
     sizes = []
     while queue.waiting:
-        octets = sum([octets_of(row) for row in queue.take()])
-        queue.settle(octets)
-        sizes.append(octets)
+        nbytes = sum([bytes_of(row) for row in queue.take()])
+        queue.settle(nbytes)
+        sizes.append(nbytes)
     assert sum(sizes) == LIMIT
     assert max(sizes) <= 2 * STEP
 
@@ -201,7 +201,7 @@ def test_two_threads() -> None:
                 continue
             rows = queue.take()
             taken.extend(rows)
-            queue.settle(sum([octets_of(row) for row in rows]))
+            queue.settle(sum([bytes_of(row) for row in rows]))
 
     thread = threading.Thread(target=take)
     thread.start()

@@ -32,30 +32,30 @@ def test_rows(path: Path) -> None:
 
 
 def test_torn_at_every_octet(path: Path) -> None:
-    octets = path.read_bytes()
-    each = len(octets) // 3
-    for cut in range(len(octets)):
-        path.write_bytes(octets[:cut])
+    data = path.read_bytes()
+    each = len(data) // 3
+    for cut in range(len(data)):
+        path.write_bytes(data[:cut])
         segment = Segment(path)
         assert [row[2] for row in segment] == [1, 2, 3][: cut // each]
         assert segment.torn == cut % each
 
 
 def test_damaged(path: Path) -> None:
-    octets = bytearray(path.read_bytes())
-    octets[len(octets) // 2] ^= 1
-    path.write_bytes(octets)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
     segment = Segment(path)
     assert [row[2] for row in segment] == [1, 3]
-    assert (segment.torn, segment.damaged) == (0, len(octets) // 3)
+    assert (segment.torn, segment.damaged) == (0, len(data) // 3)
 
 
 def test_another_version(path: Path) -> None:
-    octets = bytearray(path.read_bytes())
-    each = len(octets) // 3
-    octets[each + 8] = 9
-    octets[each + 4 : each + 8] = zlib.crc32(octets[each + 8 : 2 * each]).to_bytes(4, "little")
-    path.write_bytes(octets)
+    data = bytearray(path.read_bytes())
+    each = len(data) // 3
+    data[each + 8] = 9
+    data[each + 4 : each + 8] = zlib.crc32(data[each + 8 : 2 * each]).to_bytes(4, "little")
+    path.write_bytes(data)
     segment = Segment(path)
     rows = iter(segment)
     assert next(rows)[2] == 1

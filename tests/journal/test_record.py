@@ -1,4 +1,4 @@
-"""Octets of records and back."""
+"""Bytes of records and back."""
 
 from __future__ import annotations
 
@@ -82,28 +82,28 @@ class TestFile:
     @given(st.lists(st.binary(max_size=40), min_size=1, max_size=4), st.integers(0, 255))
     @settings(max_examples=25)
     def test_torn_at_every_octet(self, pieces: list[bytes], garbage: int) -> None:
-        """What is left are all records that are whole; octets that are not what they were are no record."""
+        """What is left are all records that are whole; bytes that are not what they were are no record."""
         records = [b"".join(record(FACTS, 1, 1, [piece])) for piece in pieces]
-        octets = b"".join(records)
+        data = b"".join(records)
         ends = [sum(map(len, records[:count])) for count in range(len(records) + 1)]
-        for cut in range(len(octets)):
+        for cut in range(len(data)):
             whole = max([place for place, end in enumerate(ends) if end <= cut])
             left = [each[8:] for each in records[:whole]]
-            assert list(bodies(io.BytesIO(octets[:cut]), cut)) == left
-            if octets[cut] != garbage:
-                damaged = octets[:cut] + bytes([garbage]) + octets[cut + 1 :]
+            assert list(bodies(io.BytesIO(data[:cut]), cut)) == left
+            if data[cut] != garbage:
+                damaged = data[:cut] + bytes([garbage]) + data[cut + 1 :]
                 assert list(bodies(io.BytesIO(damaged), len(damaged))) == left
 
     @pytest.mark.parametrize("count", [1, 8, 100, 5000])
     def test_an_end_of_zeros(self, count: int) -> None:
         """The CRC of nothing is zero: zeros must not be a record without a body."""
-        octets = b"".join(record(FACTS, 1, 1, [b"x"])) + bytes(count)
-        assert [size_of(body) for body in bodies(io.BytesIO(octets), len(octets))] == [len(octets) - count]
+        data = b"".join(record(FACTS, 1, 1, [b"x"])) + bytes(count)
+        assert [size_of(body) for body in bodies(io.BytesIO(data), len(data))] == [len(data) - count]
 
     def test_a_file_that_is_shorter_than_it_was(self) -> None:
-        octets = b"".join(record(FACTS, 1, 1, [b"x"]))
-        assert list(bodies(io.BytesIO(octets[:5]), 100)) == []
-        assert list(bodies(io.BytesIO(octets[:-1]), len(octets))) == []
+        data = b"".join(record(FACTS, 1, 1, [b"x"]))
+        assert list(bodies(io.BytesIO(data[:5]), 100)) == []
+        assert list(bodies(io.BytesIO(data[:-1]), len(data))) == []
 
 
 class TestRows:
@@ -136,8 +136,8 @@ class TestRows:
                 wanted[column] = headers = data.draw(st.dictionaries(st.text("abc", min_size=1), TEXTS))
                 payload += headers_of(headers)
             elif kind == schema.BINARY:
-                wanted[column] = octets = data.draw(st.binary(max_size=20))
-                payload += counted(octets)
+                wanted[column] = nbytes = data.draw(st.binary(max_size=20))
+                payload += counted(nbytes)
             else:
                 wanted[column] = text = data.draw(st.none() | TEXTS)
                 if column in ("reason", "transaction"):
@@ -145,8 +145,8 @@ class TestRows:
                 else:
                     names += string(text)
         layout = LAYOUTS[event.name]
-        octets = layout.pack(layout.rest + len(names) + len(payload), event.code, len(names), 1000, *numbers)
-        (row,) = Decoder().rows(body_of(octets + names + payload))
+        nbytes = layout.pack(layout.rest + len(names) + len(payload), event.code, len(names), 1000, *numbers)
+        (row,) = Decoder().rows(body_of(nbytes + names + payload))
         given_columns = {each.name: row[schema.INDEX[each.name]] for each in schema.COLUMNS[5:]}
         assert given_columns == {each.name: wanted.get(each.name) for each in schema.COLUMNS[5:]}
         assert row[4] == event.name
@@ -209,7 +209,7 @@ class TestNonsense:
             Decoder().rows(body_of(row))
 
     def test_of_any_kind(self) -> None:
-        """Whatever octet is another one, there is a row, or the one error."""
+        """Whatever byte is another one, there is a row, or the one error."""
         body = body_of(connected(), connected())
         for place in range(1, len(body)):
             for octet in (0, 0x7F, 0xFF):

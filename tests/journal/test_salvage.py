@@ -27,12 +27,12 @@ EACH = len(FIRST)
 class Found:
     """What is found in a file."""
 
-    def __init__(self, path: Path, octets: bytes) -> None:
-        path.write_bytes(octets)
+    def __init__(self, path: Path, data: bytes) -> None:
+        path.write_bytes(data)
         bodies = Bodies(path, EPOCH)
         self.seqs = [start_of(body)[1] for body in bodies]
         self.lost = bodies.torn, bodies.damaged
-        assert bodies.size == bodies.place == len(octets)
+        assert bodies.size == bodies.place == len(data)
         assert bodies.is_empty == (not self.seqs)
 
 
@@ -63,9 +63,9 @@ def test_torn_at_every_octet(end: bytes, path: Path) -> None:
 
 
 def test_a_flipped_bit_anywhere_loses_one_record(path: Path) -> None:
-    octets = FIRST + SECOND + THIRD
+    nbytes = FIRST + SECOND + THIRD
     for place in range(2 * EACH):
-        damaged = bytearray(octets)
+        damaged = bytearray(nbytes)
         damaged[place] ^= 1
         found = Found(path, bytes(damaged))
         assert found.seqs == ([3, 5] if place < EACH else [1, 5])
@@ -92,9 +92,9 @@ def test_no_record_comes_twice(path: Path) -> None:
     assert (found.seqs, found.lost) == ([1, 3], (0, 100 + 2 * EACH))
 
 
-def another_version(octets: bytes) -> bytes:
-    body = bytes([9]) + octets[9:]
-    return octets[:4] + zlib.crc32(body).to_bytes(4, "little") + body
+def another_version(data: bytes) -> bytes:
+    body = bytes([9]) + data[9:]
+    return data[:4] + zlib.crc32(body).to_bytes(4, "little") + body
 
 
 def test_another_version(path: Path) -> None:

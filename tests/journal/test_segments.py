@@ -23,14 +23,14 @@ def opened(
     folder: Path,
     *,
     sync: Sync = Sync.NONE,
-    octets: int = 10_000,
+    nbytes: int = 10_000,
     seconds: float = 10.0,
     epoch: int = EPOCH,
     on_mended: Callable[[Mended], None] = lambda _: None,
 ) -> Segments:
     folder.mkdir(exist_ok=True)
     facts = Facts("g1", "r", epoch, 0)
-    return Segments(folder, facts, sync=sync, octets=octets, seconds=seconds, on_mended=on_mended)
+    return Segments(folder, facts, sync=sync, nbytes=nbytes, seconds=seconds, on_mended=on_mended)
 
 
 def names(folder: Path) -> list[str]:
@@ -71,7 +71,7 @@ class TestRolling:
         assert seqs(folder) == [1, 2]
 
     def test_by_octets(self, folder: Path) -> None:
-        writer = opened(folder, octets=1000)
+        writer = opened(folder, nbytes=1000)
         size = 0
         while size < 1000:
             assert not found(folder)
@@ -246,16 +246,16 @@ class TestRemoved:
 class TestLeft:
     """Files of a process that is dead."""
 
-    def left(self, folder: Path, octets: int | None = None, more: bytes = b"") -> None:
+    def left(self, folder: Path, nbytes: int | None = None, more: bytes = b"") -> None:
         writer = opened(folder, epoch=EPOCH - 1)
         for _ in range(3):
             writer.write(1, [ROW], 0)
         (path,) = folder.iterdir()
-        path.write_bytes(path.read_bytes()[:octets] + more)
+        path.write_bytes(path.read_bytes()[:nbytes] + more)
 
-    @pytest.mark.parametrize(("octets", "more", "left"), [(None, b"", 3), (-1, b"", 2), (None, b"xyz", 3)])
-    def test_is_completed(self, folder: Path, octets: int | None, more: bytes, left: int) -> None:
-        self.left(folder, octets, more)
+    @pytest.mark.parametrize(("nbytes", "more", "left"), [(None, b"", 3), (-1, b"", 2), (None, b"xyz", 3)])
+    def test_is_completed(self, folder: Path, nbytes: int | None, more: bytes, left: int) -> None:
+        self.left(folder, nbytes, more)
         opened(folder)
         assert names(folder) == [f"{EPOCH - 1}-000001.seg"]
         assert seqs(folder) == list(range(1, left + 1))
@@ -301,27 +301,27 @@ class TestLeft:
         """Nothing is cut but a torn end: what is damaged stays, for whoever reads knows how to leave it out."""
         self.left(folder, None, b"12345")
         (path,) = folder.iterdir()
-        octets = bytearray(path.read_bytes())
-        each = (len(octets) - 5) // 3
-        octets[each + each // 2] ^= 1
-        path.write_bytes(octets)
+        data = bytearray(path.read_bytes())
+        each = (len(data) - 5) // 3
+        data[each + each // 2] ^= 1
+        path.write_bytes(data)
         told: list[Mended] = []
         opened(folder, on_mended=told.append)
         assert seqs(folder) == [1, 3]
         (path,) = found(folder)
-        assert path.read_bytes() == octets[:-5]
+        assert path.read_bytes() == data[:-5]
         assert told == [Mended(path, torn=5, damaged=each)]
 
     def test_damage_in_the_last_record(self, folder: Path) -> None:
         self.left(folder)
         (path,) = folder.iterdir()
-        octets = bytearray(path.read_bytes())
-        octets[-1] ^= 1
-        path.write_bytes(octets)
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
         told: list[Mended] = []
         opened(folder, on_mended=told.append)
         assert seqs(folder) == [1, 2]
-        assert told == [Mended(found(folder)[0], torn=0, damaged=len(octets) // 3)]
+        assert told == [Mended(found(folder)[0], torn=0, damaged=len(data) // 3)]
 
 
 class TestLock:

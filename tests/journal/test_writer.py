@@ -29,7 +29,7 @@ def tell(journal: Journal, count: int) -> None:
 def test_writes_what_it_is_told(tmp_path: Path) -> None:
     """With the real clock, rows that come while others are written, and large bodies among them."""
     with_threads = threading.active_count()
-    journal = Journal(tmp_path, "g1", run="r", segment_octets=500_000)
+    journal = Journal(tmp_path, "g1", run="r", segment_bytes=500_000)
     journal.start()
     names = journal.names_of_session("tcp", "here", "me", "s")
     for number in range(20_000):
@@ -46,7 +46,7 @@ def test_writes_what_it_is_told(tmp_path: Path) -> None:
     assert len(found(tmp_path / "g1")) > 1
     assert not found(tmp_path / "g1", ".open")
     assert journal.worker.rows == 20_000
-    assert journal.worker.octets == sum([path.stat().st_size for path in found(tmp_path / "g1")])
+    assert journal.worker.nbytes == sum([path.stat().st_size for path in found(tmp_path / "g1")])
 
 
 def test_the_thread_wakes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from gateway.journal import Journal
 
 
 def main() -> None:
-    journal = Journal(Path(sys.argv[1]), "g1", run="r", segment_octets=200_000)
+    journal = Journal(Path(sys.argv[1]), "g1", run="r", segment_bytes=200_000)
     journal.start()
     names = journal.names_of_session("tcp", "here", "me", "s")
     number = written = 0

@@ -152,8 +152,8 @@ def test_logs_of_topics() -> None:
         broker.deposit(name, Head.of("SEND", {"destination": name}), b"x", PLAIN)
     found = samples(Metrics(broker, ()))
     assert found["gateway_log_messages"] == 3
-    assert found["gateway_log_memory_bytes"] == broker.registry.streams.octets > 0
-    assert broker.stored_octets == broker.registry.streams.octets + 2 * 2_048  # and what two topics cost
+    assert found["gateway_log_memory_bytes"] == broker.registry.streams.nbytes > 0
+    assert broker.stored_bytes == broker.registry.streams.nbytes + 2 * 2_048  # and what two topics cost
     assert found["gateway_log_cursors"] == 0
 
 

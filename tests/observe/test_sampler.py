@@ -28,7 +28,7 @@ class Process:
 
     def __init__(self) -> None:
         self.seconds = 5.0
-        self.octets = 1_000_000
+        self.nbytes = 1_000_000
         self.fails = False
 
     def cpu(self) -> float:
@@ -37,7 +37,7 @@ class Process:
     def memory(self) -> int:
         if self.fails:
             raise ValueError("the system says nothing")
-        return self.octets
+        return self.nbytes
 
 
 class Carrier:
@@ -127,7 +127,7 @@ class TestSamples:
         broker.open_session(V12, "ann", peer="p", transport="tcp", connected_at=0.0, carrier=Carrier())
         server.admission.enter("10.0.0.1", lambda error: None)
         server.admission.enter("10.0.0.2", lambda error: None)
-        broker.waiting, broker.stored_octets, process.octets = 5, 600, 2_000_000
+        broker.waiting, broker.stored_bytes, process.nbytes = 5, 600, 2_000_000
         await trio.sleep(1)
         (found,) = running.since(0)
         assert (found.sessions, found.connections, found.waiting, found.octets) == (1, 2, 5, 600)
@@ -191,7 +191,7 @@ class TestSince:
     def test_they_take_as_much_memory_as_it_says(self) -> None:
         sample = Sample(*[1234.5] * 5, *[10**9] * 5, *[0.25] * 5)  # type: ignore[arg-type]
         assert sys.getsizeof(sample) + sum(map(sys.getsizeof, sample)) <= 600
-        assert "600 octets each" in (sampler.__doc__ or "")
+        assert "600 bytes each" in (sampler.__doc__ or "")
 
 
 class TestWindows:

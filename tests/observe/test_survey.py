@@ -125,8 +125,8 @@ class TestShown:
         subscribe(broker, "/topic/t")
         sums = found(Survey(broker, (), ["/queue/a", "/queue/orders.#", "/topic/t", "/queue/nobody"]))
         shown = {name: value for name, value in sums.items() if name.startswith("destination")}
-        octets = shown.pop("destination_waiting_bytes/queue/a")
-        assert octets > 600
+        nbytes = shown.pop("destination_waiting_bytes/queue/a")
+        assert nbytes > 600
         assert shown == {
             "destination_messages_waiting/queue/a": 2,
             "destination_oldest_message_age_seconds/queue/a": 0,

@@ -153,11 +153,11 @@ def test_certificates_and_where_it_is_asked(tmp_path: Path) -> None:
     assert (plan.source.cert, plan.source.key, plan.target.cert, plan.target.key) == (both, "", both, both)
 
 
-@pytest.mark.parametrize("octets", [b"\xff", None])
-def test_a_file_that_cannot_be_read(octets: bytes | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", [b"\xff", None])
+def test_a_file_that_cannot_be_read(data: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "x"
-    if octets is not None:
-        path.write_bytes(octets)
+    if data is not None:
+        path.write_bytes(data)
     with pytest.raises(PlanError, match="cannot be read"):
         read(path)
     with pytest.raises(PlanError, match="cannot be read"):

@@ -68,14 +68,14 @@ def row(path: str = "store.db") -> dict[str, Any]:
     return found
 
 
-def write(octets: bytes) -> None:
-    Path("store.db").write_bytes(octets)
+def write(data: bytes) -> None:
+    Path("store.db").write_bytes(data)
 
 
 def damage() -> None:
     """All but the first page is lost."""
-    octets = Path("store.db").read_bytes()
-    write(octets[:4096] + b"\xff" * (len(octets) - 4096))
+    data = Path("store.db").read_bytes()
+    write(data[:4096] + b"\xff" * (len(data) - 4096))
 
 
 def messages(path: str = "store.db") -> int:
@@ -308,7 +308,7 @@ class TestPages:
             assert isinstance(queue, Queue)
             assert queue.present < queue.waiting
             assert [int(body) for body, _ in await read(gateway, 200)] == list(range(200))
-            assert gateway.broker.waiting == gateway.broker.stored_octets == 0
+            assert gateway.broker.waiting == gateway.broker.stored_bytes == 0
             await peer.aclose()
         assert messages() == 0
 

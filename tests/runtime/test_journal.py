@@ -229,9 +229,9 @@ class TestLeft:
             await send(gateway, b"second")
         (path,) = found(Path("journal/gateway"))
         lost, *kept = Segment(path).records()
-        octets = bytearray(path.read_bytes())
-        octets[40] ^= 1
-        path.with_suffix(".open").write_bytes(bytes(octets) + b"torn")
+        data = bytearray(path.read_bytes())
+        data[40] ^= 1
+        path.with_suffix(".open").write_bytes(bytes(data) + b"torn")
         path.unlink()
         with structlog.testing.capture_logs() as logs:
             async with recording():

@@ -12,7 +12,7 @@ HEADERS = {"destination": "/queue/a", "content-type": "text/plain"}
 
 
 def body_of(row: int, size: int = 20) -> bytes:
-    """Octets that tell of which message they are; no valid UTF-8."""
+    """Bytes that tell of which message they are; no valid UTF-8."""
     return (b"\xff%d " % row * size)[:size]
 
 

@@ -61,11 +61,11 @@ class TestLook:
             look(tmp_path / "a.db")
 
     @pytest.mark.parametrize(
-        ("octets", "sentence"),
+        ("data", "sentence"),
         [(b"", "it is empty"), (b"nonsense" * 100, "it is no file of SQLite"), (b"SQLite format 3\0", "no file of")],
     )
-    def test_of_something_else(self, path: Path, octets: bytes, sentence: str) -> None:
-        path.write_bytes(octets)
+    def test_of_something_else(self, path: Path, data: bytes, sentence: str) -> None:
+        path.write_bytes(data)
         with pytest.raises(StoreError, match=sentence):
             look(path)
 

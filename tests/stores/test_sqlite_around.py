@@ -27,7 +27,7 @@ def harm(path: Path, row: int, part: range = WHOLE, seed: int = 1) -> None:
 
 @pytest.fixture
 def closed(store: SQLiteStore, path: Path) -> Path:
-    """Messages of 1,000 octets, seven to a page."""
+    """Messages of 1,000 bytes, seven to a page."""
     store.write(new(ROWS, size=1000))
     store.close(clean=True)
     return path

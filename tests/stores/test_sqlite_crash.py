@@ -86,7 +86,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
 
 
 class TestTornLog:
-    """The frames of a log are a page each, with 24 octets before it; the last one of a batch completes the batch."""
+    """The frames of a log are a page each, with 24 bytes before it; the last one of a batch completes the batch."""
 
     def test_is_whole(self, left: tuple[Path, int]) -> None:
         assert left[1] >= 9
@@ -97,11 +97,11 @@ class TestTornLog:
         log.write_bytes(log.read_bytes()[:-missing])
         assert left[1] - 3 <= written(path) < left[1]
 
-    @pytest.mark.parametrize("octets", [1, 100, file.PAGE, file.PAGE + 24, 3 * (file.PAGE + 24)])
+    @pytest.mark.parametrize("nbytes", [1, 100, file.PAGE, file.PAGE + 24, 3 * (file.PAGE + 24)])
     @pytest.mark.parametrize("garbage", [b"\0", b"\xa5"])
-    def test_with_an_end_of_garbage(self, left: tuple[Path, int], path: Path, octets: int, garbage: bytes) -> None:
+    def test_with_an_end_of_garbage(self, left: tuple[Path, int], path: Path, nbytes: int, garbage: bytes) -> None:
         log = copy(left[0], path)
-        log.write_bytes(log.read_bytes()[:-octets] + garbage * octets)
+        log.write_bytes(log.read_bytes()[:-nbytes] + garbage * nbytes)
         assert left[1] - 3 <= written(path) < left[1]
 
     def test_with_more_behind_it(self, left: tuple[Path, int], path: Path) -> None:

@@ -202,8 +202,8 @@ class TestShortage:
     ) -> None:
         store = SQLiteStore.open(path, reserve=reserve * 4096)
         disk_of(monkeypatch, free, size)
-        octets = f"{free * 4096} octets are free on the disk of {path}, and {needed * 4096} should be"
-        assert store.shortage() == (octets if needed else "")
+        nbytes = f"{free * 4096} octets are free on the disk of {path}, and {needed * 4096} should be"
+        assert store.shortage() == (nbytes if needed else "")
         store.close(clean=True)
 
     def test_ends_when_more_is_free_than_had_to_be(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

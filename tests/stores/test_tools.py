@@ -179,7 +179,7 @@ class TestImport:
         assert not store.load().clean
         store.close(clean=True)
 
-    @pytest.mark.parametrize("limit", ["_LINES", "_OCTETS"])
+    @pytest.mark.parametrize("limit", ["_LINES", "_BYTES"])
     def test_in_batches(self, closed: Path, tmp_path: Path, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
         sizes: list[int] = []
 

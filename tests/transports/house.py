@@ -1,7 +1,7 @@
 """A house for the clients of a test: a hub with its wheel turning, and connections without listener or HTTP.
 
 They run over memory streams, over a pair of sockets of the operating system, or through a `Valve`: a pipe that takes as
-many octets as the test lets it, so that every state of a slow client can be held still and looked at.  Each of them may
+many bytes as the test lets it, so that every state of a slow client can be held still and looked at.  Each of them may
 carry TLS.
 """
 
@@ -34,10 +34,10 @@ from .peers import Peer, TcpWire, WebSocketWire, socket_streams
 
 
 class Valve:
-    """A pipe whose other end takes as many octets as the test lets it: `Pipe` for the server, `end` for the client.
+    """A pipe whose other end takes as many bytes as the test lets it: `Pipe` for the server, `end` for the client.
 
     Attributes:
-        room: octets that it still takes.
+        room: bytes that it still takes.
         written: what it took and the client did not read yet.
         broken: writing fails.
         eof: the server has said that nothing more comes.
@@ -59,16 +59,16 @@ class Valve:
             if self._ended:
                 return b""
             await self._moved.park()
-        octets = bytes(self._incoming[:size])
+        data = bytes(self._incoming[:size])
         del self._incoming[:size]
-        return octets
+        return data
 
     def send_nowait(self, buffers: Buffers) -> int:
         if self.broken:
             raise BrokenLink("broken")
-        octets = b"".join(buffers)
-        taken = int(min(self.room, len(octets)))
-        self.written += octets[:taken]
+        data = b"".join(buffers)
+        taken = int(min(self.room, len(data)))
+        self.written += data[:taken]
         self.room -= taken
         self._moved.unpark_all()
         return taken
@@ -82,7 +82,7 @@ class Valve:
     def peer_has_gone(self) -> bool:
         return self._ended
 
-    def has_octets(self) -> bool:
+    def has_bytes(self) -> bool:
         return bool(self._incoming) or self._ended
 
     async def send_eof(self) -> None:
@@ -95,14 +95,14 @@ class Valve:
 
     # the client's hands
 
-    def open(self, octets: float = math.inf) -> None:
-        """Take so many octets more."""
-        self.room += octets
+    def open(self, nbytes: float = math.inf) -> None:
+        """Take so many bytes more."""
+        self.room += nbytes
         self._moved.unpark_all()
 
-    def push(self, octets: bytes) -> None:
-        """Octets for the server."""
-        self._incoming += octets
+    def push(self, data: bytes) -> None:
+        """Bytes for the server."""
+        self._incoming += data
         self._moved.unpark_all()
 
     def hang_up(self, *, broken: bool = True) -> None:
@@ -117,9 +117,9 @@ class Valve:
             if self.eof:
                 return b""
             await self._moved.park()
-        octets = bytes(self.written)
+        data = bytes(self.written)
         self.written.clear()
-        return octets
+        return data
 
 
 class ValveEnd(trio.abc.Stream):

@@ -60,11 +60,11 @@ class TcpWire:
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
 
-    async def send(self, octets: bytes) -> None:
-        await self.stream.send_all(octets)
+    async def send(self, data: bytes) -> None:
+        await self.stream.send_all(data)
 
     async def receive(self) -> bytes:
-        """The next octets; none at the end of the stream, whatever ended it."""
+        """The next bytes; none at the end of the stream, whatever ended it."""
         try:
             return bytes(await self.stream.receive_some(65_536))
         except trio.BrokenResourceError:
@@ -96,18 +96,18 @@ class WebSocketWire(TcpWire):
         self.closed: tuple[int, str] | None = None
         self._buffer = received
 
-    async def send(self, octets: bytes) -> None:
-        await self.stream.send_all(ws(BINARY, octets))
+    async def send(self, data: bytes) -> None:
+        await self.stream.send_all(ws(BINARY, data))
 
     async def receive(self) -> bytes:
         """The payload of the next message; none at the end."""
         while True:
             frame = self._frame()
             if frame is None:
-                octets = await super().receive()
-                if not octets:
+                data = await super().receive()
+                if not data:
                     return b""
-                self._buffer += octets
+                self._buffer += data
                 continue
             opcode, payload = frame
             if opcode in (TEXT, BINARY):
@@ -165,8 +165,8 @@ class Peer:
         assert isinstance(self.wire, WebSocketWire)
         return self.wire
 
-    async def send(self, octets: bytes) -> None:
-        await self.wire.send(octets)
+    async def send(self, data: bytes) -> None:
+        await self.wire.send(data)
 
     async def send_frame(self, command: str, body: bytes = b"", /, **headers: object) -> None:
         await self.send(frame(command, body, **headers))
@@ -184,11 +184,11 @@ class Peer:
             found = self._take()
             if found is not None:
                 return found
-            octets = await self.wire.receive()
-            if not octets:
+            data = await self.wire.receive()
+            if not data:
                 assert not self._buffer, f"half a frame at the end: {self._buffer[:200]!r}"
                 return None
-            self._buffer += octets
+            self._buffer += data
 
     async def frame(self, command: str) -> Received:
         """The next frame, which must be one of that command."""
@@ -292,9 +292,9 @@ async def response_of(stream: trio.abc.Stream) -> bytes:
     """Read the response to an upgrade, which must be 101; returns what stands behind it."""
     head = b""
     while b"\r\n\r\n" not in head:
-        octets = await stream.receive_some()
-        assert octets, f"the connection ended in the upgrade: {head!r}"
-        head += octets
+        data = await stream.receive_some()
+        assert data, f"the connection ended in the upgrade: {head!r}"
+        head += data
     response, _, behind = head.partition(b"\r\n\r\n")
     assert response.startswith(b"HTTP/1.1 101 "), response
     return behind
@@ -302,11 +302,11 @@ async def response_of(stream: trio.abc.Stream) -> bytes:
 
 async def read_all(stream: trio.abc.Stream) -> bytes:
     """Everything to the end of the stream, which must come."""
-    octets = b""
+    data = b""
     with trio.fail_after(PATIENCE):
         while chunk := await stream.receive_some():
-            octets += chunk
-    return octets
+            data += chunk
+    return data
 
 
 def vanish(stream: trio.SocketStream) -> None:

@@ -446,9 +446,9 @@ class TestListeners:
         stream = await street.dial_stream(kind)
         if kind == "websocket":
             await stream.send_all(UPGRADE)
-        octets = await read_all(stream)
+        nbytes = await read_all(stream)
         await stream.aclose()
-        return octets
+        return nbytes
 
     @pytest.mark.parametrize(
         ("limit", "status"), [("max_connections", b"503"), ("max_connections_per_address", b"429")]
@@ -456,10 +456,10 @@ class TestListeners:
     async def test_refused_with_a_reason(self, street: OpenStreet, kind: str, limit: str, status: bytes) -> None:
         async with street(**{limit: 3}) as here:
             peer = await here.session(kind)
-            octets = await self.refused(here, kind)
-            assert octets.startswith(b"ERROR\n" if kind == "tcp" else b"HTTP/1.1 " + status)
-            assert f"as many as it may ({limit})".encode() in octets or f"one address may ({limit})".encode() in octets
-            assert b" 3 connections" in octets
+            nbytes = await self.refused(here, kind)
+            assert nbytes.startswith(b"ERROR\n" if kind == "tcp" else b"HTTP/1.1 " + status)
+            assert f"as many as it may ({limit})".encode() in nbytes or f"one address may ({limit})".encode() in nbytes
+            assert b" 3 connections" in nbytes
             assert here.gateway.admission.refusals[limit] == 1
             await until(lambda: here.gateway.broker.counters.refusals["too-many"] == 1)
             await here.neighbours_talk()

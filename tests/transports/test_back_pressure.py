@@ -23,7 +23,7 @@ class TestBackPressure:
 
     @requirement("XTR-05", "FRM-09")
     async def test_all_comes_in_order(self, house: House, kind: str) -> None:
-        """Through a socket that takes a few octets at a time."""
+        """Through a socket that takes a few bytes at a time."""
         valve = Valve()
         peer, publisher = house.visit_through(kind, valve), await house.session(kind)
         await peer.connect()

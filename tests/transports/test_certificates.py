@@ -26,8 +26,8 @@ def lock(path: Path) -> None:
     """Give the key in that file a passphrase."""
     key = serialization.load_pem_private_key(path.read_bytes(), None)
     form = serialization.PrivateFormat.PKCS8
-    octets = key.private_bytes(serialization.Encoding.PEM, form, serialization.BestAvailableEncryption(b"word"))
-    path.write_bytes(octets)
+    data = key.private_bytes(serialization.Encoding.PEM, form, serialization.BestAvailableEncryption(b"word"))
+    path.write_bytes(data)
 
 
 def other_key(path: Path) -> None:
@@ -119,8 +119,8 @@ class TestContext:
 
 class TestClient:
     def read(self, tmp_path: Path, leaf: trustme.LeafCert) -> object:
-        octets = ssl.PEM_cert_to_DER_cert(leaf.cert_chain_pems[0].bytes().decode())
-        return papers.certificates(tmp_path).client(octets)
+        data = ssl.PEM_cert_to_DER_cert(leaf.cert_chain_pems[0].bytes().decode())
+        return papers.certificates(tmp_path).client(data)
 
     def test_all_its_names(self, tmp_path: Path) -> None:
         leaf = papers.authority().issue_cert(
@@ -147,8 +147,8 @@ class TestClient:
         if names is not None:
             identifier = x509.SubjectAlternativeName.oid
             builder = builder.add_extension(x509.UnrecognizedExtension(identifier, names), critical=False)
-        octets = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
-        found = papers.certificates(tmp_path).client(octets)
+        data = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+        found = papers.certificates(tmp_path).client(data)
         assert found == module.ClientCertificate("CN=worker", "worker", (), 1_767_312_000.0)
 
     def test_nonsense_names_nobody(self, tmp_path: Path) -> None:

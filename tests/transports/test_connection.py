@@ -88,10 +88,8 @@ class TestHandshake:
     @requirement("FRM-09", "WST-04")
     async def test_octet_by_octet(self, house: House, kind: str) -> None:
         peer = house.visit(kind)
-        octets = (
-            CONNECT + frame("SUBSCRIBE", destination="/queue/a", id=1) + frame("SEND", b"x", destination="/queue/a")
-        )
-        for octet in octets:
+        data = CONNECT + frame("SUBSCRIBE", destination="/queue/a", id=1) + frame("SEND", b"x", destination="/queue/a")
+        for octet in data:
             await peer.send(bytes([octet]))
         await peer.frame("CONNECTED")
         assert (await peer.frame("MESSAGE")).body == b"x"
@@ -106,7 +104,7 @@ class TestHandshake:
 
     @requirement("FRM-13", "SES-01", "CON-03", "ERR-01", "ERR-03")
     @parametrize(
-        ("octets", "reason"),
+        ("data", "reason"),
         [
             (b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", "this is not STOMP"),
             (frame("SEND", b"x", destination="/queue/a"), "not connected"),
@@ -119,9 +117,9 @@ class TestHandshake:
             (b"\0\n" * 3000, "no CONNECT"),
         ],
     )
-    async def test_refused_with_words(self, house: House, kind: str, octets: bytes, reason: str) -> None:
+    async def test_refused_with_words(self, house: House, kind: str, data: bytes, reason: str) -> None:
         peer = house.visit(kind)
-        await peer.send(octets)
+        await peer.send(data)
         error = await peer.frame("ERROR")
         assert error["message"] == reason
         assert error.body
@@ -263,11 +261,11 @@ class TestAuthentication:
 
 
 class TestConnectTimeout:
-    @parametrize("octets", [b"", b"CONN", CONNECT[:-1], b"\n\n"])
-    async def test_no_login_in_time(self, house: House, kind: str, octets: bytes, autojump_clock: MockClock) -> None:
+    @parametrize("data", [b"", b"CONN", CONNECT[:-1], b"\n\n"])
+    async def test_no_login_in_time(self, house: House, kind: str, data: bytes, autojump_clock: MockClock) -> None:
         peer = house.visit(kind)
-        if octets:
-            await peer.send(octets)
+        if data:
+            await peer.send(data)
         error = await peer.frame("ERROR")
         assert error["message"] == "connect timeout"
         assert house.counters.refusals["connect-timeout"] == 1
@@ -302,17 +300,17 @@ class TestErrors:
 
     @requirement("LIM-04", "FRM-08")
     @parametrize(
-        ("octets", "reason"),
+        ("data", "reason"),
         [
             (b"SEND\nnonsense\n\n\0", "malformed header line"),
             (b"HELLO\n\n\0", "unknown command"),
             (frame("SEND", b"x" * 101, destination="/queue/a"), "body too large"),
         ],
     )
-    async def test_what_is_no_frame(self, make_house: MakeHouse, kind: str, octets: bytes, reason: str) -> None:
+    async def test_what_is_no_frame(self, make_house: MakeHouse, kind: str, data: bytes, reason: str) -> None:
         house = make_house(options=TransportOptions(limits=Limits(body=100)))
         peer = await house.session(kind)
-        await peer.send(octets)
+        await peer.send(data)
         assert (await peer.frame("ERROR"))["message"] == reason
         await peer.at_end()
 
@@ -388,8 +386,8 @@ class TestBooks:
         counters = house.counters
         assert (counters.connections, counters.sessions, counters.refused, counters.errors) == (1, 1, 0, 0)
         assert (counters.frames_in, counters.published, counters.delivered) == (3, 1, 1)
-        assert counters.octets_in > 100
-        assert counters.octets_out > 100
+        assert counters.bytes_in > 100
+        assert counters.bytes_out > 100
 
     async def test_frames_of_a_session(self, house: House, kind: str) -> None:
         peer = await house.session(kind)

@@ -215,19 +215,19 @@ class TestProxy:
         assert (connection._link.peer, connection._link.remote.address) == ("unix", "")
 
     @parametrize(
-        ("trusted", "octets", "reason"),
+        ("trusted", "data", "reason"),
         [
             (Trusted(["10.0.0.1"]), HEADER, "tcp_proxy_protocol is on, and unix is not one of trusted_proxies"),
             (UNIX, CONNECT, "the connection does not begin with a PROXY header"),
             (UNIX, b"PROXY TCP9 a\r\n", "the PROXY line is not TCP4 or TCP6 with"),
         ],
     )
-    async def test_turned_away(self, house: House, trusted: Trusted, octets: bytes, reason: str) -> None:
+    async def test_turned_away(self, house: House, trusted: Trusted, data: bytes, reason: str) -> None:
         visit = Visit(house, ConnectionHandler(house.server, proxied=True, trusted=trusted))
         with structlog.testing.capture_logs() as logs:
-            await visit.stream.send_all(octets)
+            await visit.stream.send_all(data)
             with trio.fail_after(5):
-                with suppress(trio.BrokenResourceError):  # octets that nobody read
+                with suppress(trio.BrokenResourceError):  # bytes that nobody read
                     assert await visit.stream.receive_some() == b""
             await until(lambda: logs)
         assert logs[0]["reason"].startswith(reason)

@@ -105,10 +105,10 @@ class TestEnd:
         self, house: House, kind: str, gone: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Else others would wait for megabytes to be freed.  It ends by itself, or for it reads nothing."""
-        octets: list[int] = []
+        data: list[int] = []
 
         def freeing(lists: list[list[bytes]]) -> Iterator[None]:
-            octets.append(sum(len(each) for buffers in lists for each in buffers))
+            data.append(sum(len(each) for buffers in lists for each in buffers))
             return module.freeing(lists)
 
         monkeypatch.setattr(connection, "freeing", freeing)
@@ -124,8 +124,8 @@ class TestEnd:
             valve.hang_up()
         await trio.sleep(60)
         assert len(house.broker.sessions) == 1
-        assert len(octets) == 1
-        assert 399_000 < octets[0] < 401_000
+        assert len(data) == 1
+        assert 399_000 < data[0] < 401_000
 
     @requirement("ACK-06")
     async def test_what_it_held_does_not_wait_for_its_farewell(
@@ -254,8 +254,8 @@ class TestEnd:
         peer = house.visit_through(kind, valve)
         await peer.connect()
         await wait_all_tasks_blocked()
-        octets = frame("DISCONNECT", receipt="bye")
-        valve.push(ws(TEXT, octets) if kind == "websocket" else octets)
+        data = frame("DISCONNECT", receipt="bye")
+        valve.push(ws(TEXT, data) if kind == "websocket" else data)
         house.connections[0].end(SessionEnded("server is shutting down"))
         assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
         await peer.at_end()

@@ -187,13 +187,13 @@ class TestHeartbeats:
 class TestPings:
     @requirement("WST-07")
     async def test_a_ping_is_answered(self, house: House) -> None:
-        for octets in (b"", CONNECT):
+        for data in (b"", CONNECT):
             peer = house.visit("websocket")
-            if octets:
-                await peer.send(octets)
+            if data:
+                await peer.send(data)
                 await peer.frame("CONNECTED")
             await peer.websocket.stream.send_all(ws(PING, b"?!"))
-            if octets:
+            if data:
                 await peer.settled()
             else:
                 await peer.connect()
@@ -266,15 +266,15 @@ class TestPings:
 
     @requirement("WST-09")
     @parametrize(
-        ("octets", "code"),
+        ("data", "code"),
         [(ws(TEXT, b"x", mask=None), 1002), (ws(3), 1002), (ws(TEXT, b"\xff"), 1007), (ws(PONG, b"", fin=False), 1002)],
     )
     @parametrize("opened", [False, True])
-    async def test_a_violation_is_the_end(self, house: House, octets: bytes, code: int, opened: bool) -> None:
+    async def test_a_violation_is_the_end(self, house: House, data: bytes, code: int, opened: bool) -> None:
         peer = house.visit("websocket")
         if opened:
             await peer.connect()
-        await peer.websocket.stream.send_all(octets)
+        await peer.websocket.stream.send_all(data)
         await peer.at_end()
         assert peer.websocket.closed is not None
         assert peer.websocket.closed[0] == code

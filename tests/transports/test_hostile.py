@@ -40,7 +40,7 @@ async def ends_with_error(peer: Peer) -> str:
 class TestMalformed:
     @requirement("FRM-13", "FRM-08", "ENC-03", "ENC-14", "BOD-04", "BOD-10")
     @parametrize(
-        "octets",
+        "data",
         [
             b"\0\0\1\0",
             b"SEND\nnonsense\n\n\0",
@@ -53,18 +53,18 @@ class TestMalformed:
             random.Random(2).randbytes(5000),
             b"x" * 5000,
         ],
-        ids=lambda octets: repr(octets[:20]),
+        ids=lambda data: repr(data[:20]),
     )
     @parametrize("opened", [False, True])
-    async def test_octets(self, street: OpenStreet, kind: str, octets: bytes, opened: bool) -> None:
+    async def test_octets(self, street: OpenStreet, kind: str, data: bytes, opened: bool) -> None:
         async with street() as here:
             peer = await here.session(kind) if opened else await here.dial(kind)
-            await peer.send(octets)
+            await peer.send(data)
             await here.neighbours_talk()
             assert await ends_with_error(peer)
 
     async def test_many_at_once(self, street: OpenStreet, kind: str) -> None:
-        """Random octets from fifty clients."""
+        """Random bytes from fifty clients."""
         source = random.Random(7)
         async with street(connect_timeout=1.0) as here:
             peers = [await here.session(kind) if number % 2 else await here.dial(kind) for number in range(50)]
@@ -91,7 +91,7 @@ class TestMalformed:
 
     @requirement("WST-09", "WST-06")
     @parametrize(
-        ("octets", "code"),
+        ("data", "code"),
         [
             (ws(TEXT, b"x", mask=None), 1002),
             (ws(5, b"x"), 1002),
@@ -103,10 +103,10 @@ class TestMalformed:
             (b"\x82\xff" + b"\xff" * 8 + b"mask", 1002),
         ],
     )
-    async def test_websocket_frames(self, street: OpenStreet, octets: bytes, code: int) -> None:
+    async def test_websocket_frames(self, street: OpenStreet, data: bytes, code: int) -> None:
         async with street() as here:
             peer = await here.session("websocket")
-            await peer.websocket.stream.send_all(octets)
+            await peer.websocket.stream.send_all(data)
             await here.neighbours_talk()
             await peer.at_end()
             assert peer.websocket.closed is not None
@@ -115,9 +115,9 @@ class TestMalformed:
 
     async def test_an_upgrade_that_is_none(self, street: OpenStreet) -> None:
         async with street() as here:
-            for octets in (b"\0" * 100, b"POST / HTTP/1.1\r\n\r\n", b"x" * 20_000, CONNECT):
+            for data in (b"\0" * 100, b"POST / HTTP/1.1\r\n\r\n", b"x" * 20_000, CONNECT):
                 stream = await here.dial_stream("websocket")
-                await stream.send_all(octets)
+                await stream.send_all(data)
                 await here.neighbours_talk()
                 await read_all(stream)
                 await stream.aclose()
@@ -126,7 +126,7 @@ class TestMalformed:
 class TestOversized:
     @requirement("LIM-01", "LIM-02", "LIM-03", "LIM-04")
     @parametrize(
-        ("octets", "reason"),
+        ("data", "reason"),
         [
             (frame("SEND", b"x" * (64 * KIB + 1), destination="/queue/a"), "body too large"),
             (b"SEND\ndestination:/queue/a\ncontent-length:999999999999\n\n", "body too large"),
@@ -136,10 +136,10 @@ class TestOversized:
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
-    async def test_a_frame(self, street: OpenStreet, kind: str, octets: bytes, reason: str) -> None:
+    async def test_a_frame(self, street: OpenStreet, kind: str, data: bytes, reason: str) -> None:
         async with street() as here:
             peer = await here.session(kind)
-            await peer.send(octets)
+            await peer.send(data)
             await here.neighbours_talk()
             assert await ends_with_error(peer) == reason
 
@@ -166,13 +166,13 @@ class TestOversized:
 
     @requirement("LIM-04")
     @parametrize(
-        "octets",
+        "data",
         [b"CONNECT\nk:" + b"v" * 2000, b"CONNECT\n" + b"a:b\n" * 100 + b"\n\0", frame("CONNECT", b"x" * 2000)],
     )
-    async def test_before_login(self, street: OpenStreet, kind: str, octets: bytes) -> None:
+    async def test_before_login(self, street: OpenStreet, kind: str, data: bytes) -> None:
         async with street() as here:
             peer = await here.dial(kind)
-            await peer.send(octets + b"x" * 5000)
+            await peer.send(data + b"x" * 5000)
             await here.neighbours_talk()
             assert await ends_with_error(peer)
 
@@ -190,27 +190,27 @@ class TestOversized:
 
 
 class TestHalfSent:
-    @parametrize("octets", [b"CONN", b"CONNECT\naccept-version:1.2\n", CONNECT[:-1]])
-    async def test_connect(self, street: OpenStreet, kind: str, octets: bytes) -> None:
+    @parametrize("data", [b"CONN", b"CONNECT\naccept-version:1.2\n", CONNECT[:-1]])
+    async def test_connect(self, street: OpenStreet, kind: str, data: bytes) -> None:
         async with street(connect_timeout=0.3) as here:
             peer = await here.dial(kind)
-            await peer.send(octets)
+            await peer.send(data)
             await here.neighbours_talk()
             assert await ends_with_error(peer) == "connect timeout"
 
     @parametrize(
-        "octets",
+        "data",
         [
             b"SEND\ndestination:/qu",
             b"SEND\ndestination:/queue/a\n\n" + b"x" * 1000,
             b"SEND\ndestination:/queue/a\ncontent-length:60000\n\n" + b"x" * 59_999,
         ],
     )
-    async def test_send(self, street: OpenStreet, kind: str, octets: bytes) -> None:
+    async def test_send(self, street: OpenStreet, kind: str, data: bytes) -> None:
         """It may take its time (without heart-beats nothing forbids that), and then goes."""
         async with street() as here:
             peer = await here.session(kind)
-            await peer.send(octets)
+            await peer.send(data)
             await here.neighbours_talk()
             assert here.strangers == 1
             await peer.aclose()
@@ -227,9 +227,9 @@ class TestHalfSent:
 
     async def test_a_websocket_frame(self, street: OpenStreet) -> None:
         async with street() as here:
-            for octets in (b"\x82", b"\x82\xfe\x01", ws(PING, b"x" * 100)[:50], ws(BINARY, CONNECT)[:20]):
+            for data in (b"\x82", b"\x82\xfe\x01", ws(PING, b"x" * 100)[:50], ws(BINARY, CONNECT)[:20]):
                 peer = await here.session("websocket")
-                await peer.websocket.stream.send_all(octets)
+                await peer.websocket.stream.send_all(data)
                 await here.neighbours_talk()
                 await peer.aclose()
 

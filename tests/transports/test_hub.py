@@ -142,8 +142,8 @@ class TestSlowReceivers:
         valve.room = 0
         return peer, valve
 
-    async def fill(self, publisher: Peer, octets: int) -> None:
-        for _ in range(octets // 8000 + 1):
+    async def fill(self, publisher: Peer, nbytes: int) -> None:
+        for _ in range(nbytes // 8000 + 1):
             await publisher.publish("/topic/a", b"x" * 8000)
 
     async def test_held_until_it_has_read(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:

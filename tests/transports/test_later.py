@@ -61,9 +61,9 @@ class Recording(Valve):
         self.writes: list[int] = []
 
     def send_nowait(self, buffers: Buffers) -> int:
-        octets = super().send_nowait(buffers)
-        self.writes.append(octets)
-        return octets
+        nbytes = super().send_nowait(buffers)
+        self.writes.append(nbytes)
+        return nbytes
 
 
 class TestDelay:
@@ -112,13 +112,13 @@ class TestDelay:
         house = make_house()
         publisher, consumer = await house.session(kind), await house.session(kind)
         await consumer.subscribe("/queue/a")
-        octets = b"SEND\ndestination:/queue/a\n%b:1700000005250\n\n5.25\0" % header.encode()
-        await publisher.send(octets)
+        data = b"SEND\ndestination:/queue/a\n%b:1700000005250\n\n5.25\0" % header.encode()
+        await publisher.send(data)
         message = await consumer.frame("MESSAGE")
         # A float since the epoch is exact to a quarter of a microsecond.
         assert 5.25 - 1e-6 <= trio.current_time() <= 5.25 + LATEST
         assert header not in message.headers
-        await publisher.send(octets)  # that moment is over
+        await publisher.send(data)  # that moment is over
         await consumer.frame("MESSAGE")
         assert trio.current_time() <= 5.25 + LATEST
 
@@ -332,4 +332,4 @@ class TestTurns:
         await trio.sleep(120)
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
-        assert (house.broker.stored_octets, house.counters.unroutable, len(ticks)) == (0, 51, 50)
+        assert (house.broker.stored_bytes, house.counters.unroutable, len(ticks)) == (0, 51, 50)

@@ -42,29 +42,29 @@ class Case:
         setting: as the ERROR calls it.
         value: as the ERROR has it.
         message: of the ERROR.
-        octets: what the client sends.
+        nbytes: what the client sends.
         is_opening: instead of a CONNECT; else behind one.
     """
 
     setting: str
     value: int
     message: str
-    octets: bytes
+    nbytes: bytes
     options: TransportOptions = field(default_factory=TransportOptions)
     quotas: Quotas = field(default_factory=Quotas)
     is_opening: bool = False
 
 
-def before(setting: str, value: int, message: str, octets: bytes) -> Case:
-    return Case(setting, value, message, octets, TransportOptions(connect_limits=BEFORE), is_opening=True)
+def before(setting: str, value: int, message: str, data: bytes) -> Case:
+    return Case(setting, value, message, data, TransportOptions(connect_limits=BEFORE), is_opening=True)
 
 
-def of_frames(setting: str, value: int, message: str, octets: bytes) -> Case:
-    return Case(setting, value, message, octets, TransportOptions(limits=Limits(10, 256, 1000)))
+def of_frames(setting: str, value: int, message: str, data: bytes) -> Case:
+    return Case(setting, value, message, data, TransportOptions(limits=Limits(10, 256, 1000)))
 
 
-def of_sessions(setting: str, message: str, octets: bytes, value: int = 2) -> Case:
-    return Case(setting, value, message, octets, quotas=Quotas(**{setting: value}))  # type: ignore[arg-type]
+def of_sessions(setting: str, message: str, data: bytes, value: int = 2) -> Case:
+    return Case(setting, value, message, data, quotas=Quotas(**{setting: value}))  # type: ignore[arg-type]
 
 
 LINES = "".join([f"x{number}:y\n" for number in range(20)]).encode()
@@ -103,9 +103,9 @@ async def test_the_error_names_the_limit_and_its_value(
     house = make_house(options=case.options, quotas=case.quotas)
     peer = house.visit(kind)
     if case.is_opening:
-        await peer.send(case.octets)
+        await peer.send(case.nbytes)
     else:
-        await peer.send(CONNECT + case.octets)
+        await peer.send(CONNECT + case.nbytes)
         await peer.frame("CONNECTED")
     received = await peer.receive()
     while received is not None and received.command != "ERROR":

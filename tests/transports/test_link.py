@@ -1,4 +1,4 @@
-"""Pipes and the plain link: how octets are grouped, and what a broken or a full connection looks like."""
+"""Pipes and the plain link: how bytes are grouped, and what a broken or a full connection looks like."""
 
 from __future__ import annotations
 
@@ -102,15 +102,15 @@ class TestSocketPipe:
         theirs, ours = socket_streams()
         pipe = SocketPipe(ours)
         async with theirs, ours:
-            assert not pipe.has_octets()
+            assert not pipe.has_bytes()
             await theirs.send_all(b"hello")
-            assert pipe.has_octets()
+            assert pipe.has_bytes()
             await pipe.receive(3)
-            assert pipe.has_octets()
+            assert pipe.has_bytes()
             await pipe.receive(3)
-            assert not pipe.has_octets()
+            assert not pipe.has_bytes()
             await theirs.aclose()
-            assert pipe.has_octets(), "the end is something to read"
+            assert pipe.has_bytes(), "the end is something to read"
 
     async def test_a_full_socket_takes_nothing_and_says_so(self) -> None:
         theirs, ours = socket_streams()
@@ -247,8 +247,8 @@ class TestStreamPipe:
         theirs, ours = memory_stream_pair()
         pipe = StreamPipe(ours)
         await theirs.send_all(b"hello")
-        octets = await pipe.receive(3)
-        assert (octets, type(octets)) == (b"hel", bytes)
+        data = await pipe.receive(3)
+        assert (data, type(data)) == (b"hel", bytes)
         assert await pipe.send_some([b"abc", b"def"]) == 3
         assert await pipe.send_some([memoryview(b"def")]) == 3
         assert await theirs.receive_some() == b"abcdef"
@@ -257,7 +257,7 @@ class TestStreamPipe:
         _, ours = memory_stream_pair()
         pipe = StreamPipe(ours)
         assert pipe.send_nowait([b"x"]) == 0
-        assert (pipe.has_octets(), pipe.peer_has_gone()) == (False, False)
+        assert (pipe.has_bytes(), pipe.peer_has_gone()) == (False, False)
 
     async def test_half_close(self) -> None:
         theirs, ours = memory_stream_pair()

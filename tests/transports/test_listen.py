@@ -256,16 +256,16 @@ class TestServe:
         assert logs[0]["event"] == "TLS hello on a plain port"
         assert logs[0]["log_level"] == "warning"
 
-    @parametrize("octets", [b"", b"GET /ws HTTP/1.1\r\nHost: h\r\n", UPGRADE[:-1]])
+    @parametrize("data", [b"", b"GET /ws HTTP/1.1\r\nHost: h\r\n", UPGRADE[:-1]])
     async def test_an_upgrade_that_does_not_come(
-        self, make_house: Callable[..., House], octets: bytes, autojump_clock: MockClock
+        self, make_house: Callable[..., House], data: bytes, autojump_clock: MockClock
     ) -> None:
         house = make_house(options=TransportOptions(connect_timeout=10.0))
         theirs, ours = socket_streams()
         async with theirs:
             house.nursery.start_soon(ConnectionHandler(house.server, "websocket").serve, ours)
-            if octets:
-                await theirs.send_all(octets)
+            if data:
+                await theirs.send_all(data)
             await read_all(theirs)
         assert trio.current_time() == pytest.approx(10.0, abs=0.1)
         assert house.counters.refused == 1

@@ -40,7 +40,7 @@ def waiting(house: House, name: str) -> list[bytes]:
     if queue is None:
         return []
     assert isinstance(queue, Queue)
-    return [message.body for message in queue.lanes[0].messages()]
+    return [message.body for message in queue.ready_lists[0].messages()]
 
 
 async def closes(house: House, peer: Peer, valve: Valve) -> None:
@@ -278,7 +278,7 @@ class TestTemporaries:
         await answering.publish(name, b"too late")
         await answering.settled()
         assert set(house.broker.destinations) == {"/queue/requests"}
-        assert (house.broker.waiting, house.broker.stored_octets) == (0, 0)
+        assert (house.broker.waiting, house.broker.stored_bytes) == (0, 0)
 
     async def test_topic(self, house: House, kind: str) -> None:
         peer = await house.session(kind)

@@ -31,7 +31,7 @@ CLOSED = "a client is closed to make room in memory"
 
 
 async def unread(home: House, kind: str) -> tuple[Valve, Peer, Peer]:
-    """A reader whose outbox has 800,000 octets that it does not take: its socket, it, and who published them."""
+    """A reader whose outbox has 800,000 bytes that it does not take: its socket, it, and who published them."""
     valve = Valve()
     reader, publisher = home.visit_through(kind, valve), await home.session(kind)
     await reader.connect()
@@ -47,13 +47,13 @@ class Process:
     """What a process takes, as the test says.
 
     Attributes:
-        resident: octets.
-        garbage: octets of them that `trim` gives back.
+        resident: bytes.
+        garbage: bytes of them that `trim` gives back.
         trims: how often it was asked to.
     """
 
-    def __init__(self, octets: int = 0) -> None:
-        self.resident = octets
+    def __init__(self, nbytes: int = 0) -> None:
+        self.resident = nbytes
         self.garbage = 0
         self.trims = 0
 
@@ -66,9 +66,9 @@ class Process:
         self.garbage = 0
 
 
-def watched(house: House, octets: int = 0) -> Process:
+def watched(house: House, nbytes: int = 0) -> Process:
     """Have a house look at a process."""
-    process = Process(octets)
+    process = Process(nbytes)
     house.server.memory.watch(MARK, "memory_mark", process.read, process.trim)
     return process
 
@@ -78,10 +78,10 @@ def home(make_house: MakeHouse) -> House:
     return make_house(quotas=QUOTAS, options=PATIENT)
 
 
-async def filled(house: House, octets: int = KEPT) -> None:
+async def filled(house: House, nbytes: int = KEPT) -> None:
     """Messages wait in a queue, of somebody who has gone."""
     peer = await house.session("tcp")
-    while house.broker.stored_octets < octets:
+    while house.broker.stored_bytes < nbytes:
         await peer.publish("/queue/full", b"x" * 10_000)
         await peer.settled()
     await peer.aclose()
@@ -103,11 +103,11 @@ async def is_held(house: House, peer: Peer) -> bool:
 
 async def begins(peer: Peer, size: int, sent: int, **headers: object) -> bytes:
     """Send the beginning of a large message; returns the rest of it."""
-    octets = frame("SEND", b"x" * size, destination="/topic/large", content_length=size, **headers)
+    data = frame("SEND", b"x" * size, destination="/topic/large", content_length=size, **headers)
     for start in range(0, sent, 50_000):
-        await peer.send(octets[start : min(start + 50_000, sent)])
+        await peer.send(data[start : min(start + 50_000, sent)])
     await wait_all_tasks_blocked()
-    return octets[sent:]
+    return data[sent:]
 
 
 class TestShort:
@@ -250,11 +250,11 @@ class TestGivenBack:
 
 
 class TestMark:
-    async def large(self, house: House, kind: str, octets: int, name: str = "t") -> Peer:
+    async def large(self, house: House, kind: str, nbytes: int, name: str = "t") -> Peer:
         """A client with an open transaction."""
         peer = await house.session(kind)
         await peer.send_frame("BEGIN", transaction=name)
-        for _ in range(octets // 10_000):
+        for _ in range(nbytes // 10_000):
             await peer.send_frame("SEND", b"x" * 10_000, destination="/queue/a", transaction=name)
         await peer.settled()
         return peer
@@ -403,10 +403,10 @@ class TestIncomplete:
     async def test_it_is_counted(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         peer = await home.session(kind)
         rest = await begins(peer, 400_000, 300_000, receipt="r")
-        assert 299_000 < home.broker.stored_octets == home.broker.buffered <= 300_000
+        assert 299_000 < home.broker.stored_bytes == home.broker.buffered <= 300_000
         await peer.send(rest)
         await peer.frame("RECEIPT")
-        assert home.broker.stored_octets == home.broker.buffered == 0
+        assert home.broker.stored_bytes == home.broker.buffered == 0
 
     async def test_a_little_is_not(self, home: House, kind: str) -> None:
         peer = await home.session(kind)
@@ -418,7 +418,7 @@ class TestIncomplete:
         await begins(peer, 400_000, 300_000)
         await peer.aclose()
         await wait_all_tasks_blocked()
-        assert home.broker.stored_octets == home.broker.buffered == 0
+        assert home.broker.stored_bytes == home.broker.buffered == 0
 
     async def test_a_large_one_waits_in_the_middle(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         await filled(home, 700_000)
@@ -470,10 +470,10 @@ class TestIncomplete:
             answers.append(received.command)
         assert sorted(answers) == ["ERROR", "RECEIPT", "RECEIPT", "RECEIPT"]
 
-    async def send_on(self, peer: Peer, octets: bytes) -> None:
+    async def send_on(self, peer: Peer, data: bytes) -> None:
         with trio.move_on_after(20):
             try:
-                await peer.send(octets)
+                await peer.send(data)
             except trio.BrokenResourceError:
                 return
 

@@ -64,7 +64,7 @@ class TestFlush:
         exit.put(b"one", b"two")
         assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onetwo", 0, False)
         assert exit.writer.last_write == 42.0
-        assert exit.server.broker.counters.octets_out == 6
+        assert exit.server.broker.counters.bytes_out == 6
         assert not nursery.child_tasks
 
     async def test_large_parts_at_once(self, nursery: trio.Nursery) -> None:
@@ -84,7 +84,7 @@ class TestFlush:
         exit.valve.open()
         await wait_all_tasks_blocked()
         assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onetwo", 0, False)
-        assert exit.server.broker.counters.octets_out == 6
+        assert exit.server.broker.counters.bytes_out == 6
 
     async def test_while_it_writes_the_outbox_gathers(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery, 2)
@@ -103,7 +103,7 @@ class TestFlush:
         assert exit.written.endswith(b"again")
 
     async def test_octet_by_octet(self, nursery: trio.Nursery) -> None:
-        """Sizes fall with each octet, never below nothing."""
+        """Sizes fall with each byte, never below nothing."""
         exit = Exit(nursery, 0)
         exit.put(b"one", b"two")
         exit.put(b"three")
@@ -165,7 +165,7 @@ class TestBroken:
         assert (exit.writer.rest, exit.writer.writing, waiter.relieved) == ([], False, True)
 
     async def test_closed_while_the_writer_waits(self, nursery: trio.Nursery) -> None:
-        """The session is gone, the octets under way still go out."""
+        """The session is gone, the bytes under way still go out."""
         exit = Exit(nursery, 2)
         exit.put(b"one", b"two")
         exit.outbox.close()

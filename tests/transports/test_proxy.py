@@ -56,20 +56,20 @@ KNOWN = [
 ]
 
 
-@parametrize(("octets", "address", "port", "secure"), KNOWN)
+@parametrize(("data", "address", "port", "secure"), KNOWN)
 class TestKnown:
-    def test_whole(self, octets: bytes, address: str, port: int, secure: bool) -> None:
-        assert parse(octets) == Header(len(octets), address, port, secure)
+    def test_whole(self, data: bytes, address: str, port: int, secure: bool) -> None:
+        assert parse(data) == Header(len(data), address, port, secure)
 
-    def test_what_follows_is_not_its(self, octets: bytes, address: str, port: int, secure: bool) -> None:
-        assert parse(octets + b"CONNECT\n\n\0") == Header(len(octets), address, port, secure)
+    def test_what_follows_is_not_its(self, data: bytes, address: str, port: int, secure: bool) -> None:
+        assert parse(data + b"CONNECT\n\n\0") == Header(len(data), address, port, secure)
 
-    def test_in_pieces(self, octets: bytes, address: str, port: int, secure: bool) -> None:
-        assert [parse(octets[:size]) for size in range(len(octets))] == [None] * len(octets)
+    def test_in_pieces(self, data: bytes, address: str, port: int, secure: bool) -> None:
+        assert [parse(data[:size]) for size in range(len(data))] == [None] * len(data)
 
 
 @parametrize(
-    ("octets", "words"),
+    ("data", "words"),
     [
         (b"CONNECT\n", "does not begin with"),
         (b"\x16\x03\x01", "does not begin with"),
@@ -100,9 +100,9 @@ class TestKnown:
         (binary(addresses() + tlv(0x04, b"abc")[:-1]), "longer than the header"),
     ],
 )
-def test_none(octets: bytes, words: str) -> None:
+def test_none(data: bytes, words: str) -> None:
     with pytest.raises(ProxyError, match=words):
-        parse(octets)
+        parse(data)
 
 
 @given(
@@ -110,21 +110,21 @@ def test_none(octets: bytes, words: str) -> None:
 )
 @example(b"PROXY", b" ")
 def test_anything_is_a_header_or_none(start: bytes, rest: bytes) -> None:
-    octets = start + rest
+    data = start + rest
     try:
-        header = parse(octets)
+        header = parse(data)
     except ProxyError:
         return
-    assert header is None or header.size <= len(octets)
+    assert header is None or header.size <= len(data)
 
 
 class TestRead:
     async def test_in_pieces_and_what_is_behind(self) -> None:
         theirs, ours = memory_stream_pair()
         pipe = StreamPipe(ours)
-        octets = KNOWN[0][0]
-        await theirs.send_all(octets[:20])
-        await theirs.send_all(octets[20:] + b"CONNECT")
+        data = KNOWN[0][0]
+        await theirs.send_all(data[:20])
+        await theirs.send_all(data[20:] + b"CONNECT")
         header, behind = await read_header(pipe)
         assert (header.address, behind) == ("203.0.113.7", b"CONNECT")
         resumed = Resumed(pipe, behind)
@@ -135,11 +135,11 @@ class TestRead:
         assert await resumed.send_some([b"out"]) == 3
         assert await theirs.receive_some() == b"out"
 
-    @parametrize(("octets", "words"), [(b"", "^$"), (b"PROXY ", "ended in the PROXY header")])
-    async def test_it_ends(self, octets: bytes, words: str) -> None:
+    @parametrize(("data", "words"), [(b"", "^$"), (b"PROXY ", "ended in the PROXY header")])
+    async def test_it_ends(self, data: bytes, words: str) -> None:
         theirs, ours = memory_stream_pair()
-        if octets:
-            await theirs.send_all(octets)
+        if data:
+            await theirs.send_all(data)
         await theirs.aclose()
         with pytest.raises(ProxyError, match=words):
             await read_header(StreamPipe(ours))

@@ -15,7 +15,7 @@ from gateway.config.settings import load
 from gateway.runtime.gateway import open_gateway
 from gateway.transports import TransportOptions
 from gateway.transports.flow import rate_limits as module
-from gateway.transports.flow.rate_limits import FRAMES, LIMITS, OCTETS, RateLimit, RateLimits
+from gateway.transports.flow.rate_limits import BYTES, FRAMES, LIMITS, RateLimit, RateLimits
 from gateway.transports.wire.forwarded import Trusted
 
 from .house import House
@@ -24,9 +24,9 @@ from .peers import PING, TEXT, UPGRADE, Peer, WebSocketWire, dial_stream, frame,
 MakeHouse = Callable[..., House]
 
 
-def pace_of(frames: int, octets: int, now: float) -> RateLimit:
+def pace_of(frames: int, nbytes: int, now: float) -> RateLimit:
     """That of a session whose own limits these are."""
-    options = TransportOptions(max_frames_per_second=frames, max_octets_per_second=octets)
+    options = TransportOptions(max_frames_per_second=frames, max_octets_per_second=nbytes)
     pace = RateLimits(options).pace_of("alice", "10.0.0.1", now)
     assert pace is not None
     return pace
@@ -58,11 +58,11 @@ class TestPace:
         assert not pace.is_over(250, 0, 1000.0)
         assert pace.is_over(251, 0, 1000.0)
 
-    @pytest.mark.parametrize(("frames", "octets", "reason"), [(10, 0, FRAMES), (0, 1000, OCTETS), (10, 1000, OCTETS)])
-    def test_a_debt_is_waited_for(self, frames: int, octets: int, reason: str) -> None:
-        pace = pace_of(frames, octets, 5.0)
+    @pytest.mark.parametrize(("frames", "nbytes", "reason"), [(10, 0, FRAMES), (0, 1000, BYTES), (10, 1000, BYTES)])
+    def test_a_debt_is_waited_for(self, frames: int, nbytes: int, reason: str) -> None:
+        pace = pace_of(frames, nbytes, 5.0)
         assert pace.is_over(30, 4000, 5.0)
-        assert pace.until - 5.0 == pytest.approx(3.0 if reason == OCTETS else 2.0)
+        assert pace.until - 5.0 == pytest.approx(3.0 if reason == BYTES else 2.0)
         assert pace.reason == reason
 
     def test_the_longer_one_is_the_reason(self) -> None:
@@ -84,9 +84,9 @@ class TestPace:
                 now = pace.until
         assert sent == pytest.approx(1_010_000, rel=0.01)
 
-    @pytest.mark.parametrize(("octets", "read"), [(0, 65_536), (1000, 4096), (100_000, 25_000), (10_000_000, 65_536)])
-    def test_small_reads_where_little_may_come(self, octets: int, read: int) -> None:
-        assert pace_of(1, octets, 0.0).read == read
+    @pytest.mark.parametrize(("nbytes", "read"), [(0, 65_536), (1000, 4096), (100_000, 25_000), (10_000_000, 65_536)])
+    def test_small_reads_where_little_may_come(self, nbytes: int, read: int) -> None:
+        assert pace_of(1, nbytes, 0.0).read == read
 
     @pytest.mark.parametrize(("frames", "read"), [(1, 4096), (1_000, 16_000), (100_000, 65_536)])
     def test_small_reads_where_others_pay_for_them(self, frames: int, read: int) -> None:
@@ -95,10 +95,10 @@ class TestPace:
         assert pace.read == read
 
 
-def wait_of(pace: RateLimit | None, now: float, frames: int = 0, octets: int = 0) -> float:
+def wait_of(pace: RateLimit | None, now: float, frames: int = 0, nbytes: int = 0) -> float:
     """Seconds to wait behind a chunk with so many more."""
     assert pace is not None
-    return pace.until - now if pace.is_over(pace._frames_before + frames, octets, now) else 0.0
+    return pace.until - now if pace.is_over(pace._frames_before + frames, nbytes, now) else 0.0
 
 
 class TestShared:
@@ -109,9 +109,10 @@ class TestShared:
     def test_all_together(self, limit: str, what: str) -> None:
         found = rates(**{f"{what}_per_second_{limit}": 100})
         one, two = [found.pace_of("alice", "10.0.0.1", 0.0) for _ in range(2)]
-        assert wait_of(one, 0.0, **{what: 100}) == 0.0
-        assert wait_of(two, 0.0, **{what: 50}) == 0.5
-        assert wait_of(one, 0.0, **{what: 100}) == 1.5, "what the other has taken is paid first"
+        counted = "nbytes" if what == "octets" else what
+        assert wait_of(one, 0.0, **{counted: 100}) == 0.0
+        assert wait_of(two, 0.0, **{counted: 50}) == 0.5
+        assert wait_of(one, 0.0, **{counted: 100}) == 1.5, "what the other has taken is paid first"
         for pace in (one, two):
             assert pace is not None
             assert pace.reason == f"max_{what}_per_second_{limit}"
@@ -127,7 +128,7 @@ class TestShared:
         pace = rates(
             frames_per_second=100, octets_per_second_per_user=1_000, octets_per_second_per_address=500
         ).pace_of("alice", "10.0.0.1", 0.0)
-        assert wait_of(pace, 0.0, frames=110, octets=1_500) == 2.0
+        assert wait_of(pace, 0.0, frames=110, nbytes=1_500) == 2.0
         assert pace is not None
         assert (pace.reason, pace.whose) == ("max_octets_per_second_per_address", "10.0.0.1")
         assert wait_of(pace, 100.0, frames=300) == 2.0
@@ -187,7 +188,7 @@ class TestShared:
         while (now := min(due)) < 300.0:
             which = due.index(now)
             sent[which] += 3_000
-            due[which] += wait_of(paces[which], now, octets=3_000)
+            due[which] += wait_of(paces[which], now, nbytes=3_000)
         assert sum(sent) == pytest.approx(3_010_000, rel=0.01)
         assert max(sent) < 1.02 * min(sent)
 
@@ -214,16 +215,16 @@ class TestHeld:
         await peer.settled()
         assert trio.current_time() - began == pytest.approx(4.1, abs=0.3)
 
-    @pytest.mark.parametrize("octets", [ws(PING, b"x" * 100) * 50, ws(TEXT) * 1_000])
-    async def test_by_what_is_no_stomp(self, make_house: MakeHouse, autojump_clock: MockClock, octets: bytes) -> None:
+    @pytest.mark.parametrize("data", [ws(PING, b"x" * 100) * 50, ws(TEXT) * 1_000])
+    async def test_by_what_is_no_stomp(self, make_house: MakeHouse, autojump_clock: MockClock, data: bytes) -> None:
         """Pings, and messages without anything, are work, too."""
         house = make_house(options=TransportOptions(max_octets_per_second=1_000))
         peer = await house.session("websocket")
-        await peer.websocket.stream.send_all(octets)
+        await peer.websocket.stream.send_all(data)
         began = trio.current_time()
         await peer.settled()
         await peer.settled()
-        assert trio.current_time() - began == pytest.approx(len(octets) / 1_000 - 1, abs=0.3)
+        assert trio.current_time() - began == pytest.approx(len(data) / 1_000 - 1, abs=0.3)
 
     async def test_it_is_seen(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
         house = make_house(options=TransportOptions(max_frames_per_second=10))
@@ -289,12 +290,12 @@ class TestHeldTogether:
     ) -> None:
         house = make_house(options=with_limits(**{limit: rate}), address="192.0.2.7")
         peers = [await house.session(kind, login="alice") for _ in range(4)]
-        octets = frame("SEND", b"x" * 962, destination="/topic/a", content_length=962)
-        assert len(octets) in range(990, 1_010)
+        data = frame("SEND", b"x" * 962, destination="/topic/a", content_length=962)
+        assert len(data) in range(990, 1_010)
         began = trio.current_time()
         for peer in peers:
             for _ in range(100):
-                await peer.send(octets)
+                await peer.send(data)
         async with trio.open_nursery() as nursery:
             for peer in peers:
                 nursery.start_soon(peer.settled)

@@ -1,6 +1,6 @@
 """What holds of a connection holds within TLS, too: the tests of others, once more, in houses where all speak it.
 
-Left out are the few that put octets below the TLS, or break it before the handshake.
+Left out are the few that put bytes below the TLS, or break it before the handshake.
 """
 
 from __future__ import annotations

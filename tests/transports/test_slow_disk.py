@@ -77,7 +77,7 @@ class TestSlow:
         nursery.start_soon(publish, house, publisher, "/queue/a", headers)
         await until(lambda: reasons(house) == ["disk slow"])
         assert 10 < frames(house) < 50
-        assert storage_of(house).octets < 2 * storage_module.MOST_WAITING
+        assert storage_of(house).nbytes < 2 * storage_module.MOST_WAITING
         house.disk.let_go()
         assert await receipt(publisher) == "last"
         await until(lambda: not reasons(house))

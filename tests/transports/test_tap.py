@@ -71,13 +71,13 @@ class TestWhatIsSeen:
     async def test_a_frame_that_comes_in_pieces_is_seen_once_it_is_whole(self, house: House, kind: str) -> None:
         """Also one that had begun when nobody looked."""
         peer = await house.session(kind)
-        octets = frame("SEND", b"x" * 20_000, destination=Q, content_length=20_000, receipt="r")
-        await peer.send(octets[:9_000])
+        data = frame("SEND", b"x" * 20_000, destination=Q, content_length=20_000, receipt="r")
+        await peer.send(data[:9_000])
         await wait_all_tasks_blocked()
         with house.server.traces.view(id_of(house)) as view:
-            await peer.send(octets[9_000:15_000])
+            await peer.send(data[9_000:15_000])
             assert await taken(view) == []
-            await peer.send(octets[15_000:] + octets[:100])
+            await peer.send(data[15_000:] + data[:100])
             await peer.frame("RECEIPT")
             seen = await taken(view)
         assert told(seen) == [("in", "SEND"), ("out", "RECEIPT")]
@@ -216,7 +216,7 @@ class TestLosses:
             assert view.take() == ([], 2)
 
     async def test_octets_are_limited_too(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(frame_trace, "MOST_OCTETS", 10_000)
+        monkeypatch.setattr(frame_trace, "MOST_BYTES", 10_000)
         peer = await house.session(kind)
         with house.server.traces.view(id_of(house)) as view:
             for _ in range(5):
@@ -226,7 +226,7 @@ class TestLosses:
         assert (len(frames), lost) == (3, 2)
 
     async def test_headers_count(self, house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(frame_trace, "MOST_OCTETS", 10_000)
+        monkeypatch.setattr(frame_trace, "MOST_BYTES", 10_000)
         peer = await house.session(kind)
         with house.server.traces.view(id_of(house)) as view:
             for _ in range(5):

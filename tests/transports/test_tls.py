@@ -1,4 +1,4 @@
-"""The pipe that carries TLS: every octet once and in order, whatever the pipe below takes; how it begins and ends."""
+"""The pipe that carries TLS: every byte once and in order, whatever the pipe below takes; how it begins and ends."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def new_keys(client: trio.SSLStream[trio.abc.Stream], times: int, *, wants_answe
     for _ in range(times):
         assert library.SSL_key_update(known, int(wants_answer)) == 1
         assert library.SSL_do_handshake(known) == 1
-    return client._writer.read()
+    return client._outgoing.read()
 
 
-async def read(stream: trio.abc.Stream, octets: int) -> bytes:
+async def read(stream: trio.abc.Stream, nbytes: int) -> bytes:
     found = b""
     with trio.fail_after(10):
-        while len(found) < octets:
-            more = await stream.receive_some(octets - len(found))
+        while len(found) < nbytes:
+            more = await stream.receive_some(nbytes - len(found))
             assert more, found
             found += more
     return found
@@ -104,7 +104,7 @@ async def write(pipe: TlsPipe, buffers: Buffers) -> None:
 LARGE = bytes(range(256)) * 4096
 
 
-class TestOctets:
+class TestBytes:
     async def test_both_ways(self) -> None:
         pipe, client, _ = await over_sockets()
         await client.send_all(b"hello")
@@ -157,7 +157,7 @@ class TestOctets:
         while sent := pipe.send_nowait([LARGE]):
             taken += sent
         assert taken
-        assert pipe.send_nowait([b"x"]) == 0  # others' octets do not push in
+        assert pipe.send_nowait([b"x"]) == 0  # others' bytes do not push in
         received = trio.Event()
 
         async def receive() -> None:
@@ -172,7 +172,7 @@ class TestOctets:
 
 
 class TestSlow:
-    """The pipe below takes some octets of a record, and no more."""
+    """The pipe below takes some bytes of a record, and no more."""
 
     async def test_it_counts_when_all_of_it_is_out(self) -> None:
         valve = Valve()
@@ -208,7 +208,7 @@ class TestSlow:
         assert await read(client, 9) == b"pongERROR"
 
     async def test_waiting_is_not_losing(self, nursery: trio.Nursery) -> None:
-        """Cancelled as it waits, it goes on later with the same octets."""
+        """Cancelled as it waits, it goes on later with the same bytes."""
         valve = Valve()
         pipe, client = await through(valve)
         valve.room = 10
@@ -276,14 +276,14 @@ class TestSlow:
 
     async def test_octets_that_nobody_has_read_yet(self) -> None:
         pipe, client = await through(Valve())
-        assert not pipe.has_octets()
+        assert not pipe.has_bytes()
         await client.send_all(b"hello")
-        assert pipe.has_octets()
+        assert pipe.has_bytes()
         assert await pipe.receive(100) == b"hello"
-        assert not pipe.has_octets()
+        assert not pipe.has_bytes()
         await client.send_all(b"hello")
         assert await pipe.receive(1) == b"h"
-        assert pipe.has_octets()
+        assert pipe.has_bytes()
 
 
 class TestRecordsThatCarryNothing:
@@ -298,16 +298,16 @@ class TestRecordsThatCarryNothing:
         assert await pipe.receive(16_384) == b""
 
     async def test_answers_that_nobody_takes(self) -> None:
-        """Octets for us in between do not help."""
+        """Bytes for us in between do not help."""
         valve = Valve()
         pipe, client = await through(valve)
         received = -1
-        octets = b"x"
-        while octets:
+        data = b"x"
+        while data:
             received += 1
             valve.push(new_keys(client, 20, wants_answer=True))
             await client.send_all(b"x")
-            octets = await pipe.receive(16_384)
+            data = await pipe.receive(16_384)
         assert received < 20
 
     async def test_now_and_then(self) -> None:
@@ -407,20 +407,20 @@ class TestHandshake:
                 with pytest.raises(HandshakeError) as caught:
                     await pipe.handshake()
                 nursery.cancel_scope.cancel()
-        self.octets = caught.value.octets
+        self.nbytes = caught.value.nbytes
         return str(caught.value)
 
-    @parametrize("octets", [b"CONNECT\n", b"GET / HTTP/1.1\r\n", b"\x16", b"\0", b"\x16\x02"])
-    async def test_no_tls(self, octets: bytes) -> None:
+    @parametrize("data", [b"CONNECT\n", b"GET / HTTP/1.1\r\n", b"\x16", b"\0", b"\x16\x02"])
+    async def test_no_tls(self, data: bytes) -> None:
         async def talk(stream: trio.abc.Stream) -> None:
-            await stream.send_all(octets)
+            await stream.send_all(data)
             await stream.aclose()
 
         reason = await self.refused(talk)
-        if octets == b"\x16":
+        if data == b"\x16":
             assert reason == "the peer closed during the TLS handshake"
         else:
-            assert (reason, self.octets) == ("the peer does not speak TLS", octets)
+            assert (reason, self.nbytes) == ("the peer does not speak TLS", data)
 
     async def test_no_word(self) -> None:
         async def talk(stream: trio.abc.Stream) -> None:

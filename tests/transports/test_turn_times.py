@@ -60,11 +60,11 @@ async def test_the_login_and_heart_beats_are_none(house: House, kind: str) -> No
 
 async def test_half_a_frame_is_none(house: House, kind: str) -> None:
     peer = await house.session(kind)
-    octets = frame("SEND", b"x" * 100, destination="/topic/a", content_length=100)
-    await peer.send(octets[:50])
+    data = frame("SEND", b"x" * 100, destination="/topic/a", content_length=100)
+    await peer.send(data[:50])
     await wait_all_tasks_blocked()
     assert turns_of(house) == 0
-    await peer.send(octets[50:])
+    await peer.send(data[50:])
     await wait_all_tasks_blocked()
     assert turns_of(house) == 1
 

@@ -39,11 +39,11 @@ class TestSlow:
         async with street() as here:
             peer = await here.dial(kind)
             done = trio.Event()
-            octets = CONNECT + frame("SUBSCRIBE", destination="/queue/a", id=1)
-            octets += frame("SEND", b"x" * 200, destination="/queue/a")
+            data = CONNECT + frame("SUBSCRIBE", destination="/queue/a", id=1)
+            data += frame("SEND", b"x" * 200, destination="/queue/a")
 
             async def trickle() -> None:
-                for octet in octets:
+                for octet in data:
                     await peer.send(bytes([octet]))
                     await trio.sleep(0.001)
                 done.set()
@@ -70,8 +70,8 @@ class TestSlow:
     async def test_fragments_of_one_octet(self, street: OpenStreet) -> None:
         async with street() as here:
             peer = await here.dial("websocket")
-            octets = CONNECT + frame("SEND", "漢".encode() * 300, destination="/topic/a", receipt="1")
-            pieces = [bytes([octet]) for octet in octets]
+            data = CONNECT + frame("SEND", "漢".encode() * 300, destination="/topic/a", receipt="1")
+            pieces = [bytes([octet]) for octet in data]
             await peer.websocket.stream.send_all(
                 ws(TEXT, pieces[0], fin=False)
                 + b"".join([ws(CONTINUATION, piece, fin=False) + ws(PING, piece) for piece in pieces[1:]])
@@ -145,7 +145,7 @@ class TestVanished:
                 await here.neighbours_talk()
             await here.gone()
             assert here.gateway.broker.waiting == 0
-            assert here.gateway.broker.stored_octets == 0
+            assert here.gateway.broker.stored_bytes == 0
 
     @requirement("ACK-06", "WST-10")
     async def test_what_it_held_comes_to_another(self, street: OpenStreet, kind: str) -> None:
@@ -211,7 +211,7 @@ class TestNeverReads:
                         await publisher.publish("/topic/a", b"x" * 32 * KIB)
                     await here.neighbours_talk()
                 await publisher.settled()
-            assert here.gateway.broker.stored_octets == 0
+            assert here.gateway.broker.stored_bytes == 0
             await until(lambda: here.strangers == 1)
             await publisher.aclose()
             await peer.aclose()
@@ -318,7 +318,7 @@ def many_files() -> Iterator[None]:
 
 class TestNeverConnects:
     @parametrize(
-        ("kind", "octets"),
+        ("kind", "data"),
         [
             ("tcp", b""),
             ("tcp", CONNECT[:30]),
@@ -328,15 +328,15 @@ class TestNeverConnects:
         ],
         ids=["tcp silent", "tcp half", "websocket silent", "websocket half an upgrade", "websocket upgraded"],
     )
-    async def test_five_hundred(self, street: OpenStreet, kind: str, octets: bytes, many_files: None) -> None:
+    async def test_five_hundred(self, street: OpenStreet, kind: str, data: bytes, many_files: None) -> None:
         """All are closed by the connect timeout, and those who do connect are served meanwhile."""
         # On a busy machine 500 upgrades take longer than a second, and who is cut in his upgrade gets no ERROR.
-        async with street(connect_timeout=5.0 if octets == UPGRADE else 1.0) as here:
+        async with street(connect_timeout=5.0 if data == UPGRADE else 1.0) as here:
             streams = []
             for _ in range(500):
                 streams.append(await here.dial_stream(kind))
-                if octets:
-                    await streams[-1].send_all(octets)
+                if data:
+                    await streams[-1].send_all(data)
             await here.neighbours_talk()
             newcomer = await here.session(kind)
             await newcomer.settled()
@@ -346,7 +346,7 @@ class TestNeverConnects:
             with trio.fail_after(20):
                 for stream in streams:
                     last_words = await read_all(stream)
-                    if kind == "tcp" or octets == UPGRADE:
+                    if kind == "tcp" or data == UPGRADE:
                         assert b"connect timeout" in last_words
                     await stream.aclose()
             counters = here.gateway.broker.counters

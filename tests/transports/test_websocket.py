@@ -1,4 +1,4 @@
-"""The upgrade: whom it lets in, what it answers the others, and what becomes of octets that come with the request."""
+"""The upgrade: whom it lets in, what it answers the others, and what becomes of bytes that come with the request."""
 
 from __future__ import annotations
 
@@ -214,8 +214,8 @@ class Upgrade:
         """Status, fields and body of the HTTP response; nothing may stand behind it."""
         await self.outcome()
         with trio.fail_after(5):
-            octets = bytes(await self.stream.receive_some())
-        head, _, body = octets.decode().partition("\r\n\r\n")
+            data = bytes(await self.stream.receive_some())
+        head, _, body = data.decode().partition("\r\n\r\n")
         status, *lines = head.split("\r\n")
         fields = dict(line.split(": ", 1) for line in lines)
         return int(status.split()[1]), {name.lower(): value for name, value in fields.items()}, body
@@ -265,11 +265,11 @@ class TestAccept:
     async def test_octets_behind_the_request_are_kept(self, nursery: trio.Nursery, cut: int) -> None:
         """A client need not wait for the response; what it sent early is read as if it came late."""
         upgrade = Upgrade(nursery)
-        octets = request() + ws(TEXT, b"early") + ws(BINARY, b"more")
+        data = request() + ws(TEXT, b"early") + ws(BINARY, b"more")
         place = len(request()) + cut - 3
-        await upgrade.stream.send_all(octets[:place])
+        await upgrade.stream.send_all(data[:place])
         await trio.testing.wait_all_tasks_blocked()
-        await upgrade.stream.send_all(octets[place:])
+        await upgrade.stream.send_all(data[place:])
         link = await upgrade.link()
         received = b""
         while len(received) < 9:
@@ -310,7 +310,7 @@ class TestAccept:
 
 class TestRefuse:
     @parametrize(
-        ("octets", "status", "reason"),
+        ("data", "status", "reason"),
         [
             (request("/other"), 404, "STOMP over WebSocket is at /ws"),
             (request(Origin="https://evil.example"), 403, "not allowed"),
@@ -341,9 +341,9 @@ class TestRefuse:
             "chunks",
         ],
     )
-    async def test_with_words(self, nursery: trio.Nursery, octets: bytes, status: int, reason: str) -> None:
+    async def test_with_words(self, nursery: trio.Nursery, data: bytes, status: int, reason: str) -> None:
         upgrade = Upgrade(nursery)
-        await upgrade.stream.send_all(octets)
+        await upgrade.stream.send_all(data)
         answered, _, body = await upgrade.response()
         assert answered == status
         assert reason in body
@@ -353,7 +353,7 @@ class TestRefuse:
 
     @requirement("FRM-13")
     @parametrize(
-        "octets",
+        "data",
         [
             b"GET /ws HTTP/1.1\r\nHost: h\r\n\r\n",
             b"POST /ws HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
@@ -368,36 +368,36 @@ class TestRefuse:
             b"\r\n\r\n",
         ],
     )
-    async def test_what_is_no_upgrade(self, nursery: trio.Nursery, octets: bytes) -> None:
+    async def test_what_is_no_upgrade(self, nursery: trio.Nursery, data: bytes) -> None:
         upgrade = Upgrade(nursery)
-        await upgrade.stream.send_all(octets)
+        await upgrade.stream.send_all(data)
         refusal = await upgrade.refusal()
         assert refusal.status == 400
         assert refusal.reason
 
     @requirement("FRM-13")
     @parametrize(
-        "octets",
+        "data",
         [b"CONNECT\naccept-version:1.2\nhost:h\n\n\0", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 300],
     )
-    async def test_what_is_not_even_http(self, nursery: trio.Nursery, octets: bytes, autojump_clock: MockClock) -> None:
+    async def test_what_is_not_even_http(self, nursery: trio.Nursery, data: bytes, autojump_clock: MockClock) -> None:
         """STOMP and TLS on the WebSocket's port: no line of theirs looks like the end of a request, and none is
         waited for."""
         upgrade = Upgrade(nursery)
-        await upgrade.stream.send_all(octets)
+        await upgrade.stream.send_all(data)
         await upgrade.refusal()
 
     async def test_a_peer_that_leaves_half_way(self, nursery: trio.Nursery) -> None:
-        for octets in (b"", b"GET /ws HT", request()[:-2]):
+        for data in (b"", b"GET /ws HT", request()[:-2]):
             upgrade = Upgrade(nursery)
-            await upgrade.stream.send_all(octets)
+            await upgrade.stream.send_all(data)
             await upgrade.stream.aclose()
             assert (await upgrade.refusal()).status == 400
 
     async def test_a_peer_that_leaves_before_the_response(self, nursery: trio.Nursery) -> None:
-        for octets in (request(), request("/other")):
+        for data in (request(), request("/other")):
             upgrade = Upgrade(nursery)
-            await upgrade.stream.send_all(octets)
+            await upgrade.stream.send_all(data)
             await upgrade.stream.aclose()
             assert isinstance(await upgrade.outcome(), WebSocketLink | Refusal)
 
@@ -488,11 +488,11 @@ class TestLink:
 
         theirs, ours = memory_stream_pair()
         link = WebSocketLink(Measured(ours), "somebody")
-        octets = ws(BINARY, b"x" * 200_000)
-        await theirs.send_all(octets)
+        data = ws(BINARY, b"x" * 200_000)
+        await theirs.send_all(data)
         received = 0
         while received < 200_000:
             received += len(await link.receive(65_536) or b"")
         small = 32 * 1024
         assert sizes == [small, 65_536, 65_536, small, small]
-        assert len(octets) - small - 2 * 65_536 > small
+        assert len(data) - small - 2 * 65_536 > small

@@ -30,7 +30,7 @@ requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
 
 @dataclass
 class Outcome:
-    """What a deframer made of octets."""
+    """What a deframer made of bytes."""
 
     payload: bytes = b""
     pongs: list[bytes] = field(default_factory=list)
@@ -58,8 +58,8 @@ def deframe(chunks: list[bytes]) -> Outcome:
     return outcome
 
 
-def octet_by_octet(octets: bytes) -> list[bytes]:
-    return [octets[place : place + 1] for place in range(len(octets))]
+def octet_by_octet(data: bytes) -> list[bytes]:
+    return [data[place : place + 1] for place in range(len(data))]
 
 
 def pong(payload: bytes) -> bytes:
@@ -124,36 +124,36 @@ BAD = {
     ),
     "a surrogate": (ws(TEXT, b"\xed\xa0\x80"), CloseCode.INVALID_DATA),
 }
-good = parametrize(("octets", "payload"), GOOD.values(), ids=GOOD.keys())
-bad = parametrize(("octets", "code"), BAD.values(), ids=BAD.keys())
+good = parametrize(("data", "payload"), GOOD.values(), ids=GOOD.keys())
+bad = parametrize(("data", "code"), BAD.values(), ids=BAD.keys())
 
 
 class TestGood:
     @requirement("WST-03", "WST-04")
     @good
-    def test_whole_and_with_more_behind(self, octets: bytes, payload: bytes) -> None:
-        assert deframe([octets]).payload == payload
-        assert deframe([octets + ws(TEXT, b"more")]).payload == payload + b"more"
-        assert deframe([octets + ws(TEXT, b"more")[:3]]).payload == payload
-        assert deframe([octets, octets]).payload == payload * 2
+    def test_whole_and_with_more_behind(self, data: bytes, payload: bytes) -> None:
+        assert deframe([data]).payload == payload
+        assert deframe([data + ws(TEXT, b"more")]).payload == payload + b"more"
+        assert deframe([data + ws(TEXT, b"more")[:3]]).payload == payload
+        assert deframe([data, data]).payload == payload * 2
 
     @requirement("WST-04", "FRM-09")
     @good
-    def test_octet_by_octet(self, octets: bytes, payload: bytes) -> None:
-        outcome = deframe(octet_by_octet(octets))
+    def test_octet_by_octet(self, data: bytes, payload: bytes) -> None:
+        outcome = deframe(octet_by_octet(data))
         assert (outcome.payload, outcome.code) == (payload, None)
 
     @requirement("WST-04")
     @good
-    def test_cut_in_two_at_each_place(self, octets: bytes, payload: bytes) -> None:
-        for place in range(1, min(len(octets), 300)):
-            assert deframe([octets[:place], octets[place:]]).payload == payload
+    def test_cut_in_two_at_each_place(self, data: bytes, payload: bytes) -> None:
+        for place in range(1, min(len(data), 300)):
+            assert deframe([data[:place], data[place:]]).payload == payload
 
     def test_half_a_frame_is_handed_on(self) -> None:
         """No message is put together: whoever sends one of a gigabyte costs no more than a chunk."""
         deframer = Deframer()
-        octets = ws(BINARY, b"abcdefgh")
-        assert [deframer.feed(chunk) for chunk in (octets[:9], octets[9:12], octets[12:])] == [b"abc", b"def", b"gh"]
+        data = ws(BINARY, b"abcdefgh")
+        assert [deframer.feed(chunk) for chunk in (data[:9], data[9:12], data[12:])] == [b"abc", b"def", b"gh"]
 
     def test_a_length_beyond_all_memory_costs_nothing(self) -> None:
         deframer = Deframer()
@@ -164,19 +164,19 @@ class TestGood:
 class TestBad:
     @requirement("WST-09")
     @bad
-    def test_whole(self, octets: bytes, code: CloseCode) -> None:
-        assert deframe([octets]).code == code
+    def test_whole(self, data: bytes, code: CloseCode) -> None:
+        assert deframe([data]).code == code
 
     @requirement("WST-09")
     @bad
-    def test_octet_by_octet(self, octets: bytes, code: CloseCode) -> None:
-        assert deframe(octet_by_octet(octets)).code == code
+    def test_octet_by_octet(self, data: bytes, code: CloseCode) -> None:
+        assert deframe(octet_by_octet(data)).code == code
 
     @requirement("WST-09")
     @bad
-    def test_cut_in_two_at_each_place(self, octets: bytes, code: CloseCode) -> None:
-        for place in range(1, len(octets)):
-            assert deframe([octets[:place], octets[place:]]).code == code
+    def test_cut_in_two_at_each_place(self, data: bytes, code: CloseCode) -> None:
+        for place in range(1, len(data)):
+            assert deframe([data[:place], data[place:]]).code == code
 
     @requirement("WST-06", "WST-09")
     def test_wrong_text_is_refused_before_its_end(self) -> None:
@@ -249,12 +249,12 @@ MESSAGES = st.lists(
 @settings(deadline=None, max_examples=1000)
 @given(MESSAGES, st.lists(st.integers(1, 200), max_size=6))
 @example(b"\x89\x00", [1])
-def test_any_split_equals_whole(octets: bytes, places: list[int]) -> None:
+def test_any_split_equals_whole(data: bytes, places: list[int]) -> None:
     """The same end; and where it is no violation, the same payload and the same last Pong."""
-    edges = sorted({0, *[place for place in places if place < len(octets)], len(octets)})
-    cut = [octets[start:stop] for start, stop in itertools.pairwise(edges)]
-    whole = deframe([octets])
-    for chunks in (cut, octet_by_octet(octets)):
+    edges = sorted({0, *[place for place in places if place < len(data)], len(data)})
+    cut = [data[start:stop] for start, stop in itertools.pairwise(edges)]
+    whole = deframe([data])
+    for chunks in (cut, octet_by_octet(data)):
         split = deframe(chunks)
         assert split.code == whole.code
         assert split.close_reply == whole.close_reply
@@ -269,15 +269,15 @@ def test_any_split_equals_whole(octets: bytes, places: list[int]) -> None:
 @given(st.binary(max_size=125), st.binary(min_size=4, max_size=4), st.integers(0, 125))
 def test_any_mask_and_a_cut_anywhere(payload: bytes, mask: bytes, cut: int) -> None:
     masked = bytes([octet ^ mask[place % 4] for place, octet in enumerate(payload)])
-    octets = bytes([0x80 | BINARY, 0x80 | len(payload)]) + mask + masked
-    assert deframe([octets]).payload == payload
-    assert deframe([octets[: 6 + cut], octets[6 + cut :]]).payload == payload
+    data = bytes([0x80 | BINARY, 0x80 | len(payload)]) + mask + masked
+    assert deframe([data]).payload == payload
+    assert deframe([data[: 6 + cut], data[6 + cut :]]).payload == payload
 
 
-def as_client(octets: bytes) -> list[Event]:
-    """What another implementation of RFC 6455 makes of the server's octets."""
+def as_client(data: bytes) -> list[Event]:
+    """What another implementation of RFC 6455 makes of the server's bytes."""
     client = WsprotoConnection(ConnectionType.CLIENT)
-    client.receive_data(octets)
+    client.receive_data(data)
     return list(client.events())
 
 

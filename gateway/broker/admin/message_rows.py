@@ -26,7 +26,7 @@ def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
     """A message that waits in a queue.
 
     Args:
-        most: octets of the body, and characters of the headers: a page of them has to fit into memory.
+        most: bytes of the body, and characters of the headers: a page of them has to fit into memory.
     """
     broker = queue.broker
     now, headers = broker.scheduler.epoch(), message.head.headers
@@ -48,7 +48,7 @@ def of_content(headers: Mapping[str, str], body: bytes, most: int) -> dict[str, 
     """Headers and body, and whether there is more of them.
 
     Args:
-        most: octets of the body, and characters of the headers.
+        most: bytes of the body, and characters of the headers.
     """
     shown = _some(headers, most)
     return {

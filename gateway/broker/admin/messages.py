@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Busy", "MessageAdmin", "Outcome", "Page", "RunningOperation", "Search", "Unknown"]
 
 MOST_SHOWN = 4 * 1024
-"""Octets of each body in a list."""
+"""Bytes of each body in a list."""
 MOST_OF_A_PAGE = 512 * 1024
-"""Octets of the rows of a list, of bodies and headers as they were sent.  To make JSON of them takes 1 to 3 ms, and
+"""Bytes of the rows of a list, of bodies and headers as they were sent.  To make JSON of them takes 1 to 3 ms, and
 nobody has a turn meanwhile; of a thousand rows with all that one may have it would take 60.  A hundred whole bodies
 with ordinary headers fit in."""
 # What a row has beside what a client wrote into its message.
@@ -70,7 +70,7 @@ class Search:
         limit: rows at most; where they are large, `MOST_OF_A_PAGE` comes first, but one there is always.
         selector: only what it takes; None: all.
         total: how many there are; None: they are to be counted.
-        most: octets of each body.
+        most: bytes of each body.
     """
 
     needs_pause = False
@@ -161,7 +161,7 @@ class MessageAdmin:
         """One message of a queue; None: it does not wait there.
 
         Args:
-            most: octets of its body.
+            most: bytes of its body.
 
         Raises:
             Unknown: no such queue.

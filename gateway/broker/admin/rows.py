@@ -151,7 +151,7 @@ DESTINATION_KEYS: dict[str, Callable[[Target], Key]] = {
     "oldest_age": lambda target: _seconds(target.broker, oldest(target)) if isinstance(target, Queue) else 0,
     "delayed": lambda target: len(target.resting) if isinstance(target, Queue) else 0,
     "unacknowledged": lambda target: sum([len(each.ledger) for each in target.subscriptions if each.ledger]),
-    "octets": lambda target: target.octets if isinstance(target, Queue) else 0,
+    "octets": lambda target: target.nbytes if isinstance(target, Queue) else 0,
     "stored": lambda target: target.stored if isinstance(target, Queue) else 0,
 }
 """What destinations are sorted and filtered by; what a row has as null is 0 here."""
@@ -217,7 +217,7 @@ def _of_log(target: Target) -> dict[str, int] | None:
     stream = target.stream if isinstance(target, Topic) else None
     if stream is None:
         return None
-    return {"first": stream.first, "next": stream.next, "messages": len(stream), "octets": stream.octets}
+    return {"first": stream.first, "next": stream.next, "messages": len(stream), "octets": stream.nbytes}
 
 
 # ages

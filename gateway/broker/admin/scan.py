@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 SLICE = 250
 """Messages that are looked at in one turn: 0.5 ms; or 5 ms where each of them goes elsewhere, and twice as many would
 take twice as long.  Smaller turns cost no more in all."""
-# Rows of one read, and octets.
-_PAGE, _PAGE_OCTETS = 200, 2 * 1024 * 1024
+# Rows of one read, and bytes.
+_PAGE, _PAGE_BYTES = 200, 2 * 1024 * 1024
 # Seconds after which a walk goes on whose visitor wanted a pause.
 _PAUSE = 0.05
 
@@ -231,9 +231,9 @@ class QueueScan:
         return list(map(abs, here))
 
     def _next_page(self, place: int) -> tuple[list[int], int]:
-        end, octets = place, 0
-        while end < len(self._rows) and end - place < _PAGE and octets < _PAGE_OCTETS:
-            octets += self._sizes[end]
+        end, nbytes = place, 0
+        while end < len(self._rows) and end - place < _PAGE and nbytes < _PAGE_BYTES:
+            nbytes += self._sizes[end]
             end += 1
         return list(self._rows[place:end]), end
 

@@ -63,7 +63,7 @@ def whole_scheduled(broker: Broker, waiting: ScheduledSend, most: int) -> Row:
     """One of them, with headers and body.
 
     Args:
-        most: octets of the body, and characters of the headers.
+        most: bytes of the body, and characters of the headers.
     """
     headers = waiting.sending.targets[0][1].headers
     return of_scheduled(broker, waiting) | message_rows.of_content(headers, waiting.sending.body, most)
@@ -108,7 +108,7 @@ def whole_retained(broker: Broker, kept: RetainedMessage, most: int) -> Row:
     """The same, with headers and body.
 
     Args:
-        most: octets of the body, and characters of the headers.
+        most: bytes of the body, and characters of the headers.
     """
     message = kept.message
     return of_retained(broker, kept) | message_rows.of_content(message.head.headers, message.body, most)

@@ -119,27 +119,27 @@ def _check_queue(queue: Queue, message: Message) -> None:
     """
     if queue.limits.reached(queue):
         raise NotAllowed("the queue is full", _fullness(queue))
-    _check_size(queue.limits, queue.octets, queue.name, message)
+    _check_size(queue.limits, queue.nbytes, queue.name, message)
 
 
-def _check_size(limits: QueueLimits, octets: int, name: str, message: Message) -> None:
-    """The same of a queue in which so many octets wait; it may not be there yet."""
+def _check_size(limits: QueueLimits, nbytes: int, name: str, message: Message) -> None:
+    """The same of a queue in which so many bytes wait; it may not be there yet."""
     size = message.size + len(name.encode())  # where it goes its destination is another, and may be so much longer
-    if not limits.keeps_all and 0 < limits.max_octets < octets + size:
+    if not limits.keeps_all and 0 < limits.max_octets < nbytes + size:
         raise NotAllowed(
             "no room in the queue",
-            f"the message costs {size} octets, {octets} wait in {name[:80]!r}, {limits.max_octets} may (max_octets)",
+            f"the message costs {size} octets, {nbytes} wait in {name[:80]!r}, {limits.max_octets} may (max_octets)",
         )
 
 
 def _is_half_full(queue: Queue) -> bool:
     """Whether as much again could cost a subscriber messages, or its connection."""
     limits = queue.limits
-    return 0 < limits.max_messages < 2 * queue.waiting or 0 < limits.max_octets < 2 * queue.octets
+    return 0 < limits.max_messages < 2 * queue.waiting or 0 < limits.max_octets < 2 * queue.nbytes
 
 
 def _fullness(queue: Queue) -> str:
     limits = queue.limits
     if 0 < limits.max_messages <= queue.waiting:
         return f"{queue.waiting} messages wait in {queue.name[:80]!r}, {limits.max_messages} may (max_messages)"
-    return f"{queue.octets} octets wait in {queue.name[:80]!r}, {limits.max_octets} may (max_octets)"
+    return f"{queue.nbytes} octets wait in {queue.name[:80]!r}, {limits.max_octets} may (max_octets)"

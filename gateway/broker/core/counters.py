@@ -52,8 +52,8 @@ class Counters:
             `METHODS`.
         forbidden: what rules refused, by `ACTIONS`.
         frames_in: frames of clients.
-        octets_in: octets received, as STOMP.
-        octets_out: octets handed to sockets, as STOMP.
+        bytes_in: bytes received, as STOMP.
+        bytes_out: bytes handed to sockets, as STOMP.
         published: messages accepted from SEND (at COMMIT inside a transaction).
         delivered: messages put into outboxes.
         redelivered: those of them that were a further delivery.
@@ -75,6 +75,8 @@ class Counters:
 
     __slots__ = (
         "acknowledged",
+        "bytes_in",
+        "bytes_out",
         "conflated",
         "connections",
         "dead_lettered",
@@ -90,8 +92,6 @@ class Counters:
         "held_publishers",
         "misspelt_headers",
         "moved",
-        "octets_in",
-        "octets_out",
         "published",
         "redelivered",
         "refusals",
@@ -122,8 +122,8 @@ class Counters:
     held_publishers: int
     misspelt_headers: int
     moved: int
-    octets_in: int
-    octets_out: int
+    bytes_in: int
+    bytes_out: int
     published: int
     redelivered: int
     rejected: int

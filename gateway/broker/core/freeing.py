@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 
-_OCTETS_PER_STEP = 2 * 1024 * 1024
+_BYTES_PER_STEP = 2 * 1024 * 1024
 _BUFFERS_PER_STEP = 2048
 
 
@@ -19,12 +19,12 @@ def freeing(lists: Iterable[list[bytes] | list[bytes | memoryview]]) -> Iterator
     """Empty all of them in steps; others may have their turn between two.
 
     Args:
-        lists: of octets that hardly anybody else refers to.
+        lists: of bytes that hardly anybody else refers to.
     """
     for buffers in lists:
         while buffers:
             # Of small ones there are so many that a loop over them would take twice as long.
             sizes = list(accumulate(map(len, islice(reversed(buffers), _BUFFERS_PER_STEP))))
-            del buffers[-1 - bisect_right(sizes, _OCTETS_PER_STEP, 0, len(sizes) - 1) :]
+            del buffers[-1 - bisect_right(sizes, _BYTES_PER_STEP, 0, len(sizes) - 1) :]
             if buffers:
                 yield

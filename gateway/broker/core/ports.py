@@ -188,7 +188,7 @@ class Recorder(Protocol):
 
         Args:
             names: of the subscription, as in the next three.
-            size: octets of the body.
+            size: bytes of the body.
             delivery_count: 1; or 0: a browser got it, and somebody else will consume it.
             queue_us: since it was accepted.
         """

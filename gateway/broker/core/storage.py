@@ -48,7 +48,7 @@ class Storage:
         failure: why durable messages are refused: the last attempt to write failed, or room is short; empty: they are
             not.
         is_failing: the last attempt to write failed.
-        octets: what waits to be written costs, nearly.
+        nbytes: what waits to be written costs, nearly.
         entered: messages that got a row since the start; it only grows.
         in_backlog: messages that wait in the store alone, of all queues.
 
@@ -71,7 +71,7 @@ class Storage:
         self.committed = 0
         self.failure = ""
         self.is_failing = False
-        self.octets = 0
+        self.nbytes = 0
         self.in_backlog = 0
         self.entered = 0
         self.facts = facts
@@ -99,7 +99,7 @@ class Storage:
     @property
     def is_behind(self) -> bool:
         """More waits to be written than should: who publishes is held back."""
-        return self.octets > MOST_WAITING
+        return self.nbytes > MOST_WAITING
 
     @property
     def unwritten(self) -> bool:
@@ -219,13 +219,13 @@ class Storage:
         self._batch.seen[digest] = until
         self._change(0)
 
-    def _change(self, octets: int) -> None:
+    def _change(self, nbytes: int) -> None:
         self.changes += 1
-        self._count(octets)
+        self._count(nbytes)
 
-    def _count(self, octets: int) -> None:
-        self.octets += octets + CHANGE
-        self._batch.octets += octets + CHANGE
+    def _count(self, nbytes: int) -> None:
+        self.nbytes += nbytes + CHANGE
+        self._batch.nbytes += nbytes + CHANGE
         self._ask()
 
     # the committer
@@ -268,7 +268,7 @@ class Storage:
         """Nothing of a batch is left to be written."""
         self.committed = batch.number
         behind = self.is_behind
-        self.octets -= batch.octets
+        self.nbytes -= batch.nbytes
         for action in self._parked.pop(batch.number, ()):
             action()
         for action in self._careful.pop(batch.number, ()):

@@ -39,7 +39,7 @@ EXPIRY = Integer(
 LIFETIME = Integer(0, _TEN_YEARS, "milliseconds", " (ten years); 0 counts as 1", _lifetime)
 IDLE = Integer(1, _TEN_YEARS, "milliseconds", " (ten years)", _moment)
 MESSAGES = Integer(1, MOST, "messages")
-OCTETS = Integer(1, 2**63 - 1, "octets")
+BYTES = Integer(1, 2**63 - 1, "octets")
 KEY = Text(1_000)
 UNIQUE = Text(1_000, required=True)
 NAME = Text(255, required=True)  # RabbitMQ's names are no longer

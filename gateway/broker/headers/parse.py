@@ -80,7 +80,7 @@ def options_of(headers: Mapping[str, str]) -> SubscribeOptions:
     if _SUBSCRIBE_NAMES.isdisjoint(headers):
         return NO_OPTIONS
     fields, hints = _read(_entries(_SUBSCRIBE, headers), headers)
-    fields["prefetch"], fields["prefetch_octets"] = fields.pop("window", (None, None))
+    fields["prefetch"], fields["prefetch_bytes"] = fields.pop("window", (None, None))
     text = fields.pop("text", "").strip()
     if text:
         fields["selector"], fields["selector_text"] = selectors.parse(text), text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model.destinations import DIRECT, FANOUT, QUEUE, TOPIC
 from ..model.options import Retain
-from .kinds import BOOLEAN, DELAY, EXPIRY, IDLE, KEY, LIFETIME, MESSAGES, MOMENT, NAME, OCTETS, ROUTING, UNIQUE
+from .kinds import BOOLEAN, BYTES, DELAY, EXPIRY, IDLE, KEY, LIFETIME, MESSAGES, MOMENT, NAME, ROUTING, UNIQUE
 from .row import ACTIVEMQ, APOLLO, ARTEMIS, RABBITMQ, HeaderRow, Spelling, Treatment, honoured, refused, without_effect
 from .values import Anything, Choice, Integer, ReplyTo
 
@@ -225,7 +225,7 @@ ARGUMENTS = (
     _argument(
         Treatment.HONOURED,
         "Octets that waiting messages may cost, headers included; else like x-max-length.",
-        Spelling("x-max-length-bytes", OCTETS, "max_octets", RABBITMQ),
+        Spelling("x-max-length-bytes", BYTES, "max_octets", RABBITMQ),
     ),
     _argument(
         Treatment.REFUSED,

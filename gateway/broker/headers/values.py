@@ -130,7 +130,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """Apollo's two windows in one header; a window of 0 sets no limit.  Read as (messages, octets)."""
+    """Apollo's two windows in one header; a window of 0 sets no limit.  Read as (messages, bytes)."""
 
     allowed: str = "messages[,octets], whole numbers of 10 digits at most, one of them more than 0"
 
@@ -138,10 +138,10 @@ class Credit:
         match = _CREDIT.fullmatch(value)
         if match is None:
             raise wrong(name, value, self.allowed)
-        messages, octets = match.groups()
-        if not int(messages) and not int(octets or 0):
+        messages, nbytes = match.groups()
+        if not int(messages) and not int(nbytes or 0):
             raise wrong(name, value, self.allowed)
-        return int(messages), None if octets is None else int(octets)
+        return int(messages), None if nbytes is None else int(nbytes)
 
 
 @dataclass(frozen=True, slots=True)

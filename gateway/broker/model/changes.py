@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# What a change costs in memory until it is written, beside octets of bodies: measured.
+# What a change costs in memory until it is written, beside bytes of bodies: measured.
 CHANGE = 500
 
 
@@ -39,7 +39,7 @@ class StoredRow(NamedTuple):
         row: unique in the store; of two in one place the later one has the higher.
         content: the number of its content; its own row where it shares with nobody.
         rank: 0 for the highest priority, 9 for the lowest.
-        size: octets that it costs in memory, nearly.
+        size: bytes that it costs in memory, nearly.
         transient: it is gone with the process: it stands here only because memory is short.
         facts: a JSON object; None: there is nothing to tell.
     """
@@ -85,7 +85,7 @@ class Batch:
         emptied: places all of whose rows are no more, also those in this batch.
         dropped: places that are no more, nor their rows.
         seen: de-duplication ids, digest -> seconds since the epoch until which they count.
-        octets: what it costs in memory until it is written.
+        nbytes: what it costs in memory until it is written.
     """
 
     number: int
@@ -97,7 +97,7 @@ class Batch:
     emptied: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     seen: dict[bytes, float] = field(default_factory=dict)
-    octets: int = 0
+    nbytes: int = 0
 
     def __bool__(self) -> bool:
         """There is something to write."""

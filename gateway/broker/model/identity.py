@@ -54,7 +54,7 @@ class Credentials:
         authorization: the header `Authorization` of the CONNECT frame; empty: it has none.
         transport: `tcp` or `websocket`.
         address: the client's own address, behind all trusted proxies; empty: a unix socket.
-        secure: the octets came through TLS, ours or a trusted proxy's.
+        secure: the bytes came through TLS, ours or a trusted proxy's.
         upgrade: None on TCP.
         certificate: None: it showed none.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..queue.subscription import Subscription
     from ..session.transactions import Transaction
 
-# What a kept message costs beside its octets, measured: the objects, and their places in queue and ledger.
+# What a kept message costs beside its bytes, measured: the objects, and their places in queue and ledger.
 OVERHEAD = 300
 
 DEAD_LETTER = object()
@@ -60,7 +60,7 @@ class Message:
         run: what the message-ids of this process start with; where there is a store, of all that use it.
         number: order of arrival, unique in this run.
         head: headers of the SEND, perhaps shared with other messages.
-        body: the octets.
+        body: the bytes.
         options: what the SEND asked for.
         rank: 0 for the highest priority, 9 for the lowest.
         place: among those of its rank that wait: its number, or that of a message which it replaced.
@@ -68,7 +68,7 @@ class Message:
         attempts: deliveries so far, counted by the queue.
         waits: it is in a queue and nobody has it.
         history: None as long as nothing failed.
-        wire: its octets, where others have it, too.
+        wire: its bytes, where others have it, too.
         row: of the store, which holds it; negative: only as long as the process lives; 0: it has none.
         at: when it was accepted, in nanoseconds of the recorder; 0: it is not known.
     """
@@ -114,7 +114,7 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Octets that keeping it costs, nearly."""
+        """Bytes that keeping it costs, nearly."""
         return self.head.cost + len(self.body) + OVERHEAD
 
     @property
@@ -141,7 +141,7 @@ class Message:
 
 
 class Wire:
-    """A message as octets: encoded once per form, for however many topics and queues it goes to."""
+    """A message as bytes: encoded once per form, for however many topics and queues it goes to."""
 
     __slots__ = ("_encoded", "_message")
 
@@ -150,12 +150,12 @@ class Wire:
         self._encoded: list[bytes | None] = [None] * len(encoder.FORMS)
 
     def __getitem__(self, index: int) -> bytes:
-        octets = self._encoded[index]
-        if octets is None:
+        data = self._encoded[index]
+        if data is None:
             message = self._message
-            octets = encoder.message(message.head, message.id, message.body, *encoder.FORMS[index])
-            self._encoded[index] = octets
-        return octets
+            data = encoder.message(message.head, message.id, message.body, *encoder.FORMS[index])
+            self._encoded[index] = data
+        return data
 
 
 class Delivery:

@@ -104,8 +104,8 @@ class SubscribeOptions:
     """What a SUBSCRIBE asks beside destination, id and ack mode.
 
     Attributes:
-        prefetch: unacknowledged messages at most; None: the server's default; 0: as many as octets allow.
-        prefetch_octets: unacknowledged octets at most; None: the server's default; 0: as many as messages allow.
+        prefetch: unacknowledged messages at most; None: the server's default; 0: as many as bytes allow.
+        prefetch_bytes: unacknowledged bytes at most; None: the server's default; 0: as many as messages allow.
             (Where both are 0, the session's memory is the limit.)
         priority: consumers of higher priority get messages first, as long as they have room.
         exclusive: the only consumer that gets messages; others stand by.
@@ -126,7 +126,7 @@ class SubscribeOptions:
     """
 
     prefetch: int | None = None
-    prefetch_octets: int | None = None
+    prefetch_bytes: int | None = None
     priority: int = 0
     exclusive: bool = False
     no_local: bool = False

@@ -12,7 +12,7 @@ what has no wildcard stands for itself alone, so `/topic/a.b` and `/topic/a/b` a
 matches both.
 
 A header line may hold 30,000 words.  Reading such a name here costs its length, but a tree of words (`trie`) costs more
-memory than the octets, and hostile patterns make it slow: `check_words` belongs before whatever a client puts in there.
+memory than the bytes, and hostile patterns make it slow: `check_words` belongs before whatever a client puts in there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WILDCARDS = _RESTS | {ONE}
 
 MAX_WORDS = 64
 MAX_WILDCARDS = 6
-"""Words that a client's topic or pattern may have.  RabbitMQ's routing keys, of 255 octets, have no more."""
+"""Words that a client's topic or pattern may have.  RabbitMQ's routing keys, of 255 bytes, have no more."""
 
 
 def split(name: str) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ class Policy:
 
     Attributes:
         max_messages: messages that may wait in a queue; 0: no limit but memory.
-        max_octets: octets that they may cost; 0: no limit but memory.
+        max_octets: bytes that they may cost; 0: no limit but memory.
         when_full: what happens at these limits.
         max_attempts: attempts that may fail before a message is a dead letter; 0: no limit.
         backoff: seconds before a rejected message is delivered again; 0: at once.
@@ -71,7 +71,7 @@ class Policy:
         idle_timeout: seconds after which a queue without subscribers goes, with all that waits; 0: never.
         durable: messages outlive the process: True: all of them; False: none; None: those that ask for it.
         log_messages: messages that a topic's log keeps at most; 0: no limit but the other two.
-        log_octets: octets that they may cost; 0: no limit where the messages have one, else 16 MiB.
+        log_octets: bytes that they may cost; 0: no limit where the messages have one, else 16 MiB.
         log_age: seconds after which they go; 0: no limit but the other two.  A topic has a log where one of these three
             is more than 0.
         journal_bodies: how much of a body the journal keeps, in its words; None: as the journal has it.

@@ -12,7 +12,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """In numbers, octets and seconds; an ERROR that follows from one names it as the setting is called."""
+    """In numbers, bytes and seconds; an ERROR that follows from one names it as the setting is called."""
 
     max_subscriptions: int = 20_000
     max_transactions: int = 64
@@ -32,5 +32,5 @@ class Quotas:
 
     @property
     def memory_high(self) -> int:
-        """From so many octets on publishers are held back."""
+        """From so many bytes on publishers are held back."""
         return self.memory_limit * 3 // 4

@@ -15,10 +15,10 @@ class PreparedSend:
         targets: canonical name and head, for each destination.
         sender: id of the session that sent it; empty: the server itself.
         expires: on the broker's clock; 0: never, as far as the sender is concerned.
-        octets: what keeping it costs.
+        nbytes: what keeping it costs.
     """
 
-    __slots__ = ("body", "expires", "octets", "options", "sender", "targets")
+    __slots__ = ("body", "expires", "nbytes", "options", "sender", "targets")
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class PreparedSend:
         self.options = options
         self.sender = sender
         self.expires = expires
-        self.octets = sum([head.cost + len(body) + OVERHEAD for _, head in targets])
+        self.nbytes = sum([head.cost + len(body) + OVERHEAD for _, head in targets])
 
     @property
     def is_delayed(self) -> bool:

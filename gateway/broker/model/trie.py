@@ -7,11 +7,11 @@ match a pattern: what is retained for who subscribes.  Both keep a tree of words
     /topic/a.#.b                              '--#--> . --b--> (entry)
 
 A search walks all branches that may still match at once, one word after the other: no recursion, because a name may
-have as many words as a header line has octets, and no going back, because that is exponential.  It costs at most its
+have as many words as a header line has bytes, and no going back, because that is exponential.  It costs at most its
 words times the nodes that it reaches, and it reaches only those whose words above them match; how many texts there are
 elsewhere does not matter.
 
-Known weakness: a word costs some 300 octets, however short it is, and patterns like `#.a.*.*.*` make every search reach
+Known weakness: a word costs some 300 bytes, however short it is, and patterns like `#.a.*.*.*` make every search reach
 many nodes.  `words.check_words` bounds both.
 """
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 CACHED_NAMES = 10_000
 # For the names and results that are remembered: a name may fill a header line, and a result have all patterns in it.
-CACHED_OCTETS = 16 * 1024 * 1024
+CACHED_BYTES = 16 * 1024 * 1024
 
 
 class _Entry(Generic[T]):
@@ -122,15 +122,15 @@ class PatternTrie(_Tree[T]):
 
     Args:
         cached_names: names remembered at most; the oldest are forgotten first.
-        cached_octets: what they and their results may cost.
+        cached_bytes: what they and their results may cost.
     """
 
-    def __init__(self, cached_names: int = CACHED_NAMES, cached_octets: int = CACHED_OCTETS) -> None:
+    def __init__(self, cached_names: int = CACHED_NAMES, cached_bytes: int = CACHED_BYTES) -> None:
         super().__init__()
         self._cache: dict[str, tuple[T, ...]] = {}
-        self._octets = 0
+        self._bytes = 0
         self._max_names = cached_names
-        self._max_octets = cached_octets
+        self._max_bytes = cached_bytes
 
     def add(self, text: str, value: T) -> None:
         """Store a pattern's value; one that it had is replaced."""
@@ -154,7 +154,7 @@ class PatternTrie(_Tree[T]):
         """Forget what a change of that pattern makes wrong; its words in the tree."""
         if has_wildcard(text):
             self._cache.clear()
-            self._octets = 0
+            self._bytes = 0
             return pattern_words(text)
         if text in self._cache:
             self._forget(text)
@@ -162,13 +162,13 @@ class PatternTrie(_Tree[T]):
 
     def _learn(self, name: str) -> tuple[T, ...]:
         found = self._cache[name] = tuple(entry.value for entry in self._search(name))
-        self._octets += _cost(name, found)
-        while len(self._cache) > self._max_names or self._octets > self._max_octets:
+        self._bytes += _cost(name, found)
+        while len(self._cache) > self._max_names or self._bytes > self._max_bytes:
             self._forget(next(iter(self._cache)))
         return found
 
     def _forget(self, name: str) -> None:
-        self._octets -= _cost(name, self._cache.pop(name))
+        self._bytes -= _cost(name, self._cache.pop(name))
 
     def _search(self, name: str) -> list[_Entry[T]]:
         """The entries that match, in order."""
@@ -269,5 +269,5 @@ def _in_order(entries: list[_Entry[T]]) -> list[_Entry[T]]:
 
 
 def _cost(name: str, found: tuple[object, ...]) -> int:
-    """Octets of a name and what it matched, at most; what Python adds to each is bounded by their number."""
+    """Bytes of a name and what it matched, at most; what Python adds to each is bounded by their number."""
     return 4 * len(name) + 8 * len(found)

@@ -42,7 +42,7 @@ class Browser:
         self._read: deque[Message] = deque()
         self._is_reading = False
         self._new: deque[Message] = deque()
-        self._behind = 0  # octets of `_new`
+        self._behind = 0  # bytes of `_new`
         self._ended = False
         queue.browsers[subscription] = self
         subscription.queue = queue

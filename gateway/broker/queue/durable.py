@@ -120,11 +120,11 @@ class QueueStorage:
     def _is_too_much(self, message: Message) -> bool:
         """Whether a new message stands behind what fits into memory."""
         queue, paged = self._queue, self.paged
-        in_memory = queue.octets
+        in_memory = queue.nbytes
         if paged is not None:
             if paged.precedes(message):
                 return message.options.conflation_key is None
-            in_memory -= paged.octets
+            in_memory -= paged.nbytes
         if in_memory < MOST_IN_MEMORY and not (in_memory >= LEAST_IN_MEMORY and _is_short(queue.broker)):
             return False
         # What is more urgent than the last one in memory stands there, too.
@@ -295,7 +295,7 @@ class QueueStorage:
         paged = self.paged
         assert paged is not None  # it was made for them
         rows, self._keyed = self._keyed, []
-        if not self._may_page() or paged.octets < MOST_IN_MEMORY:
+        if not self._may_page() or paged.nbytes < MOST_IN_MEMORY:
             rows = sorted(rows + paged.take_all())
         return rows
 
@@ -330,4 +330,4 @@ class QueueStorage:
 
 def _is_short(broker: Broker) -> bool:
     """Whether memory is short: long before publishers are held back."""
-    return broker.stored_octets > broker.quotas.memory_limit // 2
+    return broker.stored_bytes > broker.quotas.memory_limit // 2

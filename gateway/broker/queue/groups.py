@@ -7,7 +7,7 @@ of it waits, and a busy owner stands in nobody's way.
 
 Only so many groups are remembered without messages: the one that was silent longest goes first, and chooses again.  One
 whose owner has unacknowledged messages of it stays.  What all groups of all queues cost stands in the broker's
-`group_octets`, beside the account of messages.
+`group_bytes`, beside the account of messages.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from .queue import Queue
     from .subscription import Subscription
 
-# Groups of a queue; and octets, for those of all queues.
+# Groups of a queue; and bytes, for those of all queues.
 MOST_GROUPS = 65_536
-MOST_OCTETS = 64 * 1024 * 1024
-# Octets that a group costs beside its name.
+MOST_BYTES = 64 * 1024 * 1024
+# Bytes that a group costs beside its name.
 _COST = 500
 # Groups looked at for one that can be forgotten.
 _LOOKS = 16
@@ -121,10 +121,10 @@ class Groups:
         """The group of that name, which may be new."""
         group = self._groups.get(name)
         if group is None:
-            if len(self._groups) >= MOST_GROUPS or self._broker.group_octets > MOST_OCTETS:
+            if len(self._groups) >= MOST_GROUPS or self._broker.group_bytes > MOST_BYTES:
                 self._forget_oldest()
             group = self._groups[name] = Group(name)
-            self._broker.group_octets += _COST + len(name)
+            self._broker.group_bytes += _COST + len(name)
         else:
             self._groups.move_to_end(name)
         return group
@@ -160,7 +160,7 @@ class Groups:
         """Nobody owns a group, and nothing waits for it."""
         if self._groups.get(group.name) is group:
             del self._groups[group.name]
-            self._broker.group_octets -= _COST + len(group.name)
+            self._broker.group_bytes -= _COST + len(group.name)
 
     def end(self) -> None:
         """The queue goes."""

@@ -7,7 +7,7 @@ WebSocket each frame is a message of its own.
     append -> parts -> take() -> the transport's hands -> written(n)
               |<------------------- size ----------------->|
 
-Three marks, in octets of `size`:
+Three marks, in bytes of `size`:
 
     window   a queue stops dispatching to a consumer; its messages wait in the queue, where others can get them
     high     who filled it is held back until half of that is left (`relief`), for a bounded time: a publisher, or the
@@ -51,9 +51,9 @@ class Outbox:
     Attributes:
         carrier: the connection, which flushes; None when it is gone.
         parts: prefix, shared, prefix, shared, ... of the frames that the transport did not take yet.
-        size: octets in `parts` and in the transport's hands.
+        size: bytes in `parts` and in the transport's hands.
         frames: how many the transport took since the start.
-        gone: octets written since the start; a part's place in the stream is counted from there.
+        gone: bytes written since the start; a part's place in the stream is counted from there.
         taken: the place up to which the transport took parts.
         unsent: queue, message and the place of its end, for those that nobody will acknowledge (mode auto) and that are
             not with the operating system; should the connection end first, they go back to their queue.
@@ -104,10 +104,10 @@ class Outbox:
         self.closed = False
         self.dirty = dirty
 
-    def set_limit(self, octets: int) -> None:
-        """Of so many octets on it is closed, if it was waited for in vain; the marks below go with it."""
-        self.limit = octets
-        self.high = octets * 3 // 4
+    def set_limit(self, nbytes: int) -> None:
+        """Of so many bytes on it is closed, if it was waited for in vain; the marks below go with it."""
+        self.limit = nbytes
+        self.high = nbytes * 3 // 4
         self.relief = self.high // 2
 
     def append(self, prefix: bytes, shared: bytes = b"") -> None:
@@ -141,10 +141,10 @@ class Outbox:
         self.frames += len(parts) // 2
         return parts
 
-    def written(self, octets: int) -> None:
-        """So many octets, of what was taken, are with the operating system."""
-        self.size -= octets
-        self.gone += octets
+    def written(self, nbytes: int) -> None:
+        """So many bytes, of what was taken, are with the operating system."""
+        self.size -= nbytes
+        self.gone += nbytes
         unsent = self.unsent
         if unsent:
             if not self.size and not self.rows:

@@ -45,11 +45,11 @@ class QueueLimits:
 
     def reached(self, queue: Queue) -> bool:
         """Nothing more should come."""
-        return (0 < self.max_messages <= queue.waiting) or (0 < self.max_octets <= queue.octets)
+        return (0 < self.max_messages <= queue.waiting) or (0 < self.max_octets <= queue.nbytes)
 
     def exceeded(self, queue: Queue) -> bool:
         """Too much waits."""
-        return (0 < self.max_messages < queue.waiting) or (0 < self.max_octets < queue.octets)
+        return (0 < self.max_messages < queue.waiting) or (0 < self.max_octets < queue.nbytes)
 
     def apply(self, queue: Queue, message: Message) -> None:
         """A message came."""
@@ -127,7 +127,7 @@ def limits_of_subscriber(policy: Policy, asked: int | None, max_outbound: int) -
 
     Args:
         asked: messages that may wait, as the client wishes; None: as the policy says.
-        max_outbound: the session's limit in octets; where publishers are held back, it closes the client.
+        max_outbound: the session's limit in bytes; where publishers are held back, it closes the client.
     """
     if policy.slow_consumer is SlowConsumerAction.BLOCK and asked is None:
         return _limits(0, max_outbound, _disconnect, "")
@@ -136,10 +136,10 @@ def limits_of_subscriber(policy: Policy, asked: int | None, max_outbound: int) -
     return _limits(asked or policy.slow_messages, max_outbound, action, by)
 
 
-def _limits(messages: int, octets: int, action: Callable[[Queue, Message], None], conflate_by: str) -> QueueLimits:
-    limited = bool(messages or octets)
+def _limits(messages: int, nbytes: int, action: Callable[[Queue, Message], None], conflate_by: str) -> QueueLimits:
+    limited = bool(messages or nbytes)
     oldest_go, waits = limited and action in _OLDEST_GO, not limited or action is _block
-    return QueueLimits(messages, octets, action, conflate_by, limited, oldest_go, waits)
+    return QueueLimits(messages, nbytes, action, conflate_by, limited, oldest_go, waits)
 
 
 def _key(queue: Queue, message: Message) -> str | None:

@@ -1,4 +1,4 @@
-"""The rows of a backlog that have one priority: 24 octets each, for there may be millions.
+"""The rows of a backlog that have one priority: 24 bytes each, for there may be millions.
 
 They come at the end and are taken at the front, where the arrays are cut in large pieces; one that goes from the middle
 leaves its place behind.
@@ -43,10 +43,10 @@ class PageIndex:
         self._sizes.append(size)
         self._expires.append(expires)
 
-    def take(self, count: int, octets: float = math.inf) -> list[tuple[int, int]]:
-        """Remove the first: so many at most, one at least, and no more once they cost so many octets."""
+    def take(self, count: int, nbytes: float = math.inf) -> list[tuple[int, int]]:
+        """Remove the first: so many at most, one at least, and no more once they cost so many bytes."""
         taken = []
-        while count > 0 and octets > 0 and len(self):
+        while count > 0 and nbytes > 0 and len(self):
             row, size = self._rows[self._first], self._sizes[self._first]
             self._first += 1
             if size == _GONE:
@@ -54,7 +54,7 @@ class PageIndex:
                 continue
             taken.append((row, size))
             count -= 1
-            octets -= size
+            nbytes -= size
         if self._first > _SLACK and self._first > len(self):
             del self._rows[: self._first], self._sizes[: self._first], self._expires[: self._first]
             self._first = 0

@@ -3,7 +3,7 @@
     too much waits     ->  new messages go to the end of the backlog
     a consumer has room, and memory holds little  ->  the first rows are read, ahead of dispatch, and take their places
 
-So the memory holds the front of the queue, and a message of the backlog costs 24 octets.  What is more urgent than all
+So the memory holds the front of the queue, and a message of the backlog costs 24 bytes.  What is more urgent than all
 of the backlog stays in memory; everything else stands behind it, so that priorities and the order of arrival hold.
 
 Too much is 16 MiB; or 256 KiB, once half of the memory that the broker may use is taken: a thousand deep queues must
@@ -15,7 +15,7 @@ Messages that are not durable have a row in the backlog, too, which is gone with
 
 What is thrown away leaves the store in slices, one with each batch: a million rows at once would hold up all receipts.
 
-Known weakness: who wants only few of the messages gets those that stand within `_MOST_OF_OTHERS` octets of the front;
+Known weakness: who wants only few of the messages gets those that stand within `_MOST_OF_OTHERS` bytes of the front;
 what is behind that comes when others have consumed.  And what expires far from the front, before what stands in front
 of it, is found out when it comes there.
 """
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from ..model.changes import Stored
     from .queue import Queue
 
-# Octets of messages that wait in memory before the backlog begins; and where memory is short.
+# Bytes of messages that wait in memory before the backlog begins; and where memory is short.
 MOST_IN_MEMORY, LEAST_IN_MEMORY = 16 * 1024 * 1024, 256 * 1024
-# Fewer messages than this wait in memory, and costing less than so many octets: read on.
-_LOW, _LOW_OCTETS = 1_000, 1024 * 1024
+# Fewer messages than this wait in memory, and costing less than so many bytes: read on.
+_LOW, _LOW_BYTES = 1_000, 1024 * 1024
 # Rows of one read.
-_PAGE, _PAGE_OCTETS = 1_000, 2 * 1024 * 1024
-# Octets that may be read in search of what somebody wants who wants nothing of what is in memory.
+_PAGE, _PAGE_BYTES = 1_000, 2 * 1024 * 1024
+# Bytes that may be read in search of what somebody wants who wants nothing of what is in memory.
 _MOST_OF_OTHERS = 4 * MOST_IN_MEMORY
 # Seconds between such looks, at least.
 _PAUSE = 1.0
@@ -59,7 +59,7 @@ class PagedMessages:
 
     Attributes:
         count: messages in it, also those that are being read.
-        octets: what they would cost in memory.
+        nbytes: what they would cost in memory.
     """
 
     __slots__ = (
@@ -74,12 +74,12 @@ class PagedMessages:
         "_storage",
         "_when_left",
         "count",
-        "octets",
+        "nbytes",
     )
 
     def __init__(self, queue: Queue, storage: Storage) -> None:
         self.count = 0
-        self.octets = 0
+        self.nbytes = 0
         self._queue = queue
         self._storage = storage
         self._ranks: dict[int, PageIndex] = {}
@@ -198,11 +198,11 @@ class PagedMessages:
         """The queue goes."""
         self._queue.broker.scheduler.cancel(self._date)
 
-    def _count(self, messages: int, octets: int) -> None:
+    def _count(self, messages: int, nbytes: int) -> None:
         self.count += messages
-        self.octets += octets
+        self.nbytes += nbytes
         queue = self._queue
-        queue.octets += octets
+        queue.nbytes += nbytes
         queue.waiting += messages
         queue.broker.waiting += messages
         self._storage.in_backlog += messages
@@ -216,11 +216,11 @@ class PagedMessages:
         queue = self._queue
         if self._reading or not queue.subscriptions or not any(map(len, self._ranks.values())):
             return
-        octets = queue.octets - self.octets
-        little = queue.waiting - self.count < _LOW and octets < _LOW_OCTETS
-        if little or (stuck and octets < _MOST_OF_OTHERS and not queue.broker.pressed):
+        nbytes = queue.nbytes - self.nbytes
+        little = queue.waiting - self.count < _LOW and nbytes < _LOW_BYTES
+        if little or (stuck and nbytes < _MOST_OF_OTHERS and not queue.broker.pressed):
             self._reading_rank = min([rank for rank, rows in self._ranks.items() if len(rows)])
-            self._reading = dict(self._ranks[self._reading_rank].take(_PAGE, _PAGE_OCTETS))
+            self._reading = dict(self._ranks[self._reading_rank].take(_PAGE, _PAGE_BYTES))
             self._storage.read(list(map(abs, self._reading)), partial(self._arrived, self._reading))
 
     def _arrived(self, reading: dict[int, int], found: list[Stored]) -> None:
@@ -246,7 +246,7 @@ class PagedMessages:
     def take_all(self) -> list[int]:
         """Remove all of it, at the start of the process; in the order of the rows."""
         rows = [abs(row) for each in self._ranks.values() for row in each.rows()]
-        self._count(-self.count, -self.octets)
+        self._count(-self.count, -self.nbytes)
         self._ranks = {}
         return sorted(rows)
 
@@ -263,7 +263,7 @@ class PagedMessages:
             others.add(row, 0, 0.0)
         is_leaving = bool(self._leaving)
         self._leaving += [(rows, why) for rows in (others, *self._ranks.values())]
-        self._count(-self.count, -self.octets)
+        self._count(-self.count, -self.nbytes)
         self._ranks, self._reading, self._expiring = {}, {}, []
         if not is_leaving:
             self._leave()

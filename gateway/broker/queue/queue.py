@@ -45,7 +45,7 @@ class Queue:
     Attributes:
         name: canonical.
         policy: its rules.
-        octets: what the messages cost that nobody has.
+        nbytes: what the messages cost that nobody has.
         waiting: how many they are.
         resting: messages that come back later, after a failure, and when.
         consumers: who gets what waits.
@@ -76,7 +76,7 @@ class Queue:
         "latest",
         "limits",
         "name",
-        "octets",
+        "nbytes",
         "of_client",
         "policy",
         "private",
@@ -92,7 +92,7 @@ class Queue:
         self.broker = broker
         self.name = name
         self.policy = policy
-        self.octets = 0
+        self.nbytes = 0
         self.waiting = 0
         self.resting: dict[Message, Timer] = {}
         self.consumers = Consumers(broker)
@@ -178,18 +178,18 @@ class Queue:
 
     def weigh(self) -> None:
         """Count what the lanes of selectors cost: many of them on a deep queue are as good as more messages."""
-        octets = _PLACE * sum([len(ready_list) for ready_list in self.ready_lists[1:]])
-        octets = octets if octets > _LITTLE else 0
-        if octets > self.ready_bytes:
-            self.broker.keep(octets - self.ready_bytes)
+        data = _PLACE * sum([len(ready_list) for ready_list in self.ready_lists[1:]])
+        data = data if data > _LITTLE else 0
+        if data > self.ready_bytes:
+            self.broker.keep(data - self.ready_bytes)
         else:
-            self.broker.release(self.ready_bytes - octets)
-        self.ready_bytes = octets
+            self.broker.release(self.ready_bytes - data)
+        self.ready_bytes = data
 
     def wait(self, message: Message) -> None:
         """A message waits; where, the caller sees to."""
         message.waits = True
-        self.octets += message.size
+        self.nbytes += message.size
         self.waiting += 1
         self.broker.waiting += 1
         if message.expires:
@@ -214,7 +214,7 @@ class Queue:
     def remove(self, message: Message) -> None:
         """A message waits no longer: for its group, the caller sees to it."""
         message.waits = False
-        self.octets -= message.size
+        self.nbytes -= message.size
         self.waiting -= 1
         self.broker.waiting -= 1
         if self.latest:

@@ -33,7 +33,7 @@ from .fate import LazyHeap
 
 # Messages that a selector is asked about in one turn: about 2 ms.
 READS_PER_TURN = 3_000
-# Octets of headers, times characters of the selector, that cost about as much as to look at a message at all.
+# Bytes of headers, times characters of the selector, that cost about as much as to look at a message at all.
 _SCANNED_PER_READ = 8_192
 # Messages whose places are copied while one is looked at.
 _COPIED_PER_READ = 25

@@ -59,7 +59,7 @@ class Subscription:
         options: what else the client asked for.
         ledger: handle -> delivery, oldest first; None in mode auto.
         delivered: messages that its queue gave it, and as many times.
-        held_octets: what the messages in the ledger cost.
+        held_bytes: what the messages in the ledger cost.
         form: in which its MESSAGEs are written, see `encoder.FORMS`; `frame_end` is a part of it.
         window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
         prefetch: messages that it may have at a time, as far as they are counted.
@@ -81,8 +81,8 @@ class Subscription:
     """
 
     __slots__ = (
+        "_most_bytes",
         "_most_messages",
-        "_most_octets",
         "_open_window",
         "consumer_set",
         "delivered",
@@ -92,7 +92,7 @@ class Subscription:
         "form",
         "frame_end",
         "groups",
-        "held_octets",
+        "held_bytes",
         "id",
         "key",
         "ledger",
@@ -140,7 +140,7 @@ class Subscription:
         self.outbox = session.outbox
         self.prefix = encoder.message_prefix(subscription_id, session.version)
         self.ledger: dict[str, Delivery] | None = None if mode is AckMode.AUTO else {}
-        self.held_octets = 0
+        self.held_bytes = 0
         self.window = self._open_window = session.outbox.window
         self.queue: Queue | None = None
         self.topic: Topic | None = None
@@ -159,7 +159,7 @@ class Subscription:
         self.ended = False
         self._most_messages = _limit(options.prefetch, quotas.max_unacknowledged)
         self.prefetch = min(self._most_messages, quotas.max_unacknowledged)
-        self._most_octets = _limit(options.prefetch_octets, quotas.max_unacknowledged_octets)
+        self._most_bytes = _limit(options.prefetch_bytes, quotas.max_unacknowledged_octets)
         self.delivered = 0
         self.serial = next(_serials)
 
@@ -172,7 +172,7 @@ class Subscription:
             outbox.starved[self] = None
             return False
         ledger = self.ledger
-        return not ledger or (len(ledger) < self._most_messages and self.held_octets < self._most_octets)
+        return not ledger or (len(ledger) < self._most_messages and self.held_bytes < self._most_bytes)
 
     def pause(self) -> None:
         """Get nothing until `start`: the RECEIPT of the SUBSCRIBE goes out before the messages that it brings."""
@@ -263,7 +263,7 @@ class Subscription:
         ledger[handle] = delivery = Delivery(message, self, handle)
         if self.session.subscriptions.by_message_id is not None:
             self.session.subscriptions.by_message_id.add(delivery)
-        self.held_octets += delivery.size
+        self.held_bytes += delivery.size
         return line
 
     def remove(self, delivery: Delivery) -> None:
@@ -272,7 +272,7 @@ class Subscription:
         del self.ledger[delivery.handle]
         if self.session.subscriptions.by_message_id is not None:
             self.session.subscriptions.by_message_id.remove(delivery)
-        self.held_octets -= delivery.size
+        self.held_bytes -= delivery.size
         self.session.outstanding -= 1
 
     def covered(self, delivery: Delivery) -> list[Delivery]:

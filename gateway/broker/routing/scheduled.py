@@ -56,9 +56,9 @@ class ScheduledSend:
         self.date: Timer | None = None
 
     @property
-    def octets(self) -> int:
+    def nbytes(self) -> int:
         """What keeping it costs."""
-        return self.sending.octets + _OVERHEAD
+        return self.sending.nbytes + _OVERHEAD
 
 
 class ScheduledSends:
@@ -115,7 +115,7 @@ class ScheduledSends:
         number = stored[0].number if stored else broker.next_number()
         waiting = self._found[number] = ScheduledSend(number, sending, broker.scheduler.clock() + delay, stored)
         self.stored += bool(stored)
-        broker.keep(waiting.octets)
+        broker.keep(waiting.nbytes)
         waiting.date = broker.scheduler.at(waiting.due, partial(self._arrives, waiting))
 
     def _arrives(self, waiting: ScheduledSend) -> None:
@@ -135,7 +135,7 @@ class ScheduledSends:
         waiting.date = None
         self.stored -= bool(waiting.stored)
         broker = self._broker
-        broker.release(waiting.octets)
+        broker.release(waiting.nbytes)
         for message in waiting.stored:
             assert broker.storage is not None  # it stands there
             broker.storage.leave(message)

@@ -15,7 +15,7 @@ SUBSCRIPTION = 1024
 
 
 class Cost(NamedTuple):
-    """Octets, nearly.
+    """Bytes, nearly.
 
     Attributes:
         outbox: that wait to be written; of what many get it is not known whose it is, so each has it whole.
@@ -41,12 +41,12 @@ def cost_of(session: Session) -> Cost:
     for subscription in session.subscriptions.values():
         queue = subscription.queue
         if queue is not None and queue.private:
-            private += queue.octets + subscription.held_octets
+            private += queue.nbytes + subscription.held_bytes
         else:
-            unacknowledged += subscription.held_octets
+            unacknowledged += subscription.held_bytes
     return Cost(
         outbox=session.outbox.size,
-        transactions=sum([each.octets for each in session.transactions.values()]),
+        transactions=sum([each.nbytes for each in session.transactions.values()]),
         subscriptions=private + len(session.subscriptions) * SUBSCRIPTION,
         unacknowledged=unacknowledged,
     )

@@ -24,7 +24,7 @@ EVENTS = "/session/events"
 RENEW = "/session/renew"
 
 _LONGEST = 64 * 1024
-"""Octets of a token in a body: as many as a header may have."""
+"""Bytes of a token in a body: as many as a header may have."""
 
 
 class Renewal:

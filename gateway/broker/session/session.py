@@ -172,24 +172,24 @@ class Session:
         if renewal is not None and head.command == "SEND" and head.headers["destination"] == RENEW:
             renewal.receipt = receipt
             return
-        octets = encoder.receipt(receipt, self.version, self.frame_end)
+        data = encoder.receipt(receipt, self.version, self.frame_end)
         if self._paused is not None:
             subscription, self._paused = self._paused, None
-            self._welcome(octets, subscription)
+            self._welcome(data, subscription)
         elif self.ended and self.subscriptions:
-            self._last_words = octets
+            self._last_words = data
         else:
-            self._promise(octets)
+            self._promise(data)
 
-    def _promise(self, octets: bytes) -> None:
+    def _promise(self, data: bytes) -> None:
         """A RECEIPT, as soon as what it is for is in the store."""
         storage = self.broker.storage
         if storage is None or self.batch <= storage.committed:
-            self.outbox.append(octets)
+            self.outbox.append(data)
         else:
-            storage.when_written(self.batch, partial(self.confirm, octets))
+            storage.when_written(self.batch, partial(self.confirm, data))
 
-    def _welcome(self, octets: bytes, subscription: Subscription) -> None:
+    def _welcome(self, data: bytes, subscription: Subscription) -> None:
         """The RECEIPT of a SUBSCRIBE, and behind it the messages that the subscription brings.
 
         A subscription with a queue gets nothing as long as its RECEIPT waits for the store, unless that fails.  A topic
@@ -199,16 +199,16 @@ class Session:
         if storage is not None and subscription.queue is not None:
             batch = storage.last_changed if subscription.is_stored else self.batch
             if batch > storage.committed:
-                storage.when_written(batch, partial(self.confirm, octets))
+                storage.when_written(batch, partial(self.confirm, data))
                 storage.when_settled(subscription.start, batch)
                 return
-        self.confirm(octets)
+        self.confirm(data)
         subscription.start()
 
-    def confirm(self, octets: bytes) -> None:
+    def confirm(self, data: bytes) -> None:
         """A RECEIPT, now that what it is for has been done."""
         if not self.failed:  # nothing goes out behind an ERROR
-            self.outbox.append(octets)
+            self.outbox.append(data)
 
     def fail(self, error: ProtocolError, frame: Frame | None = None) -> None:
         """Put the ERROR frame into the outbox (ERR-01 to ERR-03).  The connection must end behind it."""
@@ -278,8 +278,8 @@ class Session:
         if storage is not None and storage.changes != changes:
             self.batch = storage.number
         if self._last_words is not None:
-            octets, self._last_words = self._last_words, None
-            self._promise(octets)
+            nbytes, self._last_words = self._last_words, None
+            self._promise(nbytes)
 
     # SEND
 

@@ -44,20 +44,20 @@ class Transaction:
     Attributes:
         sends: what each SEND asked for, in order.
         settlements: of each ACK and NACK, in order.
-        octets: what the kept messages cost.
+        nbytes: what the kept messages cost.
     """
 
-    __slots__ = ("octets", "sends", "settlements")
+    __slots__ = ("nbytes", "sends", "settlements")
 
     def __init__(self) -> None:
         self.sends: list[PreparedSend] = []
         self.settlements: list[Settlement] = []
-        self.octets = 0
+        self.nbytes = 0
 
     def add_send(self, sending: PreparedSend) -> None:
         """Keep a SEND."""
         self.sends.append(sending)
-        self.octets += sending.octets
+        self.nbytes += sending.nbytes
 
     def add_settlement(self, settlement: Settlement) -> None:
         """Keep an ACK or NACK; nobody else can settle these deliveries meanwhile."""
@@ -118,10 +118,10 @@ class Transactions(dict[str, Transaction]):
         Raises:
             NotAllowed: all of them keep more than a session may.
         """
-        self._session.broker.keep(sending.octets)
+        self._session.broker.keep(sending.nbytes)
         transaction.add_send(sending)
         limit = self._session.broker.quotas.max_transaction_octets
-        if sum([each.octets for each in self.values()]) > limit:
+        if sum([each.nbytes for each in self.values()]) > limit:
             raise NotAllowed(
                 "transaction too large", f"open transactions hold more than {limit} octets (max_transaction_octets)"
             )
@@ -137,7 +137,7 @@ class Transactions(dict[str, Transaction]):
         broker.router.check(transaction.sends)
         del self[name]
         transaction.let_go()
-        broker.release(transaction.octets)
+        broker.release(transaction.nbytes)
         records = broker.records
         if records is not None:
             records.committed(self._session, name)
@@ -167,7 +167,7 @@ class Transactions(dict[str, Transaction]):
         transaction = self.pop(name)
         if self._session.broker.records is not None:
             self._session.broker.records.aborted(self._session, name, why)
-        self._session.broker.release(transaction.octets)
+        self._session.broker.release(transaction.nbytes)
         for delivery in transaction.let_go():
             subscription = delivery.subscription
             if subscription.ended:

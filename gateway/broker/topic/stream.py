@@ -12,7 +12,7 @@ messages that clients have seen.  So no number of a log is ever used again, what
 Where there is a store, the log is in it, and the memory holds its end alone: enough to pass a reader on to what comes
 live.  A policy with `durable = false` keeps the log in memory.  What all logs have in memory costs a quarter of
 `memory_limit` at most; beyond, the oldest message of them goes, whosever it is.  To know the messages that are in the
-store costs 32 octets each; these may cost another quarter.
+store costs 32 bytes each; these may cost another quarter.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 KIND = "log"
 """The kind of its place in the store."""
 
-# Octets of a log whose policy names no bound but its age.
-_OCTETS = 16 * 1024 * 1024
+# Bytes of a log whose policy names no bound but its age.
+_BYTES = 16 * 1024 * 1024
 # What of a log that is in the store is in memory, too.
-_TAIL, _TAIL_OCTETS = 1_000, 1024 * 1024
+_TAIL, _TAIL_BYTES = 1_000, 1024 * 1024
 # What an entry costs in memory beside its message.
 _ENTRY = 32
 # Messages that have gone, beside as many as are there, before arrays and list are cut.
@@ -56,7 +56,7 @@ class StreamEntry(NamedTuple):
 
     Attributes:
         number: of the broker, and of the row in the store.
-        size: octets in memory; 0: it is there no longer.
+        size: bytes in memory; 0: it is there no longer.
         message: None: it is in the store alone, or nowhere.
         sender: id of the session that sent it; empty: the broker, or it is to be read.
     """
@@ -75,7 +75,7 @@ class Stream:
         name: of the topic.
         next: the seq of the next message.
         lost: the number of the last message that is, or may be, there no longer; 0: all are.
-        octets: what its messages would cost in memory.
+        nbytes: what its messages would cost in memory.
         memory: what it costs there.
         is_listed: it stands among those whose first message may have to go.
     """
@@ -87,7 +87,7 @@ class Stream:
         "_dates",
         "_has_missed",
         "_most",
-        "_most_octets",
+        "_most_bytes",
         "_numbers",
         "_place",
         "_seqs",
@@ -102,20 +102,20 @@ class Stream:
         "lost",
         "memory",
         "name",
+        "nbytes",
         "next",
-        "octets",
     )
 
     def __init__(self, streams: Streams, broker: Broker, name: str, policy: Policy) -> None:
         self.name = name
         self.next = int(broker.scheduler.epoch() * 1e6)
-        self.octets = 0
+        self.nbytes = 0
         self.memory = 0
         self.is_listed = False
         self._streams = streams
         self._broker = broker
         self._most = policy.log_messages
-        self._most_octets = policy.log_octets or (0 if policy.log_messages else _OCTETS)
+        self._most_bytes = policy.log_octets or (0 if policy.log_messages else _BYTES)
         self._age = policy.log_age
         self._time_to_live = policy.time_to_live
         self._stored = broker.storage is not None and policy.durable is not False
@@ -195,28 +195,28 @@ class Stream:
         self._sizes.append(size)
         self._dates.append(max(at, self._dates[-1]) if self._dates else at)  # the system's clock may be set back
         self.next = seq + 1
-        self.octets += size
+        self.nbytes += size
         self._spend(_ENTRY, is_index=self._stored)
         if self._age and self._date is None:
             self._look_at(at + self._age)
 
-    def _spend(self, octets: int, *, is_index: bool = False) -> None:
-        self.memory += octets
+    def _spend(self, nbytes: int, *, is_index: bool = False) -> None:
+        self.memory += nbytes
         if is_index:
-            self._streams.index += octets
+            self._streams.index += nbytes
         else:
-            self._streams.octets += octets
-        if octets > 0:
-            self._broker.keep(octets)
+            self._streams.nbytes += nbytes
+        if nbytes > 0:
+            self._broker.keep(nbytes)
         else:
-            self._broker.release(-octets)
+            self._broker.release(-nbytes)
 
     # messages go
 
     def _trim(self) -> None:
         """Keep the bounds; a log whose bounds became narrower does so by and by."""
         drops = _MOST_AT_ONCE
-        while len(self) and (0 < self._most < len(self) or 0 < self._most_octets < self.octets):
+        while len(self) and (0 < self._most < len(self) or 0 < self._most_bytes < self.nbytes):
             if not drops:
                 self._broker.scheduler.later(self._trim)
                 break
@@ -232,8 +232,8 @@ class Stream:
             return
         while (
             len(self._tail) - self._tail_start > _TAIL
-            or self.memory - _ENTRY * len(self) > _TAIL_OCTETS
-            or (self._streams.octets > self._streams.most_octets and self._tail_start < len(self._tail))
+            or self.memory - _ENTRY * len(self) > _TAIL_BYTES
+            or (self._streams.nbytes > self._streams.most_bytes and self._tail_start < len(self._tail))
         ):
             self._drop_first_of_tail()
 
@@ -247,7 +247,7 @@ class Stream:
         """The first message goes."""
         start = self._start
         self.lost = self._numbers[start]
-        self.octets -= self._sizes[start]
+        self.nbytes -= self._sizes[start]
         if len(self) == len(self._tail) - self._tail_start:
             self._drop_first_of_tail()
         self._start += 1

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from .topic import Topic
 
 # What is read at once, and given in one turn, at most.
-_PAGE, _PAGE_OCTETS = 200, 256 * 1024
+_PAGE, _PAGE_BYTES = 200, 256 * 1024
 # Logs that are looked at in one turn: about 2 ms.
 _LOGS_PER_TURN = 500
-# Octets in the outbox from which on nothing more is read; a client that follows live may have more.
+# Bytes in the outbox from which on nothing more is read; a client that follows live may have more.
 _AHEAD = 256 * 1024
 # What a log costs while it is read.
 _PLACE = 200
@@ -80,7 +80,7 @@ class StreamReader:
         self._news: dict[Stream, None] = {}
         self._run = MergedStreams(self.position)
         self._page: deque[StreamEntry] = deque()
-        self._kept = 0  # octets of what stands in the page, and of logs that are read
+        self._kept = 0  # bytes of what stands in the page, and of logs that are read
         self._is_reading = False
 
     def begin_at(self, start: Start) -> None:
@@ -133,12 +133,12 @@ class StreamReader:
         self._streams.do_not_read(self)
         self._keep(-self._kept)
 
-    def _keep(self, octets: int) -> None:
-        self._kept += octets
-        if octets > 0:
-            self._broker.keep(octets)
+    def _keep(self, nbytes: int) -> None:
+        self._kept += nbytes
+        if nbytes > 0:
+            self._broker.keep(nbytes)
         else:
-            self._broker.release(-octets)
+            self._broker.release(-nbytes)
 
     # what is next
 
@@ -211,10 +211,10 @@ class StreamReader:
     def _next_entries(self) -> list[StreamEntry]:
         """The next ones that the logs have."""
         entries: list[StreamEntry] = []
-        octets = _PAGE_OCTETS
-        while len(entries) < _PAGE and octets > 0 and (entry := self._run.next()) is not None:
+        nbytes = _PAGE_BYTES
+        while len(entries) < _PAGE and nbytes > 0 and (entry := self._run.next()) is not None:
             entries.append(entry)
-            octets -= entry.size
+            nbytes -= entry.size
         return entries
 
     def _arrived(self, entries: list[StreamEntry], found: list[Stored]) -> None:

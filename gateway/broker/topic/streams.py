@@ -36,7 +36,7 @@ class Streams:
     """The logs of all topics.
 
     Attributes:
-        octets: what they have in memory costs.
+        nbytes: what they have in memory costs.
         index: what it costs to know of the messages in the store.
         forgotten: of a log that is not known, messages up to that number may be lost.
         unused: names of logs that the store holds, and that no policy keeps there any more.
@@ -44,12 +44,12 @@ class Streams:
     """
 
     def __init__(self, broker: Broker) -> None:
-        self.octets = 0
+        self.nbytes = 0
         self.index = 0
         self.forgotten = 0
         self.started = 0
         self.unused: list[str] = []
-        self.most_octets = broker.quotas.memory_limit // 4
+        self.most_bytes = broker.quotas.memory_limit // 4
         self._broker = broker
         self._streams: NameTree[Stream] = NameTree()
         self._resting: OrderedDict[str, Stream] = OrderedDict()
@@ -102,9 +102,9 @@ class Streams:
 
     def make_room(self) -> None:
         """Keep what all logs may cost: the oldest messages go."""
-        while self.octets > self.most_octets and (stream := _oldest(self._in_memory)) is not None:
+        while self.nbytes > self.most_bytes and (stream := _oldest(self._in_memory)) is not None:
             self._drop_first(stream)
-        while self.index > self.most_octets and (stream := _oldest(self._in_store)) is not None:
+        while self.index > self.most_bytes and (stream := _oldest(self._in_store)) is not None:
             self._drop_first(stream)
 
     def _drop_first(self, stream: Stream) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .stream import Stream
     from .stream_reader import StreamReader
 
-# Octets in the outbox of a subscriber whose messages are conflated or dropped: little, so that what it gets is news.
+# Bytes in the outbox of a subscriber whose messages are conflated or dropped: little, so that what it gets is news.
 _WINDOW_OF_NEWS = 16 * 1024
 
 
@@ -97,7 +97,7 @@ class Topic:
 
         Args:
             sender: id of the session that sent it; empty: the broker itself.
-            wire: the message's octets, where it goes to several topics.
+            wire: the message's bytes, where it goes to several topics.
             name: the canonical name that a pattern has matched.
         """
         broker = self._broker

@@ -151,19 +151,19 @@ class ConnectionHandler:
         try:
             await secured.handshake()
         except HandshakeError as error:
-            if error.octets:
-                await self._ask_for_tls(pipe, error.octets)
+            if error.nbytes:
+                await self._ask_for_tls(pipe, error.nbytes)
             raise TurnedAway(str(error)) from None
         shown = secured.certificate
         return secured, replace(remote, secure=True, certificate=certificates.client(shown) if shown else None)
 
-    async def _ask_for_tls(self, pipe: Pipe, octets: bytes) -> None:
+    async def _ask_for_tls(self, pipe: Pipe, data: bytes) -> None:
         """Tell a client that does not speak TLS, in its own words."""
         answer = b""
-        if octets.startswith(_HTTP):
+        if data.startswith(_HTTP):
             head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(_TLS_ONLY) + 1}\r\n"
             answer = f"{head}Connection: close\r\n\r\n{_TLS_ONLY}\n".encode()
-        elif octets.startswith(_STOMP):
+        elif data.startswith(_STOMP):
             answer = error_frame(NotAllowed("TLS only", _TLS_ONLY), None, end=encoder.END)
         await self._tell(pipe, answer)
 

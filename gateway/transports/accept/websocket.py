@@ -1,6 +1,6 @@
 """STOMP over WebSocket: the upgrade, and the link on it.
 
-trio-websocket does the opening handshake, on a stream of ours that gives it exactly the octets of the HTTP request.
+trio-websocket does the opening handshake, on a stream of ours that gives it exactly the bytes of the HTTP request.
 When that is done its reader task ends and the link goes on with our own framing (`websocket_frames` says why), so that
 an idle WebSocket costs no second task and a message no second parser.
 
@@ -36,12 +36,12 @@ _PROXY_FIELDS = frozenset(["forwarded", "x-forwarded-for", "x-forwarded-host", "
 # Best first.
 SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
 _END_OF_REQUEST = b"\r\n\r\n"
-# Octets of a read, unless a large frame is under way: as many small ones as are unmasked in half a millisecond.
+# Bytes of a read, unless a large frame is under way: as many small ones as are unmasked in half a millisecond.
 _READ_OF_SMALL_FRAMES = 32 * 1024
-_LONGEST_REQUEST = 16 * 1024  # octets of an HTTP upgrade request; nginx and browsers stay below 8 KiB
+_LONGEST_REQUEST = 16 * 1024  # bytes of an HTTP upgrade request; nginx and browsers stay below 8 KiB
 _MOST_PARAMETERS = 100  # of its query; one of them is ours
 _READ = 4 * 1024
-# What trio-websocket is given of a request: it takes octets above 127 for an error of its own.
+# What trio-websocket is given of a request: it takes bytes above 127 for an error of its own.
 _ASCII = bytes([octet if octet < 128 else ord("?") for octet in range(256)])
 _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 36\r\nConnection: close\r\n\r\n"
@@ -343,7 +343,7 @@ class WebSocketLink:
         self.peer = peer
         self.remote = remote
         self.overhead = 0
-        self._behind = behind  # octets that came together with the upgrade request
+        self._behind = behind  # bytes that came together with the upgrade request
         self._deframer = Deframer()
         self._failure: WebSocketError | None = None
 

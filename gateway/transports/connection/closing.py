@@ -50,9 +50,9 @@ _TLS_HELLO = b"\x16\x03"
 _READ = 64 * 1024
 
 
-def warn_of_tls(first_octets: bytes, peer: str) -> bool:
+def warn_of_tls(first_bytes: bytes, peer: str) -> bool:
     """Log that a peer speaks TLS on a port that does not, if it does."""
-    if not first_octets.startswith(_TLS_HELLO):
+    if not first_bytes.startswith(_TLS_HELLO):
         return False
     log.warning("TLS hello on a plain port", peer=peer, hint="the client dials with TLS, and this port has none")
     return True
@@ -70,17 +70,17 @@ def our_fault() -> ProtocolError:
 
 
 def refused(
-    server: Server, link: Link, error: ProtocolError, frame: Frame | None, first_octets: bytes, *, told: bool
+    server: Server, link: Link, error: ProtocolError, frame: Frame | None, first_bytes: bytes, *, told: bool
 ) -> None:
     """Count and tell that a connection ends without a session.
 
     Args:
         frame: that was refused; None: none came.
-        first_octets: what is not understood.
+        first_bytes: what is not understood.
         told: the log has it already.
     """
     server.broker.counters.refuse(error)
-    if not told and not warn_of_tls(first_octets, link.peer):
+    if not told and not warn_of_tls(first_bytes, link.peer):
         # Not the detail: it may quote the passcode.
         log.info("connection refused", peer=link.peer, reason=str(error), **_shown(frame, error))
     if server.broker.records is not None:
@@ -110,7 +110,7 @@ def failed(session: Session, error: ProtocolError) -> None:
     if isinstance(error, TakenOver):  # two programs that have one client-id end each other: somebody must see it
         _taken_over(session, error)
         return
-    # Octets of the client's are not for the log, and an end that was ordered is no failure.
+    # Bytes of the client's are not for the log, and an end that was ordered is no failure.
     detail = "" if isinstance(error, MalformedFrame) else error.detail
     say = log.debug if isinstance(error, SessionEnded) and not isinstance(error, AccessLost) else log.info
     whose: dict[str, object] = {"session": session.id, "login": session.login, "peer": session.peer}

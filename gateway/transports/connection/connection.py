@@ -1,4 +1,4 @@
-"""One connection, from its first octet to its last: the one loop for TCP and WebSocket.
+"""One connection, from its first byte to its last: the one loop for TCP and WebSocket.
 
     handshake     one frame, under the connect timeout and small limits; may wait for the authenticator
     conversation  read a chunk, handle its frames, settle (flush what they caused, wait if we must): one await a chunk
@@ -182,12 +182,12 @@ class Connection:
     async def _read_first_frame(self) -> Frame | None:
         decoder = self._decoder
         while True:
-            octets = await self._link.receive(_READ)
-            if octets is None:
+            data = await self._link.receive(_READ)
+            if data is None:
                 return None
             if (pong := self._link.pong()) and not await self._answer(pong):
                 return None
-            decoder.feed(octets)
+            decoder.feed(data)
             for frame in decoder.frames():
                 return frame
 
@@ -277,7 +277,7 @@ class Connection:
                 mark, kept, stored, began = counters.delivered, broker.kept, server.stored, perf_counter()
                 published, handled = counters.published, session.frames_in
                 for frame in decoder.frames() if self.trace is None else self.trace.listen(decoder.frames()):
-                    if incomplete.octets:  # no longer: if it is kept, the broker counts it
+                    if incomplete.nbytes:  # no longer: if it is kept, the broker counts it
                         incomplete.end()
                     session.handle(frame)
                     frame = None  # an error of the decoder's is not this frame's
@@ -298,16 +298,16 @@ class Connection:
                 if pace is not None and pace.is_over(session.frames_in, came, trio.current_time()):
                     await server.back_pressure.slow_down(self, pace)
                 came = 0
-                if (octets := await link.receive(read)) is None:
+                if (data := await link.receive(read)) is None:
                     return
                 if broker.strained:  # by somebody else's writer: not our doing
                     broker.strained.clear()
                 heartbeats.last_read = server.now = trio.current_time()
-                counters.octets_in += len(octets)
-                came = len(octets) + link.overhead  # pings, or frames of one octet, are work, too
+                counters.bytes_in += len(data)
+                came = len(data) + link.overhead  # pings, or frames of one byte, are work, too
                 if pong := link.pong():
                     writer.send_control(pong)
-                decoder.feed(octets)
+                decoder.feed(data)
         except ProtocolError as error:
             await self._fail(error, frame)
         except Exception:

@@ -1,6 +1,6 @@
 """The timed part of a session: heart-beats out, silence in, WebSocket pings.
 
-Silent is only whose octets were waited for.  Where very many send at once they stand in a line for their turn
+Silent is only whose bytes were waited for.  Where very many send at once they stand in a line for their turn
 (`gate`), and those of a client may lie unread for longer than it promised to be silent: it is none the worse.
 
 A pulse stands on the wheel in its connection's place, so that a connection that has ended leaves nothing behind there
@@ -41,7 +41,7 @@ class Heartbeats:
     """When a session must speak, and when its client must have spoken.
 
     Attributes:
-        last_read: trio's clock when octets last came.
+        last_read: trio's clock when bytes last came.
         held: we do not read this client, so its silence is our doing.
     """
 
@@ -100,7 +100,7 @@ class Heartbeats:
         if self._receive_within and not self.held:
             due = self.last_read + self._receive_within
             if due <= now:
-                if not pipe.has_octets():
+                if not pipe.has_bytes():
                     self._give_up(session, now - self.last_read)
                     return math.inf
                 self.last_read = now
@@ -108,7 +108,7 @@ class Heartbeats:
         if self._send_every:
             if writer.last_write + self._send_every <= now:
                 writer.last_write = self._server.now = now
-                if not writer.writing:  # else octets wait already that count as a beat
+                if not writer.writing:  # else bytes wait already that count as a beat
                     session.outbox.append(b"\n")
                     writer.flush()
             due = min(due, writer.last_write + self._send_every)

@@ -3,7 +3,7 @@
     outbox --flush--> one write that does not wait --(all taken)--> done
                             '--(the socket is full)--> rest --writer task--> pipe, until outbox and rest are empty
 
-While a writer is at work the outbox only gathers, so that octets never overtake each other.
+While a writer is at work the outbox only gathers, so that bytes never overtake each other.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ConnectionWriter:
 
     Attributes:
         pack: makes buffers of frames; who looks at them stands in between.
-        rest: octets that left the outbox and did not leave us.
+        rest: bytes that left the outbox and did not leave us.
         writing: a writer task is at work.
-        last_write: trio's clock when octets were last written, or nearly so.
+        last_write: trio's clock when bytes were last written, or nearly so.
     """
 
     __slots__ = (
@@ -62,8 +62,8 @@ class ConnectionWriter:
         self._counters = server.broker.counters
         self._nursery = nursery  # of the connection: the writer lives in it
         self._outbox = outbox
-        self._in_flight = 0  # how many of the outbox's octets `rest` stands for
-        self._overhead = 0  # how many octets of `rest` are not the outbox's
+        self._in_flight = 0  # how many of the outbox's bytes `rest` stands for
+        self._overhead = 0  # how many bytes of `rest` are not the outbox's
         self._relief: trio.Event | None = None
         self._control = b""  # a control frame for the writer's next pause
         self._left: list[list[bytes] | Buffers] = []  # what a peer that has gone never got
@@ -90,7 +90,7 @@ class ConnectionWriter:
             return
         self.last_write = self._server.now
         if len(buffers) == 1 and sent == len(buffers[0]):
-            self._counters.octets_out += sent
+            self._counters.bytes_out += sent
             outbox.written(in_flight)
             return
         self._in_flight = in_flight
@@ -137,10 +137,10 @@ class ConnectionWriter:
         self._nursery.start_soon(self._write)
 
     def _advance(self, sent: int) -> None:
-        """So many octets of `rest` are with the operating system."""
-        self._counters.octets_out += sent
+        """So many bytes of `rest` are with the operating system."""
+        self._counters.bytes_out += sent
         self.rest = advance(self.rest, sent)
-        # Octets of WebSocket headers are not the outbox's.  They count as if they all went first: so no message counts
+        # Bytes of WebSocket headers are not the outbox's.  They count as if they all went first: so no message counts
         # as written that is not, and one that comes back for nothing is marked as redelivered.
         before = min(sent, self._overhead)
         self._overhead -= before

@@ -22,7 +22,7 @@ def keep(mark: int) -> None:
     """Keep what is freed, where the C library can: 64 MiB, or less of a small mark.
 
     Args:
-        mark: octets that the process may take; 0: unknown.
+        mark: bytes that the process may take; 0: unknown.
     """
     most = min(_MOST_KEPT, mark // _PART) if mark else _MOST_KEPT
     with suppress(OSError, AttributeError):  # not every library has it

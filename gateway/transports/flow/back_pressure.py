@@ -60,7 +60,7 @@ class BackPressure:
     """The waits of all publishers.
 
     Attributes:
-        turns: how long turns of clients took, from a chunk of octets until what it caused was handed to the sockets;
+        turns: how long turns of clients took, from a chunk of bytes until what it caused was handed to the sockets;
             what is waited for behind that is none of it.
     """
 

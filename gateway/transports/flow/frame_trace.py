@@ -6,7 +6,7 @@
                                         View, one for each who looks: a ring, which `take` empties
 
 A session that nobody looks at pays one test for each chunk.  One that is looked at is decoded once, as ever; what it is
-sent is read again from its octets, which is the price, and only paid while a view has room: what comes when the rings
+sent is read again from its bytes, which is the price, and only paid while a view has room: what comes when the rings
 are full is counted, and not even read.  So how often a view is emptied bounds what it costs, however busy the session.
 
 What is shown leaves out what would let the operator in as somebody else: the values of headers that carry a passcode
@@ -45,7 +45,7 @@ MOST_VIEWS = 4
 """In a gateway.  A frame that is shown costs 10 to 25 us until it is on its way to the browser, and a full ring ten
 times a second is the most that a view takes: four of them, on the busiest sessions, a quarter of a core."""
 MOST_FRAMES = 256
-MOST_OCTETS = 1024 * 1024
+MOST_BYTES = 1024 * 1024
 """Of a ring: bodies as far as they are shown, and headers.  One frame more may be in it, whose headers are large."""
 MOST_OF_A_BODY = 4 * 1024
 LONGEST_ABSENCE = 60.0
@@ -72,8 +72,8 @@ class TracedFrame(NamedTuple):
     Attributes:
         at: seconds since the epoch.
         headers: name and value.
-        body: its first octets.
-        size: octets that it has in all.
+        body: its first bytes.
+        size: bytes that it has in all.
     """
 
     at: float
@@ -95,7 +95,7 @@ class TraceView:
         self.reason = ""
         self._looked_at = trio.current_time()
         self._frames: list[TracedFrame] = []
-        self._octets = 0
+        self._bytes = 0
         self._lost = 0
         self._filled = trio.Event()
 
@@ -107,13 +107,13 @@ class TraceView:
     @property
     def has_room(self) -> bool:
         """Whether the next frame is kept; after the end none is."""
-        return not self.reason and len(self._frames) < MOST_FRAMES and self._octets < MOST_OCTETS
+        return not self.reason and len(self._frames) < MOST_FRAMES and self._bytes < MOST_BYTES
 
-    def add(self, seen: TracedFrame, octets: int) -> None:
+    def add(self, seen: TracedFrame, nbytes: int) -> None:
         """A frame, where there is room."""
         if self.has_room:
             self._frames.append(seen)
-            self._octets += octets
+            self._bytes += nbytes
             self._filled.set()
         else:
             self.miss(1)
@@ -137,7 +137,7 @@ class TraceView:
         """The frames that were kept, and how many were lost behind them: the ring was full until now."""
         self._looked_at = trio.current_time()
         taken = self._frames, self._lost
-        self._frames, self._octets, self._lost = [], 0, 0
+        self._frames, self._bytes, self._lost = [], 0, 0
         if not self.reason:
             self._filled = trio.Event()
         return taken

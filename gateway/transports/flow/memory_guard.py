@@ -61,7 +61,7 @@ _GOOD_PART, _HOG, _SLICE = 8, 4, 32
 _MOST_AT_ONCE, _PAUSE = 64, 1.0
 # Seconds of pressure after which incomplete messages, where they are half of it, are taken for stuck.
 _STUCK = 5.0
-# Freed memory is given back to the system when it is so many octets, or so many seconds have gone by; at any rate not
+# Freed memory is given back to the system when it is so many bytes, or so many seconds have gone by; at any rate not
 # sooner than after so many.  128 MiB take 25 ms.
 _MUCH_FREED, _TRIM_PAUSE, _SOONEST_TRIM = 128 * 1024 * 1024, 5.0, 0.5
 # Publishers go on when it is so much, as a part of the mark, below what they were held back at: no to and fro.
@@ -69,14 +69,14 @@ _BACK_BY = 16
 # Seconds in which the log says once that nothing helps.
 _QUIET = 10.0
 
-# Octets that messages may take however small the mark is.
+# Bytes that messages may take however small the mark is.
 _LEAST_LIMIT = 1024 * 1024
 
 _STATM = "/proc/self/statm"
 
 
 class Offender(NamedTuple):
-    """A connection, and what it costs in octets: what goes with it, and what it has not acknowledged."""
+    """A connection, and what it costs in bytes: what goes with it, and what it has not acknowledged."""
 
     connection: Connection
     cost: Cost
@@ -85,7 +85,7 @@ class Offender(NamedTuple):
     def own(self) -> int:
         """What goes with it."""
         own: int = self.cost.own
-        return own + self.connection.incomplete.octets
+        return own + self.connection.incomplete.nbytes
 
     def sentence(self) -> str:
         """What it has."""
@@ -94,19 +94,19 @@ class Offender(NamedTuple):
             "that wait to be read": outbox,
             "in open transactions": transactions,
             "of subscriptions and what waits for them": subscriptions,
-            "of an incomplete message": self.connection.incomplete.octets,
+            "of an incomplete message": self.connection.incomplete.nbytes,
             "not acknowledged": unacknowledged,
         }
         most = sorted(parts.items(), key=lambda item: -item[1])
-        return ", ".join([f"{octets} octets {what}" for what, octets in most if octets])
+        return ", ".join([f"{nbytes} octets {what}" for what, nbytes in most if nbytes])
 
 
 class MemoryGuard:
     """The one who looks.
 
     Attributes:
-        mark: octets that the process may take; 0: nobody looks.
-        resident: octets that it took at the last look.
+        mark: bytes that the process may take; 0: nobody looks.
+        resident: bytes that it took at the last look.
         closed: clients that had to go since the start.
     """
 
@@ -129,9 +129,9 @@ class MemoryGuard:
         """Look at the process's memory from now on.
 
         Args:
-            mark: octets that it may take.
+            mark: bytes that it may take.
             name: where they come from, in words.
-            read: octets that it takes.
+            read: bytes that it takes.
             trim: gives back to the system what was freed.
         """
         self.mark, self._name, self._read, self._trim = mark, name, read, trim
@@ -184,7 +184,7 @@ class MemoryGuard:
             self._judge(scarce=False)
             return
         outboxes = sum([session.outbox.size for session in broker.sessions.values()])
-        accounted = broker.stored_octets + outboxes
+        accounted = broker.stored_bytes + outboxes
         self._give_back(now, accounted)
         is_ours = accounted >= self.mark // _GOOD_PART
         scarce = is_ours and (self.resident >= high or self._is_scarce)
@@ -220,8 +220,8 @@ class MemoryGuard:
         broker = self._server.broker
         limit = broker.quotas.memory_limit
         is_stuck = now - self._pressed_since >= _STUCK
-        if broker.stored_octets >= limit:
-            self._close(now, broker.memory_is_full, limit, broker.stored_octets - limit, _kept)
+        if broker.stored_bytes >= limit:
+            self._close(now, broker.memory_is_full, limit, broker.stored_bytes - limit, _kept)
         elif at_mark := self._at_mark():
             self._close(now, at_mark, self.mark, self.resident - self.mark, _all)
         elif is_stuck and broker.buffered >= 3 * broker.crowd:
@@ -238,8 +238,8 @@ class MemoryGuard:
         """Close those who cost most.
 
         Args:
-            excess: octets that are too many.
-            weight_of: what of a client's octets counts.
+            excess: bytes that are too many.
+            weight_of: what of a client's bytes counts.
         """
         self._pause_until = now + _PAUSE
         costs = [(weight_of(each), each) for each in self._offenders()]
@@ -296,7 +296,7 @@ def _kept(offender: Offender) -> int:
 
 
 def _incomplete(offender: Offender) -> int:
-    return offender.connection.incomplete.octets
+    return offender.connection.incomplete.nbytes
 
 
 def _unread(since: float, offender: Offender) -> int:
@@ -309,7 +309,7 @@ def _unread(since: float, offender: Offender) -> int:
 
 
 def mark_of(wanted: int) -> tuple[int, str]:
-    """The mark in force, in octets, and where it comes from, in words; 0: it cannot be told.
+    """The mark in force, in bytes, and where it comes from, in words; 0: it cannot be told.
 
     Args:
         wanted: the setting `memory_mark`.
@@ -353,7 +353,7 @@ def watch_process(memory: MemoryGuard, wanted: int) -> None:
 
 
 def resident() -> int:
-    """Octets of memory that this process takes; 0 where the system does not tell."""
+    """Bytes of memory that this process takes; 0 where the system does not tell."""
     try:
         with open(_STATM, "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -362,7 +362,7 @@ def resident() -> int:
 
 
 def available(root: Path = Path("/")) -> tuple[int, str]:
-    """Octets of memory that this process may ever take, and whose they are in words; 0 where the system does not tell.
+    """Bytes of memory that this process may ever take, and whose they are in words; 0 where the system does not tell.
 
     Args:
         root: of the file system that /proc and /sys are looked for in.
@@ -374,7 +374,7 @@ def available(root: Path = Path("/")) -> tuple[int, str]:
 
 
 def physical() -> int:
-    """Octets of memory that the machine has, also where /proc shows processes alone; 0 where nobody tells."""
+    """Bytes of memory that the machine has, also where /proc shows processes alone; 0 where nobody tells."""
     try:
         return max(0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (OSError, ValueError):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from gateway.broker import Broker
 
-# Octets up to which it is not counted.
+# Bytes up to which it is not counted.
 _LITTLE = 4 * 1024
-# Octets beyond which a client is held back in the middle of its frame, or refused: more than comes with one read.
+# Bytes beyond which a client is held back in the middle of its frame, or refused: more than comes with one read.
 _MUCH = 64 * 1024
 
 
@@ -18,33 +18,33 @@ class PartialFrame:
     """What has come of one connection's next frame.
 
     Attributes:
-        octets: as counted.
+        nbytes: as counted.
     """
 
-    __slots__ = ("_broker", "octets")
+    __slots__ = ("_broker", "nbytes")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.octets = 0
+        self.nbytes = 0
 
     @property
     def is_large(self) -> bool:
         """Worth to wait in the middle of it."""
-        return self.octets > _MUCH
+        return self.nbytes > _MUCH
 
-    def note(self, octets: int) -> None:
+    def note(self, nbytes: int) -> None:
         """So much has come.
 
         Raises:
             NotAllowed: memory is full, and the message would be refused, too.
         """
-        octets = octets if octets > _LITTLE else 0
-        grown = octets - self.octets
+        nbytes = nbytes if nbytes > _LITTLE else 0
+        grown = nbytes - self.nbytes
         if not grown:
             return
-        self.octets = octets
+        self.nbytes = nbytes
         self._broker.buffer(grown)
-        if grown > 0 and octets > _MUCH and self._broker.careful:
+        if grown > 0 and nbytes > _MUCH and self._broker.careful:
             self._broker.check_memory()
 
     def end(self) -> None:

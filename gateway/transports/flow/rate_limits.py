@@ -1,4 +1,4 @@
-"""How fast clients may send: frames and octets in a second, on average; one session, all of a user, all of an address.
+"""How fast clients may send: frames and bytes in a second, on average; one session, all of a user, all of an address.
 
 A bucket holds what may be sent at once, a second's worth; it fills as time goes by, and each chunk takes out what it
 had.  A chunk is handled whole, so a bucket may go into debt; then the client is not read until that is paid.  So a
@@ -28,20 +28,20 @@ from .connection_limits import place_of
 if TYPE_CHECKING:
     from ..server import TransportOptions
 
-FRAMES, OCTETS = "max_frames_per_second", "max_octets_per_second"
+FRAMES, BYTES = "max_frames_per_second", "max_octets_per_second"
 _PER_USER, _PER_ADDRESS = "_per_user", "_per_address"
-LIMITS = tuple(limit + whose for whose in ("", _PER_USER, _PER_ADDRESS) for limit in (FRAMES, OCTETS))
+LIMITS = tuple(limit + whose for whose in ("", _PER_USER, _PER_ADDRESS) for limit in (FRAMES, BYTES))
 """What a client is held for is called as the setting."""
 
-# Octets of one read, at most and at least: a large one would be a debt of many seconds where little may be sent.
+# Bytes of one read, at most and at least: a large one would be a debt of many seconds where little may be sent.
 _LARGEST_READ = 64 * 1024
 _SMALLEST_READ = 4 * 1024
-# Octets of a small frame.  What one sends is a debt of all who share a bucket, so they are read in chunks that hold no
+# Bytes of a small frame.  What one sends is a debt of all who share a bucket, so they are read in chunks that hold no
 # more than a quarter of a second's worth of such frames.
 _SMALL_FRAME = 64
 # Seconds of the shortest wait: a client at its limit is not woken for each frame.
 _SHORTEST = 0.05
-# Shared buckets that are kept though none of their sessions is left, some 300 octets each: whoever wants to be rid of
+# Shared buckets that are kept though none of their sessions is left, some 300 bytes each: whoever wants to be rid of
 # one needs the addresses, or the names, of so many others.
 _MOST_RECENT = 4_000
 
@@ -74,37 +74,37 @@ class RateLimit:
     """The limits of one session: its own, and those that it shares.
 
     Args:
-        frames, octets: the buckets that each frame, or octet, is taken out of.
+        frames, bytes: the buckets that each frame, or byte, is taken out of.
 
     Attributes:
-        read: octets of one read.
+        read: bytes of one read.
         until: trio's clock when it may be read again.
         reason: the setting that it is held by.
         whose: the user or the address that is held; empty: it is this session alone.
     """
 
-    __slots__ = ("_frames", "_frames_before", "_octets", "read", "reason", "until", "whose")
+    __slots__ = ("_bytes", "_frames", "_frames_before", "read", "reason", "until", "whose")
 
-    def __init__(self, frames: list[_Bucket], octets: list[_Bucket]) -> None:
+    def __init__(self, frames: list[_Bucket], nbytes: list[_Bucket]) -> None:
         self._frames = frames
-        self._octets = octets
+        self._bytes = nbytes
         self._frames_before = 0
-        most = [each.rate // 4 for each in octets]
+        most = [each.rate // 4 for each in nbytes]
         most += [each.rate * _SMALL_FRAME // 4 for each in frames if each.whose]
         self.read = max(_SMALLEST_READ, min([_LARGEST_READ, *most]))
         self.until = 0.0
         self.reason = self.whose = ""
 
-    def is_over(self, frames: int, octets: int, now: float) -> bool:
+    def is_over(self, frames: int, nbytes: int, now: float) -> bool:
         """Whether the client has to wait behind a chunk.
 
         Args:
             frames: that the session has handled since its start.
-            octets: of the chunk.
+            nbytes: of the chunk.
             now: trio's clock.
         """
         longest = 0.0
-        for buckets, count in ((self._octets, octets), (self._frames, frames - self._frames_before)):
+        for buckets, count in ((self._bytes, nbytes), (self._frames, frames - self._frames_before)):
             for bucket in buckets:
                 wait = bucket.take(count, now)
                 if wait > longest:
@@ -130,7 +130,7 @@ class RateLimits:
         self._are_any = bool(rates)
         self._of_user = {limit: rate for limit, rate in rates.items() if limit.endswith(_PER_USER)}
         self._of_address = {limit: rate for limit, rate in rates.items() if limit.endswith(_PER_ADDRESS)}
-        self._own = {limit: rate for limit, rate in rates.items() if limit in (FRAMES, OCTETS)}
+        self._own = {limit: rate for limit, rate in rates.items() if limit in (FRAMES, BYTES)}
         self._shared: WeakValueDictionary[tuple[str, str], _Bucket] = WeakValueDictionary()
         self._recent: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
 
@@ -150,8 +150,8 @@ class RateLimits:
         if self._of_address and address and address not in self.trusted:
             buckets += self._share(self._of_address, place_of(address), now)
         frames = [each for each in buckets if each.limit.startswith(FRAMES)]
-        octets = [each for each in buckets if each.limit.startswith(OCTETS)]
-        return RateLimit(frames, octets) if buckets else None
+        nbytes = [each for each in buckets if each.limit.startswith(BYTES)]
+        return RateLimit(frames, nbytes) if buckets else None
 
     def _share(self, limits: dict[str, int], whose: str, now: float) -> Iterator[_Bucket]:
         for limit, rate in limits.items():

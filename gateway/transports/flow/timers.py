@@ -61,7 +61,7 @@ class TimerWheel:
                 # A slot nearer than the nearest so far ends the sleep.
                 self._filled = trio.Event()
                 await self._filled.wait()
-            # If the loop stood still, octets of clients may wait unread: their readers go first.
+            # If the loop stood still, bytes of clients may wait unread: their readers go first.
             await trio.lowlevel.checkpoint()
             now = trio.current_time()
             while self._order and self._order[0] * TICK <= now:

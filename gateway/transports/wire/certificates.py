@@ -84,14 +84,14 @@ class Certificates:
         """For a new connection of that transport, `tcp` or `websocket`."""
         return self._contexts[transport]
 
-    def client(self, octets: bytes) -> ClientCertificate | None:
+    def client(self, data: bytes) -> ClientCertificate | None:
         """Read a verified client's certificate; None: its names cannot be read, so that it names nobody.
 
         Args:
-            octets: DER.
+            nbytes: DER.
         """
         try:
-            return _of_client(x509.load_der_x509_certificate(octets))
+            return _of_client(x509.load_der_x509_certificate(data))
         except ValueError:
             return None
 
@@ -125,7 +125,7 @@ def _context(files: CertificateFiles, protocols: list[str]) -> ssl.SSLContext:
         context.set_alpn_protocols(protocols)
     _load_key(context, files)
     if files.client_ca is not None:
-        _octets("tls_client_ca", files.client_ca)
+        _bytes("tls_client_ca", files.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED if files.required else ssl.CERT_OPTIONAL
         try:
             context.load_verify_locations(files.client_ca)
@@ -136,11 +136,11 @@ def _context(files: CertificateFiles, protocols: list[str]) -> ssl.SSLContext:
 
 def _load_key(context: ssl.SSLContext, files: CertificateFiles) -> None:
     setting, path = ("tls_key", files.key) if files.key is not None else ("tls_certificate", files.certificate)
-    octets = _octets(setting, path)
-    if b"PRIVATE KEY-----" not in octets:
+    nbytes = _bytes(setting, path)
+    if b"PRIVATE KEY-----" not in nbytes:
         more = "" if files.key is not None else "; tls_key names the file of the key"
         raise CertificateError(setting, f"{path} has no private key in PEM{more}")
-    if b"ENCRYPTED" in octets:
+    if b"ENCRYPTED" in nbytes:
         raise CertificateError(setting, f"the key in {path} has a passphrase, and nobody is there to type it")
     try:
         # OpenSSL would ask the terminal for a passphrase.
@@ -154,7 +154,7 @@ def _load_key(context: ssl.SSLContext, files: CertificateFiles) -> None:
         raise CertificateError(setting, reason) from None
 
 
-def _octets(setting: str, path: Path) -> bytes:
+def _bytes(setting: str, path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
@@ -162,9 +162,9 @@ def _octets(setting: str, path: Path) -> bytes:
 
 
 def _first_certificate(path: Path) -> x509.Certificate:
-    octets = _octets("tls_certificate", path)
+    nbytes = _bytes("tls_certificate", path)
     try:
-        return x509.load_pem_x509_certificates(octets)[0]
+        return x509.load_pem_x509_certificates(nbytes)[0]
     except ValueError:
         raise CertificateError("tls_certificate", f"{path} has no certificate in PEM") from None
 

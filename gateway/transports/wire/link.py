@@ -1,6 +1,6 @@
-"""What the connection loop asks of a transport, and the two ways to move octets.
+"""What the connection loop asks of a transport, and the two ways to move bytes.
 
-A `Pipe` moves octets: `SocketPipe` on a socket of the operating system, with the non-blocking write that makes a
+A `Pipe` moves bytes: `SocketPipe` on a socket of the operating system, with the non-blocking write that makes a
 broadcast cheap; `StreamPipe` on any trio stream (TLS, memory), where every write awaits.  A `Link` is a pipe as STOMP
 sees it: plain for TCP, in WebSocket frames for browsers.  The connection loop is written once, against `Link`.
 """
@@ -49,12 +49,12 @@ def joined(parts: list[bytes], size: int) -> Buffers:
     return buffers
 
 
-def advance(buffers: Buffers, octets: int) -> Buffers:
-    """What is left of the buffers after so many octets were written."""
+def advance(buffers: Buffers, nbytes: int) -> Buffers:
+    """What is left of the buffers after so many bytes were written."""
     for index, buffer in enumerate(buffers):
-        if octets < len(buffer):
-            return [memoryview(buffer)[octets:], *buffers[index + 1 :]]
-        octets -= len(buffer)
+        if nbytes < len(buffer):
+            return [memoryview(buffer)[nbytes:], *buffers[index + 1 :]]
+        nbytes -= len(buffer)
     return []
 
 
@@ -64,7 +64,7 @@ class Remote:
 
     Attributes:
         address: the client's own, without the port; behind trusted proxies it is what they say; empty: a unix socket.
-        secure: the octets came through TLS, ours or a trusted proxy's.
+        secure: the bytes came through TLS, ours or a trusted proxy's.
         certificate: verified; None: it showed none.
         upgrade: the HTTP request of a WebSocket; None on TCP.
     """
@@ -83,14 +83,14 @@ class BrokenLink(Exception):
 
 
 class Pipe(Protocol):
-    """Octets in both directions."""
+    """Bytes in both directions."""
 
     async def receive(self, size: int) -> bytes:
-        """The next octets, at most `size`; empty at the end of the stream, also at its violent end."""
+        """The next bytes, at most `size`; empty at the end of the stream, also at its violent end."""
         ...
 
     def send_nowait(self, buffers: Buffers) -> int:
-        """Write what can be written now; returns how many octets that was.
+        """Write what can be written now; returns how many bytes that was.
 
         Raises:
             BrokenLink: the peer is gone.
@@ -98,7 +98,7 @@ class Pipe(Protocol):
         ...
 
     async def send_some(self, buffers: Buffers) -> int:
-        """Wait until something can be written, and write; returns how many octets that was.
+        """Wait until something can be written, and write; returns how many bytes that was.
 
         Raises:
             BrokenLink: the peer is gone.
@@ -106,11 +106,11 @@ class Pipe(Protocol):
         ...
 
     def peer_has_gone(self) -> bool:
-        """Whether the peer said that nothing more comes, even if octets before that are still unread."""
+        """Whether the peer said that nothing more comes, even if bytes before that are still unread."""
         ...
 
-    def has_octets(self) -> bool:
-        """Whether octets came that nobody has read yet; also their end is something to read."""
+    def has_bytes(self) -> bool:
+        """Whether bytes came that nobody has read yet; also their end is something to read."""
         ...
 
     async def send_eof(self) -> None:
@@ -129,10 +129,10 @@ class Link(Protocol):
         transport: `tcp` or `websocket`, for lists and logs.
         peer: address of the other end with its port, for lists and logs.
         remote: what else is known of it.
-        pipe: the octets below.
+        pipe: the bytes below.
         ping: a control frame that the peer answers by itself; empty where there is no such thing.
         frame_end: what stands behind the body of a STOMP frame.
-        overhead: octets that came with those of the last `receive`, and were none of the STOMP stream.
+        overhead: bytes that came with those of the last `receive`, and were none of the STOMP stream.
     """
 
     transport: str
@@ -144,11 +144,11 @@ class Link(Protocol):
     overhead: int
 
     async def receive(self, size: int) -> bytes | None:
-        """The next octets of the STOMP stream, none when the peer just gave a sign of life; None at the end."""
+        """The next bytes of the STOMP stream, none when the peer just gave a sign of life; None at the end."""
         ...
 
     def pack(self, parts: list[bytes], size: int) -> Buffers:
-        """Frames, each a pair of parts, with so many octets in all, as octets for the pipe."""
+        """Frames, each a pair of parts, with so many bytes in all, as bytes for the pipe."""
         ...
 
     def pong(self) -> bytes:
@@ -183,15 +183,15 @@ class SocketPipe:
             if self._line is not None:
                 await self._line.enter()
             try:
-                octets = os.read(self._fd, size)
+                data = os.read(self._fd, size)
             except BlockingIOError:
                 continue
             except OSError:
                 return b""
             self._reads += 1
             if self._fair_gates is not None and self._reads >= _READS_OF_A_STRANGER:
-                self._line = self._fair_gates.bulk if len(octets) == size else None
-            return octets
+                self._line = self._fair_gates.bulk if len(data) == size else None
+            return data
 
     def send_nowait(self, buffers: Buffers) -> int:
         """See `Pipe`."""
@@ -215,7 +215,7 @@ class SocketPipe:
         poll.register(self._fd, select.POLLRDHUP)
         return bool(poll.poll(0))
 
-    def has_octets(self) -> bool:
+    def has_bytes(self) -> bool:
         """See `Pipe`."""
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
@@ -264,7 +264,7 @@ class StreamPipe:
         """A stream does not tell without being read."""
         return False
 
-    def has_octets(self) -> bool:
+    def has_bytes(self) -> bool:
         """Likewise."""
         return False
 

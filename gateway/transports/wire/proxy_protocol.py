@@ -1,15 +1,15 @@
-"""The PROXY protocol: what a proxy says of its client, in front of the client's own octets.
+"""The PROXY protocol: what a proxy says of its client, in front of the client's own bytes.
 
-    version 1    PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613 CR LF            at most 107 octets
+    version 1    PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613 CR LF            at most 107 bytes
                  PROXY UNKNOWN ... CR LF
-    version 2    12 fixed octets | version, command | family, protocol | length   16 octets
-                 addresses, then TLVs: kind, length of two octets, value          so many as the length says
+    version 2    12 fixed bytes | version, command | family, protocol | length   16 bytes
+                 addresses, then TLVs: kind, length of two bytes, value          so many as the length says
 
 HAProxy's `doc/proxy-protocol.txt` is the specification.  A header without an address (`UNKNOWN`, `LOCAL`, or a family
 that we do not know) speaks of the proxy itself, as in its health checks.
 
-`parse` knows octets only; `read_header` reads them from a pipe.  Whether the proxy may be believed is decided elsewhere
-(`entrance`), before the first octet is read.
+`parse` knows bytes only; `read_header` reads them from a pipe.  Whether the proxy may be believed is decided elsewhere
+(`entrance`), before the first byte is read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 _START = b"PROXY "
 _LONGEST_LINE = 107
 _FIXED = struct.Struct("!12sBBH")
-# Octets behind the fixed ones.  Addresses take 36, or 216 of a unix socket; the rest is for TLVs, of which a client
+# Bytes behind the fixed ones.  Addresses take 36, or 216 of a unix socket; the rest is for TLVs, of which a client
 # certificate's names are the longest.
 _LONGEST_REST = 4096
 _LOCAL, _PROXY = 0x20, 0x21
@@ -48,7 +48,7 @@ class Header:
     """What the proxy says.
 
     Attributes:
-        size: octets of the header itself.
+        size: bytes of the header itself.
         address: of the client; empty: the header names none.
         port: of the client.
         secure: the client speaks TLS with the proxy.
@@ -60,23 +60,23 @@ class Header:
     secure: bool = False
 
 
-def parse(octets: bytes) -> Header | None:
-    """Read a header from the start of the octets; None: it is not whole yet.
+def parse(data: bytes) -> Header | None:
+    """Read a header from the start of the bytes; None: it is not whole yet.
 
     Raises:
         ProxyError: they do not begin with a valid one.
     """
-    if octets.startswith(_SIGNATURE[: len(octets)]):
-        return _parse_binary(octets)
-    if octets.startswith(_START[: len(octets)]):
-        return _parse_line(octets)
+    if data.startswith(_SIGNATURE[: len(data)]):
+        return _parse_binary(data)
+    if data.startswith(_START[: len(data)]):
+        return _parse_line(data)
     raise ProxyError("the connection does not begin with a PROXY header")
 
 
-def _parse_line(octets: bytes) -> Header | None:
-    line, end, _ = octets[:_LONGEST_LINE].partition(b"\r\n")
+def _parse_line(data: bytes) -> Header | None:
+    line, end, _ = data[:_LONGEST_LINE].partition(b"\r\n")
     if not end:
-        if len(octets) >= _LONGEST_LINE:
+        if len(data) >= _LONGEST_LINE:
             raise ProxyError(f"the PROXY line has no end within {_LONGEST_LINE} octets")
         return None
     size = len(line) + 2
@@ -107,20 +107,20 @@ def _port(word: bytes) -> int:
     return int(word)
 
 
-def _parse_binary(octets: bytes) -> Header | None:
-    if len(octets) < _FIXED.size:
+def _parse_binary(data: bytes) -> Header | None:
+    if len(data) < _FIXED.size:
         return None
-    _, command, family, length = _FIXED.unpack_from(octets)
+    _, command, family, length = _FIXED.unpack_from(data)
     if command not in (_LOCAL, _PROXY):
         raise ProxyError(f"the PROXY header has version and command {command:#04x}; known are 0x20 and 0x21")
     if length > _LONGEST_REST:
         raise ProxyError(f"the PROXY header is {length} octets long, more than {_LONGEST_REST}")
     size = _FIXED.size + length
-    if len(octets) < size:
+    if len(data) < size:
         return None
     if command == _LOCAL:
         return Header(size)
-    rest = octets[_FIXED.size : size]
+    rest = data[_FIXED.size : size]
     if family not in _SIZES:
         # Addresses of unix sockets name nobody; other families may have any size, so that no TLV can be found there.
         return Header(size, secure=family >> 4 == 3 and _is_secure(rest[_UNIX:]))
@@ -135,16 +135,16 @@ def _is_secure(tlvs: bytes) -> bool:
     return any(kind == _SSL and value[:1] and value[0] & _CLIENT_SSL for kind, value in _tlvs(tlvs))
 
 
-def _tlvs(octets: bytes) -> Iterator[tuple[int, bytes]]:
+def _tlvs(data: bytes) -> Iterator[tuple[int, bytes]]:
     place = 0
-    while place < len(octets):
-        if len(octets) - place < _TLV.size:
+    while place < len(data):
+        if len(data) - place < _TLV.size:
             raise ProxyError("a TLV of the PROXY header is cut off")
-        kind, length = _TLV.unpack_from(octets, place)
+        kind, length = _TLV.unpack_from(data, place)
         place += _TLV.size
-        if length > len(octets) - place:
+        if length > len(data) - place:
             raise ProxyError("a TLV of the PROXY header is longer than the header")
-        yield kind, octets[place : place + length]
+        yield kind, data[place : place + length]
         place += length
 
 
@@ -152,26 +152,26 @@ async def read_header(pipe: Pipe) -> tuple[Header, bytes]:
     """Read the header.
 
     Returns:
-        The header, and the octets that came behind it.
+        The header, and the bytes that came behind it.
 
     Raises:
         ProxyError: there is none.
     """
-    octets = b""
+    data = b""
     while True:
         more = await pipe.receive(_READ)
         if not more:
-            raise ProxyError("the connection ended in the PROXY header" if octets else "")
-        octets += more
-        header = parse(octets)
+            raise ProxyError("the connection ended in the PROXY header" if data else "")
+        data += more
+        header = parse(data)
         if header is not None:
-            return header, octets[header.size :]
+            return header, data[header.size :]
 
 
 class Resumed:
-    """A pipe of which some octets have been read already."""
+    """A pipe of which some bytes have been read already."""
 
-    __slots__ = ("_behind", "_pipe", "aclose", "has_octets", "peer_has_gone", "send_eof", "send_nowait", "send_some")
+    __slots__ = ("_behind", "_pipe", "aclose", "has_bytes", "peer_has_gone", "send_eof", "send_nowait", "send_some")
 
     def __init__(self, pipe: Pipe, behind: bytes) -> None:
         self._pipe = pipe
@@ -180,13 +180,13 @@ class Resumed:
         self.send_nowait = pipe.send_nowait
         self.send_some = pipe.send_some
         self.peer_has_gone = pipe.peer_has_gone
-        self.has_octets = pipe.has_octets  # ours are read at once
+        self.has_bytes = pipe.has_bytes  # ours are read at once
         self.send_eof = pipe.send_eof
         self.aclose = pipe.aclose
 
     async def receive(self, size: int) -> bytes:
         """See `Pipe`."""
         if self._behind:
-            octets, self._behind = self._behind[:size], self._behind[size:]
-            return octets
+            nbytes, self._behind = self._behind[:size], self._behind[size:]
+            return nbytes
         return await self._pipe.receive(size)

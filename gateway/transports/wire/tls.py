@@ -1,21 +1,21 @@
 """TLS on any pipe, with the write that does not wait.
 
-    peer <-- ciphertext --> pipe <--> TlsPipe: ciphertext in, OpenSSL, ciphertext out <--> plain octets: the link
+    peer <-- ciphertext --> pipe <--> TlsPipe: ciphertext in, OpenSSL, ciphertext out <--> plain bytes: the link
 
 OpenSSL works in memory, so that one read of the system brings many records, and one write carries as many as we have:
-a broadcast costs one encryption and one system call a receiver.  (CPU for a message of 200 octets: 1.8 us without TLS;
+a broadcast costs one encryption and one system call a receiver.  (CPU for a message of 200 bytes: 1.8 us without TLS;
 3.6 so, 2.8 by OpenSSL on the socket itself, 34 by `trio.SSLStream`, which must await.  For a burst of small records
 from a publisher 4.6; 6.2 so, 7.4 on the socket itself, 11.9.  A pipe on a pipe can stand behind a PROXY header, and in
 tests in memory, which decides.)
 
-What the pipe below takes of a record is not always all of it.  Such a record stands for plain octets that the caller
+What the pipe below takes of a record is not always all of it.  Such a record stands for plain bytes that the caller
 still has; they count as written when the whole record is out, and the caller then comes again with the same ones.  If
 it comes with others (it gave the first ones up), these go behind.
 
 Versions below `tls_min_version`, renegotiation and compression are off.  An end without `close_notify` counts as one:
 STOMP frames say themselves whether they are whole.
 
-TLS has records that carry nothing for us: new keys (12 us each, for 27 octets), alerts.  OpenSSL takes any number of
+TLS has records that carry nothing for us: new keys (12 us each, for 27 bytes), alerts.  OpenSSL takes any number of
 them, and keeps its answers until we write.  A peer that sends nothing else, or has so many answers waiting, is cut off.
 """
 
@@ -28,15 +28,15 @@ import trio
 
 from .link import BrokenLink, Buffers, Pipe, advance
 
-# Plain octets that become ciphertext at once: two records.  More would only make OpenSSL's buffer larger, which stays
+# Plain bytes that become ciphertext at once: two records.  More would only make OpenSSL's buffer larger, which stays
 # as large as it ever was.
 _MOST = 32 * 1024
-_RECORD = 16 * 1024  # plain octets of a record, at most
-# Octets without a single one for us after which a peer is cut off; of a record that is not whole yet it may be 16 KiB.
+_RECORD = 16 * 1024  # plain bytes of a record, at most
+# Bytes without a single one for us after which a peer is cut off; of a record that is not whole yet it may be 16 KiB.
 _MOST_BARREN = 32 * 1024
-# Octets of answers that a peer may have caused: new keys are answered with 27, and in years of traffic once or twice.
+# Bytes of answers that a peer may have caused: new keys are answered with 27, and in years of traffic once or twice.
 _MOST_ANSWERS = 4 * 1024
-# First octet of every TLS connection: a handshake record.
+# First byte of every TLS connection: a handshake record.
 HELLO = b"\x16\x03"
 
 
@@ -44,12 +44,12 @@ class HandshakeError(Exception):
     """No TLS came about; `str()` says why, in words; empty: the peer came and went without one.
 
     Attributes:
-        octets: what the peer said first, where it does not speak TLS.
+        nbytes: what the peer said first, where it does not speak TLS.
     """
 
-    def __init__(self, reason: str, octets: bytes = b"") -> None:
+    def __init__(self, reason: str, data: bytes = b"") -> None:
         super().__init__(reason)
-        self.octets = octets
+        self.nbytes = data
 
 
 class TlsPipe:
@@ -80,9 +80,9 @@ class TlsPipe:
         self._encrypted = self._writer.read
         self._send_below = pipe.send_nowait
         self._cipher: Buffers = []  # what the pipe did not take yet
-        self._owed = b""  # the plain octets that it stands for
-        self._left = b""  # plain octets that came and were not asked for yet
-        self._barren = 0  # octets since the last one that was for us
+        self._owed = b""  # the plain bytes that it stands for
+        self._left = b""  # plain bytes that came and were not asked for yet
+        self._barren = 0  # bytes since the last one that was for us
         self._ended = False  # the peer has said `close_notify`, or broken the stream
 
     async def handshake(self) -> None:
@@ -98,13 +98,13 @@ class TlsPipe:
                     self._tls.do_handshake()
                 except ssl.SSLWantReadError:
                     await self._write_out()
-                    octets = await self._pipe.receive(_RECORD)
-                    if not octets:
+                    data = await self._pipe.receive(_RECORD)
+                    if not data:
                         raise HandshakeError("the peer closed during the TLS handshake" if first else "") from None
-                    first = first or octets
+                    first = first or data
                     if not first.startswith(HELLO[: len(first)]):
                         raise HandshakeError("the peer does not speak TLS", first) from None
-                    self._incoming.write(octets)
+                    self._incoming.write(data)
                 else:
                     return await self._write_out()
         except ssl.SSLError as error:
@@ -137,11 +137,11 @@ class TlsPipe:
             if self._ended:
                 return b""
             if not incoming.pending:  # else something came together with the handshake
-                octets = await self._pipe.receive(size)
-                if not octets:
+                data = await self._pipe.receive(size)
+                if not data:
                     return b""
-                incoming.write(octets)
-                self._barren += len(octets)
+                incoming.write(data)
+                self._barren += len(data)
             plain = self._decrypt()
             if plain:
                 self._barren = 0
@@ -183,21 +183,21 @@ class TlsPipe:
             buffers = advance(buffers, credit)
         buffers = [each for each in buffers if len(each)]
         while buffers:
-            octets = _gathered(buffers)
-            sent = self._send(octets)
+            nbytes = _gathered(buffers)
+            sent = self._send(nbytes)
             total += sent
             if not sent:
                 break
             buffers = advance(buffers, sent)
         return total
 
-    def _send(self, octets: bytes | memoryview) -> int:
+    def _send(self, data: bytes | memoryview) -> int:
         """Encrypt and write; returns their number, or 0 when not all of it is out."""
-        size = len(octets)
+        size = len(data)
         try:
-            sent = self._encrypt(octets)
+            sent = self._encrypt(data)
             while sent < size:
-                sent += self._encrypt(memoryview(octets)[sent:])
+                sent += self._encrypt(memoryview(data)[sent:])
         except ssl.SSLError as error:
             raise BrokenLink(_reason(error)) from None
         cipher = self._encrypted()
@@ -205,11 +205,11 @@ class TlsPipe:
         if taken == len(cipher):
             return size
         self._cipher = advance([cipher], taken)
-        self._owed = bytes(octets)
+        self._owed = bytes(data)
         return 0
 
     def _push(self, buffers: Buffers) -> int:
-        """Write what is left of a record; returns how many of the caller's octets are out with it."""
+        """Write what is left of a record; returns how many of the caller's bytes are out with it."""
         self._cipher = advance(self._cipher, self._pipe.send_nowait(self._cipher))
         return 0 if self._cipher else self._settle(buffers)
 
@@ -221,7 +221,7 @@ class TlsPipe:
         """See `Pipe`."""
         while True:
             if not self._cipher:
-                # In front: cancelled behind the write, nobody would know of it, and the same octets came again.
+                # In front: cancelled behind the write, nobody would know of it, and the same bytes came again.
                 await trio.lowlevel.checkpoint()
                 sent = self.send_nowait(buffers)
                 if sent:
@@ -236,9 +236,9 @@ class TlsPipe:
         """See `Pipe`."""
         return self._pipe.peer_has_gone()
 
-    def has_octets(self) -> bool:
+    def has_bytes(self) -> bool:
         """See `Pipe`."""
-        return bool(self._left) or self._pipe.has_octets()
+        return bool(self._left) or self._pipe.has_bytes()
 
     async def send_eof(self) -> None:
         """See `Pipe`: `close_notify`, and then the end of the pipe below."""
@@ -257,7 +257,7 @@ class TlsPipe:
 
 
 def _gathered(buffers: Buffers) -> bytes | memoryview:
-    """The first octets: as many buffers as stay below the bound together, or the start of the first."""
+    """The first bytes: as many buffers as stay below the bound together, or the start of the first."""
     size = 0
     for index, buffer in enumerate(buffers):
         size += len(buffer)

@@ -1,11 +1,11 @@
 """WebSocket framing (RFC 6455 section 5) for the server's side, without I/O.
 
-A STOMP session over WebSocket is a stream of octets like any other: message boundaries mean nothing (WST-04).  So the
+A STOMP session over WebSocket is a stream of bytes like any other: message boundaries mean nothing (WST-04).  So the
 payload of data frames is handed on as it arrives, even half a frame, and no message is ever put together; the limits of
 the STOMP decoder bound what is kept.  What remains is unmasking, the rules of the RFC, and the control frames.
 
 Why this is our own: a message received through trio-websocket costs 22 us, through wsproto 9, here 1 (docs/design.md).
-The masking is that of websockets, which has it in C: 0.1 us for 100 octets, and 50 for 1 MiB; the best that Python has
+The masking is that of websockets, which has it in C: 0.1 us for 100 bytes, and 50 for 1 MiB; the best that Python has
 by itself, the XOR of two large integers, takes 0.5 and 3,800.
 """
 
@@ -106,11 +106,11 @@ def close_frame(code: int, reason: str = "") -> bytes:
 
 
 class Deframer:
-    """Octets of a client's WebSocket to octets of its STOMP stream.
+    """Bytes of a client's WebSocket to bytes of its STOMP stream.
 
     Attributes:
         pong: the answer to the latest Ping (section 5.5.3 allows to answer only that one).
-        left: octets of the current data frame's payload that are still to come.
+        left: bytes of the current data frame's payload that are still to come.
         closed: a Close frame came; nothing after it counts.
         close_reply: the Close frame that answers it.
     """
@@ -129,7 +129,7 @@ class Deframer:
         self._utf8: codecs.IncrementalDecoder | None = None  # where a text message is cut in pieces
 
     def feed(self, data: bytes) -> bytes:
-        """Take octets; returns the payload of data frames in them.
+        """Take bytes; returns the payload of data frames in them.
 
         Raises:
             WebSocketError: the peer broke the RFC.
@@ -155,7 +155,7 @@ class Deframer:
         if end < position + 2:
             return -1
         first, size = data[position], data[position + 1]
-        # A fault shows in the first two octets: the rest may never come.
+        # A fault shows in the first two bytes: the rest may never come.
         if size < _MASKED:
             raise WebSocketError(CloseCode.PROTOCOL_ERROR, "frames of a client must be masked")
         size -= _MASKED
