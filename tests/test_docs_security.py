@@ -41,7 +41,7 @@ from gateway.broker import selectors
 from gateway.broker.model import patterns
 from gateway.broker.model.destinations import MAX_DESTINATIONS
 from gateway.broker.queue import groups
-from gateway.broker.queue.consumers import MOST_INTERESTS
+from gateway.broker.queue.consumers import MOST_SETS
 from gateway.broker.selectors.parser import MAX_DEPTH
 from gateway.broker.session import quota
 from gateway.config.policies import RULES
@@ -371,7 +371,7 @@ FIXED = [
     ("a selector", MAX_DEPTH),
     ("selectors", quota.MOST_SELECTORS),
     ("ids", quota.MOST_NAMES // 1024**2),
-    ("different", MOST_INTERESTS),
+    ("different", MOST_SETS),
     ("message groups", groups.MOST_GROUPS),
     ("message groups", groups.MOST_BYTES // 1024**2),
     ("a token", tokens.MAX_BYTES // 1024),

@@ -200,20 +200,24 @@ class Overview:
                 "websocket": transports["websocket"],
             },
             "connections": opened.admission.connections,
-            "subscriptions": broker.subscriptions,
+            "subscriptions": broker.context.subscriptions,
             "destinations": broker.registry.count(),
             "messages": {
-                "waiting": broker.waiting,
+                "waiting": broker.context.waiting,
                 "delayed": len(broker.router.delayed),
                 "retained": len(broker.router.retained),
                 "unacknowledged": sum([session.outstanding for session in broker.sessions.values()]),
-                "octets": broker.stored_bytes,
+                "octets": broker.memory.used,
             },
             "memory": self._memory(),
             "held": len(opened.holds),
             "store": self._store(),
             "journal": self._journal(),
-            "limits": {**opened.admission.refusals, **broker.slow, "memory": opened.memory.closed},
+            "limits": {
+                **opened.admission.refusals,
+                **broker.context.slow_consumers.by_limit,
+                "memory": opened.memory.closed,
+            },
             "latency": {
                 "turn_ms": _row(sampler.turns()),
                 "queue_ms": _row(sampler.waited()),
@@ -228,9 +232,9 @@ class Overview:
         return {
             "process": last.memory if last is not None else memory.resident,
             "mark": memory.mark or None,
-            "messages": broker.stored_bytes,
+            "messages": broker.memory.used,
             "messages_limit": broker.quotas.memory_limit,
-            "pressed": broker.pressed,
+            "pressed": broker.memory.pressed,
         }
 
     def _store(self) -> dict[str, object] | None:

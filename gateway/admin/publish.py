@@ -68,7 +68,7 @@ class Publisher:
         body = self._body_of(asks)
         entry.facts(octets=len(body))
         head = self._head_of(asks, request.state.visitor.user)
-        if self._gateway.broker.pressed:
+        if self._gateway.broker.memory.pressed:
             raise Refused(503, "memory is short, and publishers are held back: try again in a moment")
         number = await self._carry_out(asks.destination, head, body)
         with trio.move_on_after(PATIENCE) as waiting:
@@ -156,14 +156,14 @@ class Publisher:
         for name, _ in sending.targets:
             _check_owner(broker, name)
         broker.router.send(sending)
-        broker.take_strained()  # nobody's doing who could be held for it
+        broker.context.slow_consumers.take_strained()  # nobody's doing who could be held for it
         return 0 if broker.storage is None or broker.storage.changes == changes else broker.storage.number
 
     def _refused(self, error: NotAllowed) -> Refused:
         """400 where the operator should ask for something else, 503 where he may ask again."""
         broker = self._gateway.broker
         is_store = broker.storage is not None and broker.storage.failure
-        status = 503 if broker.memory_is_full or is_store else 400
+        status = 503 if broker.memory.is_full or is_store else 400
         return Refused(status, f"{error}: {error.detail}", logged=str(error))
 
 

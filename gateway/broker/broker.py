@@ -1,15 +1,11 @@
-"""The broker: who is connected, which destinations there are, and the way of a message between them.
+"""Broker: the one core that all connections share.
 
-One thread, no I/O, no clock but the one it is given.  All methods return at once; whatever they cause to be written
-lies in outboxes, and those are listed in `dirty` until the transports flush them.
+    connection -> open_session -> Session.handle(frame) -> router -> queue or topic -> outbox -> connection
 
-Memory.  `stored_bytes` is what all kept messages cost: waiting, unacknowledged, in transactions, and those of which
-only a part has come.  From 3/4 of the limit on, `pressed` tells the connections to stop reading those who publish; a
-SEND at the limit itself, which only a session that must go on reading its ACKs can reach, is refused.  Nothing is
-dropped.
+One thread, no I/O, and no clock but the one that it is given.  All methods return at once.  Frames that are to be
+written lie in outboxes, and those are listed in `dirty` until the transports flush them.
 
-Whoever knows what the whole process takes can say that it is too much (`judge_memory`): that is the same pressure, and
-at its end SENDs are refused likewise.
+What the parts of the broker share is in the `Context`, which is handed down to them; none of them knows the broker.
 """
 
 from __future__ import annotations
@@ -21,74 +17,44 @@ from collections.abc import Callable
 from gateway.codec import Version, encoder
 
 from .admin.messages import MessageAdmin
-from .core.ages import MessageAges
-from .core.counters import Counters
-from .core.ports import ANONYMOUS, Application, Carrier
+from .core.context import Context
+from .core.events import EventLog
+from .core.memory import Memory
+from .core.outbox import Outbox
+from .core.ports import ANONYMOUS, Carrier
 from .core.queue_arguments import ArgumentsNotice
 from .core.scheduler import Scheduler
 from .core.storage import Storage
-from .errors import OUTBOX, SLOW_LIMITS, NotAllowed, SessionEnded, SlowConsumer, TakenOver
-from .events import EventLog
+from .errors import SessionEnded, TakenOver
 from .headers.parse import Misspelt
 from .model.access import Access
 from .model.policy import Policies
 from .model.quotas import Quotas
-from .queue.outbox import Outbox
-from .queue.queue import Queue
 from .routing.registry import Registry
 from .routing.router import Router
 from .session.session import Session
 
-# Times `max_outbound` that an outbox may hold though nobody was held back for it: what was delayed, or is a dead
-# letter, has no publisher to hold.
-_HARD_LIMIT = 4
-# Of memory: so much of it is worth to hold back those who cause it.
-_GOOD_PART = 8
-# So much of it is left when even those who must be read are slowed down.
-_LAST_PART = 16
 # The part of `max_outbound` that an outbox may have while outboxes are what memory is short of.
 _SQUEEZED = 32
 
 
 class Broker:
-    """The one core that all connections share.
+    """Sessions, and the context, registry and router that they share.
 
     Attributes:
+        context: what the parts of the broker share.
         quotas: the limits in force.
         counters: totals since the start.
+        scheduler: timers, and work to be done in slices.
+        memory: the account of kept messages.
         dates: when messages came.
-        slow: limit -> how many slow consumers were ended for it.
         sessions: by id.
         known: login and client-id -> the session that has them, the one that came last; others are about to go.
         registry: which destinations there are.
         router: the way of messages to them.
         administration: an operator's way to the messages.
-        destinations: canonical name -> queue or topic; the directory's.
-        scheduler: what is to be done later.
-        storage: what is to be stored; None: nothing outlives the process.
-        records: told of what happens; None: nobody records.
-        dirty: outboxes with something to flush.  Always the same object.
-        strained: outboxes over their high mark that the reader at work just filled; it empties the set.
-        stored_bytes: what kept messages cost, and incomplete ones.
-        buffered: the part of it that is incomplete messages.
-        kept: what messages cost that were kept since the start; it only grows.
-        waiting: messages in queues that nobody has.
-        subscriptions: how many there are.
-        pressed: memory is short, by `stored_bytes` or by what the process takes.
-        flooded: while it is short, outboxes have a good part of it, and may each have little.
-        nearly_full: so short that whoever adds to it must be slowed down, and cannot be spared.
-        crowd: of so many bytes on, incomplete messages have a good part of it.
-        careful: a SEND has to be checked in full: `pressed`, or the store has failed.
-        on_pressure: called when `pressed` begins.
-        on_relief: called when it ends.
-        full: queues at their limit that the reader at work just filled; it empties the set.
-        on_room: called when a queue is no longer at its limit.
-        on_wish: called when a client's queue arguments come into force, or come too late.
-        on_misspelt: called with a SUBSCRIBE header that has no effect and looks like one that has, the session's id and
-            its login.
-        application: handles what is sent to `/app/`; None: nobody does.
-        group_bytes: what the groups of all queues cost, nearly.
-        dead_letters_under_way: how many dead letters became dead letters on their way, at the moment.
+        destinations: canonical name -> queue or topic; the registry's.
+        dirty: outboxes with frames to flush.  Always the same object.
 
     Args:
         policies: the rules of destinations.
@@ -96,6 +62,12 @@ class Broker:
         epoch: seconds since the epoch.
         wake: asks for a call of `scheduler.tick` at a time of `clock`.
         busy: asks for calls of `scheduler.proceed`.
+        on_pressure: called when memory becomes short.
+        on_relief: called when it is short no longer.
+        on_room: called when a full queue has room again.
+        on_arguments: called when a client's queue arguments come into force, or come too late.
+        on_misspelt: called with a SUBSCRIBE header that looks like a known one and has no effect, the session's id and
+            its login.
     """
 
     def __init__(
@@ -110,53 +82,39 @@ class Broker:
         on_pressure: Callable[[], None] = lambda: None,
         on_relief: Callable[[], None] = lambda: None,
         on_room: Callable[[], None] = lambda: None,
-        on_wish: Callable[[ArgumentsNotice], None] = lambda wish: None,
+        on_arguments: Callable[[ArgumentsNotice], None] = lambda notice: None,
         on_misspelt: Callable[[Misspelt, str, str], None] = lambda header, session, login: None,
     ) -> None:
         self.quotas = quotas or Quotas()
-        self.counters = Counters()
-        self.slow = dict.fromkeys(SLOW_LIMITS, 0)
-        self.dates = MessageAges(clock)
-        self.scheduler = Scheduler(clock, epoch, wake, busy)
-        self.storage: Storage | None = None
-        self.records: EventLog | None = None
         policies = policies or Policies()
-        self.registry = Registry(self, policies)
-        self.router = Router(self, self.registry, policies)
-        self.administration = MessageAdmin(self)
         self.sessions: dict[str, Session] = {}
         self.known: dict[tuple[str, str], Session] = {}
+        self.scheduler = Scheduler(clock, epoch, wake, busy)
+        self.memory = Memory(self.quotas, self._on_memory)
+        self._on_pressure, self._on_relief = on_pressure, on_relief
+        self.context = Context(
+            self.quotas,
+            policies,
+            self.scheduler,
+            self.memory,
+            self,
+            self.sessions,
+            on_room=on_room,
+            on_arguments=on_arguments,
+            on_misspelt=on_misspelt,
+        )
+        self.counters = self.context.counters
+        self.dates = self.context.ages
+        self.dirty: deque[Outbox] = self.context.dirty
+        self.registry = Registry(self.context, policies)
+        self.router = Router(self.context, self.registry, policies)
         self.destinations = self.registry.destinations
-        self.dirty: deque[Outbox] = deque()
-        self.strained: set[Outbox] = set()
-        self.stored_bytes = 0
-        self.kept = 0
-        self.waiting = 0
-        self.subscriptions = 0
-        self.buffered = 0
-        self.pressed = False
-        self.flooded = False
-        self._is_nearly_exhausted = False
-        self.crowd = self.quotas.memory_limit // _GOOD_PART
-        self.careful = False
-        self.on_pressure = on_pressure
-        self.on_relief = on_relief
-        self.full: set[Queue] = set()
-        self.on_room = on_room
-        self.on_wish = on_wish
-        self.on_misspelt = on_misspelt
-        self.application: Application | None = None
-        self.dead_letters_under_way = 0
-        self.group_bytes = 0
-        # What queues and topics need of the router.
-        self.next_number = self.router.next_number
+        self.administration = MessageAdmin(self)
+        # What queues and topics need of these two (`Destinations`).
         self.deposit = self.router.deposit
+        self.find = self.registry.find
         self.home_of = self.registry.home_of
         self.forget_if_idle = self.registry.forget_if_idle
-        self._memory_high = self.quotas.memory_high
-        self._is_scarce = False
-        self._exhausted = ""
-        self._slow: set[Session] = set()
 
     # sessions
 
@@ -175,7 +133,8 @@ class Broker:
     ) -> Session:
         """A client has logged in.  Its last session is ended if it was under the same client-id: it is a ghost."""
         session = Session(
-            self,
+            self.context,
+            self.router,
             secrets.token_hex(8),
             version,
             login,
@@ -186,6 +145,7 @@ class Broker:
             client_id=client_id,
             access=access,
             frame_end=frame_end,
+            on_close=self._forget_session,
         )
         self.sessions[session.id] = session
         if client_id:
@@ -198,10 +158,10 @@ class Broker:
             self.records.connected(session)
         return session
 
-    def forget_session(self, session: Session) -> None:
+    def _forget_session(self, session: Session) -> None:
         """A session has closed."""
         self.sessions.pop(session.id, None)
-        self._slow.discard(session)
+        self.context.slow_consumers.forget(session)
         key = session.login, session.client_id
         if self.known.get(key) is session:
             del self.known[key]
@@ -209,123 +169,52 @@ class Broker:
             self.registry.streams.forget_mail(session.user)
 
     def end_session(self, session_id: str, reason: str) -> bool:
-        """End a session on an operator's word; False when there is none of that id."""
+        """End a session for an operator; False: there is none of that id."""
         session = self.sessions.get(session_id)
         if session is None:
             return False
         session.end(SessionEnded("session ended", reason))
         return True
 
-    # pressure
-
-    def keep(self, nbytes: int) -> None:
-        """Kept messages cost so much more."""
-        self.stored_bytes += nbytes
-        self.kept += nbytes
-        if self.stored_bytes > self._memory_high and not self.pressed:
-            self._weigh()
-
-    def release(self, nbytes: int) -> None:
-        """Kept messages cost so much less."""
-        self.stored_bytes -= nbytes
-        if self.pressed and self.stored_bytes <= self._memory_high:
-            self._weigh()
-
-    def buffer(self, nbytes: int) -> None:
-        """Incomplete messages cost so much more, or less."""
-        self.buffered += nbytes
-        self.stored_bytes += nbytes
-        self._weigh()
-
-    @property
-    def is_crowded(self) -> bool:
-        """Incomplete messages have a good part of the memory."""
-        return self.buffered > self.crowd
-
-    @property
-    def nearly_full(self) -> bool:
-        """See the class."""
-        limit = self.quotas.memory_limit
-        return self._is_nearly_exhausted or self.stored_bytes >= limit - limit // _LAST_PART
+    # memory
 
     def judge_memory(self, *, scarce: bool, flooded: bool, nearly_exhausted: bool, exhausted: str) -> None:
-        """Somebody has looked what the process takes.
-
-        Args:
-            scarce: it is so much that publishers are to be held back.
-            flooded: outboxes have a good part of it.
-            nearly_exhausted: it is nearly `exhausted`.
-            exhausted: it is so much that nothing more is accepted, as a sentence; else empty.
-        """
-        self._is_scarce, self._is_nearly_exhausted, self._exhausted = scarce, nearly_exhausted, exhausted
-        if flooded or self.flooded:
-            self.flooded = flooded
+        """Take the memory guard's finding; see `Memory.judge`."""
+        was_flooded = self.memory.flooded
+        self.memory.judge(scarce=scarce, flooded=flooded, nearly_exhausted=nearly_exhausted, exhausted=exhausted)
+        if flooded or was_flooded:
             limit = self.quotas.max_outbound
             for session in self.sessions.values():
                 session.outbox.set_limit(limit // _SQUEEZED if flooded else limit)
-        self._weigh()
 
-    def _weigh(self) -> None:
-        """Pressure begins, or ends."""
-        pressed = self._is_scarce or self.stored_bytes > self._memory_high
-        if pressed == self.pressed:
-            return
-        self.pressed = pressed
+    def _on_memory(self) -> None:
+        """Memory has become short, or is short no longer."""
         self.look_at_store()
-        if pressed:
-            self.on_pressure()
+        if self.memory.pressed:
+            self._on_pressure()
         else:
-            self.on_relief()
+            self._on_relief()
 
     def look_at_store(self) -> None:
-        """The store has failed, or works again, or memory is short, or no longer."""
-        self.careful = self.pressed or (self.storage is not None and self.storage.failure != "")
+        """The store has failed, or works again."""
+        self.context.check_stores()
+
+    # the context's, for those above
 
     @property
-    def memory_is_full(self) -> str:
-        """Why nothing more is accepted, as a sentence; empty: there is memory."""
-        limit = self.quotas.memory_limit
-        if self.stored_bytes >= limit:
-            return f"kept messages cost {self.stored_bytes} octets, {limit} may (memory_limit)"
-        return self._exhausted
+    def storage(self) -> Storage | None:
+        """Write-behind to the store; None: messages end with the process."""
+        return self.context.storage
 
-    def check_memory(self) -> None:
-        """Refuse a SEND at the limit.
+    @storage.setter
+    def storage(self, storage: Storage | None) -> None:
+        self.context.storage = storage
 
-        Raises:
-            NotAllowed: the limit is reached.
-        """
-        reason = self.memory_is_full
-        if reason:
-            raise NotAllowed("memory limit reached", reason)
+    @property
+    def records(self) -> EventLog | None:
+        """The event log; None: events are not recorded."""
+        return self.context.records
 
-    def take_strained(self) -> set[Outbox]:
-        """The outboxes over their high mark that were filled in this turn."""
-        strained = self.strained
-        if strained:
-            self.strained = set()
-        return strained
-
-    def take_full(self) -> set[Queue]:
-        """The queues that came to their limit in this turn."""
-        full = self.full
-        if full:
-            self.full = set()
-        return full
-
-    def strain(self, outbox: Outbox) -> None:
-        """An outbox is over its high mark: who fills it waits, or it is closed if it was waited for long enough."""
-        if not outbox.excused and outbox.size <= _HARD_LIMIT * self.quotas.max_outbound:
-            self.strained.add(outbox)
-        elif outbox.size > outbox.limit:
-            setting = "max_outbound, less while memory is short" if self.flooded else "max_outbound"
-            why = f"more than {outbox.limit} octets ({setting}) wait to be read"
-            self.end_slow(outbox.session, SlowConsumer(why, OUTBOX))
-
-    def end_slow(self, session: Session, error: SlowConsumer) -> None:
-        """End a session whose client does not keep up; once, however often it is found out."""
-        if session not in self._slow:
-            self._slow.add(session)
-            self.counters.slow_consumers += 1
-            self.slow[error.limit] += 1
-            session.end(error)
+    @records.setter
+    def records(self, records: EventLog | None) -> None:
+        self.context.records = records

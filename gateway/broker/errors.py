@@ -53,13 +53,15 @@ class AccessRefused(NotAllowed):
 
     Args:
         rule: which of them says so, for the log.
+        action: that is refused, a value of `Action`.
     """
 
     cause = "access-refused"
 
-    def __init__(self, message: str, detail: str, rule: str = "") -> None:
+    def __init__(self, message: str, detail: str, rule: str = "", action: str = "") -> None:
         super().__init__(message, detail)
         self.rule = rule
+        self.action = action
 
 
 NOT_A_USER = "login and passcode do not belong to a user of this server"

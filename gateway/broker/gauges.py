@@ -13,7 +13,7 @@ from .queue.queue import Queue
 
 if TYPE_CHECKING:
     from .broker import Broker
-    from .events import EventLog
+    from .core.events import EventLog
     from .queue.subscription import Subscription
     from .session.session import Session
 
@@ -71,7 +71,7 @@ class Gauges:
     def _of_queue(self, queue: Queue) -> None:
         unacknowledged = sum([len(each.ledger) for each in queue.subscriptions if each.ledger])
         if queue.waiting or unacknowledged:
-            self._records.waiting(queue.name, unacknowledged, queue.waiting, queue.ready_lists[0].oldest())
+            self._records.waiting(queue.name, unacknowledged, queue.waiting, queue.in_memory.ready_lists[0].oldest())
             self._now.add(queue)
         elif queue in self._before:
             self._records.waiting(queue.name, 0, 0, None)

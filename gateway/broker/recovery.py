@@ -4,7 +4,7 @@ Queues come back with their rows alone: bodies and headers are read when somebod
 are there within a second or two.  Only where messages may have to go, or replace each other, are they read at once:
 such queues are bounded by their limits.
 
-After a kill nobody can know which messages were delivered; those that may have been are marked (see `storage`).
+After a kill the store cannot tell which messages were delivered: all that are there come with `redelivered:true`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
             if restored is not None:
                 logged.append(restored)
         elif restore is None:
-            queue = broker.registry.restore(place, clean=clean)
+            queue = broker.registry.restore(place)
             assert queue.storage is not None  # the directory gave it one
             queues[place.number] = queue
             takers[place.number] = queue.storage.adder()
@@ -70,9 +70,11 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
             pools.append((restore, found))
             takers[place.number] = partial(_note, found)
     used = set()
+    last = 0
     for row in rows:
         takers[row.place](row)
         used.add(row.place)
+        last = row.row
     for number, queue in queues.items():
         if number not in used and queue.storage is not None and not queue.storage.has_place(number):
             storage.drop(number)
@@ -83,8 +85,10 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         for stored in _pages(found, read):
             take(stored)
     for queue in dict.fromkeys(queues.values()):
+        if queue.storage is not None and not clean and queue.storage.rows:
+            queue.storage.suspect(last)
         if queue.storage is not None and not queue.storage.has_pages():
-            queue.storage.place(_pages(queue.storage.take_all(), read))
+            queue.arrive(_pages(queue.storage.take_all(), read))
         broker.forget_if_idle(queue)
 
 

@@ -19,8 +19,8 @@ from gateway.broker.core.authorization import FREE
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model import destinations
 from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.destinations import RENEW
 from gateway.broker.model.identity import Identity
-from gateway.broker.session.renewal import RENEW
 from gateway.config.rules import ACTIONS, TRANSPORTS, UNIX
 from gateway.config.settings import SettingsError, load
 

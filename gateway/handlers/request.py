@@ -21,7 +21,7 @@ from gateway.broker import Broker
 from gateway.broker.errors import NotAllowed
 from gateway.broker.headers.parse import properties_of
 from gateway.broker.model import destinations
-from gateway.broker.model.sending import PreparedSend
+from gateway.broker.model.message import PreparedSend
 from gateway.codec import Frame, Head
 
 Body = bytes | bytearray | memoryview | str
@@ -193,7 +193,7 @@ class Request:
     def _keep(self, sendings: list[PreparedSend]) -> None:
         self._sendings += sendings
         for sending in sendings:
-            self._broker.keep(sending.nbytes)
+            self._broker.memory.keep(sending.nbytes)
 
     # the end
 
@@ -221,7 +221,7 @@ class Request:
 
     def _let_go(self) -> list[PreparedSend]:
         sendings, self._sendings = self._sendings, []
-        self._broker.release(sum([sending.nbytes for sending in sendings]))
+        self._broker.memory.release(sum([sending.nbytes for sending in sendings]))
         return sendings
 
 

@@ -26,7 +26,7 @@ import structlog
 import trio
 
 from gateway.broker import Broker, Session
-from gateway.broker.session.renewal import Renewal
+from gateway.broker.model.identity import Renewal
 from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import V12, Decoder, Frame, Head, Limits, ProtocolError
 
@@ -91,7 +91,7 @@ class Runner:
         self._finished = trio.Event()
         self.failures = 0
         self.session = self._open()
-        broker.application = handlers
+        broker.context.application = handlers
 
     # the session
 
@@ -208,7 +208,7 @@ class Runner:
         request = Request(self._broker, frame, is_subscribe=function.kind == SUBSCRIBE)
         try:
             failure = await _call(function, request)
-            self._broker.take_strained()  # by others, and they wait for it
+            self._broker.context.slow_consumers.take_strained()  # by others, and they wait for it
             if failure is None:
                 request.carry_out()
             else:

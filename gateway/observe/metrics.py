@@ -165,12 +165,12 @@ class BrokerCollector(Collector):
         broker = self._broker
         yield GaugeMetricFamily("gateway_destinations", "Queues and topics in use.", value=broker.registry.count())
         yield GaugeMetricFamily(
-            "gateway_messages_waiting", "Messages in queues that no consumer has.", value=broker.waiting
+            "gateway_messages_waiting", "Messages in queues that no consumer has.", value=broker.context.waiting
         )
         yield GaugeMetricFamily(
             "gateway_stored_bytes",
             "What all messages in memory cost: waiting, unacknowledged, delayed, retained, in transactions, half sent.",
-            value=broker.stored_bytes,
+            value=broker.memory.used,
         )
         yield GaugeMetricFamily(
             "gateway_messages_delayed",

@@ -54,13 +54,15 @@ class OverloadCollector(Collector):
             "gateway_slow_consumers_over_limit",
             "Sessions ended because the client did not read, by the limit of what waits for it.",
             "limit",
-            broker.slow,
+            broker.context.slow_consumers.by_limit,
         )
         yield GaugeMetricFamily(
-            "gateway_incomplete_bytes", "What has come of messages that are not complete.", broker.buffered
+            "gateway_incomplete_bytes", "What has come of messages that are not complete.", broker.memory.partial
         )
         yield GaugeMetricFamily(
-            "gateway_memory_short", "1 while publishers are held back because memory is short; else 0.", broker.pressed
+            "gateway_memory_short",
+            "1 while publishers are held back because memory is short; else 0.",
+            broker.memory.pressed,
         )
         yield GaugeMetricFamily(
             "gateway_memory_full", "1 while memory is full, and no new client should come; else 0.", bool(memory.reason)

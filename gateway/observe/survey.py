@@ -26,7 +26,6 @@ from prometheus_client.registry import Collector
 from gateway.broker.model.destinations import QUEUE
 from gateway.broker.model.patterns import Pattern, has_wildcard
 from gateway.broker.model.policy import DEAD_LETTERS
-from gateway.broker.queue.oldest import oldest
 from gateway.broker.queue.queue import Queue
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ class Survey(Collector):
         if self.is_dead_letters(queue.name):
             sums.dead_letters += queue.waiting
             return
-        number = oldest(queue)
+        number = queue.oldest()
         if number is not None and (sums.oldest is None or number < sums.oldest):
             sums.oldest = number
         if queue.waiting and not queue.subscriptions:
@@ -184,7 +183,7 @@ class Survey(Collector):
             target = known[name]
             waits, cost = (target.waiting, target.nbytes) if isinstance(target, Queue) else (0, 0)
             waiting.add_metric([name], waits)
-            age.add_metric([name], self._age(oldest(target) if isinstance(target, Queue) else None))
+            age.add_metric([name], self._age(target.oldest() if isinstance(target, Queue) else None))
             nbytes.add_metric([name], cost)
             unacknowledged.add_metric([name], sum([len(each.ledger or ()) for each in target.subscriptions]))
             consumers.add_metric([name], len(target.subscriptions))

@@ -5,7 +5,7 @@
     ACK, NACK  `ack`, ...  from then until it was settled: how long the consumer took
     otherwise  `expire`, `drop`, `dead-letter`
 
-`Traced` stands around what the broker tells its recorder (`gateway.broker.events`): the journal learns the same as
+`Traced` stands around what the broker tells its recorder (`gateway.broker.core.events`): the journal learns the same as
 ever, and the broker knows nothing of traces.  Where nothing is traced, nothing of this is there.
 
 What a message carries.  The MESSAGE's `traceparent` is that of the `send` span, so that a consumer's span is its child;
@@ -29,15 +29,14 @@ from collections.abc import Callable, Collection, Iterable
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.broker.events import EventLog
+from gateway.broker.core.events import Consumer, EventLog, Unsettled
 from gateway.broker.model.destinations import REPLY_QUEUE, REPLY_TOPIC
-from gateway.broker.model.message import Delivery, Message
+from gateway.broker.model.message import Message
 from gateway.codec import Head
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
     from gateway.broker.core.ports import Recorder
-    from gateway.broker.queue.subscription import Subscription
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 
@@ -104,7 +103,7 @@ class Traced(EventLog):
         may: Callable[[int], bool] = lambda _: True,
         random: Random | None = None,
     ) -> None:
-        super().__init__(broker, recorder)
+        super().__init__(broker.sessions, recorder)
         self._ratio = ratio
         self._tell = tell
         self._may = may
@@ -128,29 +127,29 @@ class Traced(EventLog):
         parent = given[36:52] if is_valid else ""
         self._mark("send", message, context, parent, state, message.at, destination, sender)
 
-    def delivered(self, subscription: Subscription, message: Message, delivery: Delivery | None = None) -> None:
+    def delivered(self, subscription: Consumer, message: Message, delivery: Unsettled | None = None) -> None:
         """A message went to a subscription."""
         super().delivered(subscription, message, delivery)
         if context := context_of(message):
             facts: dict[str, str | int] = {"gateway.attempt": message.attempts or 1}
             self._of(subscription, "deliver", message, context, message.at, facts)
 
-    def fanned_out(self, subscriptions: Collection[Subscription], message: Message) -> None:
+    def fanned_out(self, subscriptions: Collection[Consumer], message: Message) -> None:
         """A topic gave a message to all of these."""
         super().fanned_out(subscriptions, message)
         if (context := context_of(message)) and subscriptions:
-            name = self._destination(_target(next(iter(subscriptions))), message)
+            name = self._destination(next(iter(subscriptions)).source, message)
             facts: dict[str, str | int] = {"gateway.receivers": len(subscriptions)}
             self._mark("deliver", message, context, "", "", message.at, name, "", facts)
 
-    def acknowledged(self, subscription: Subscription, deliveries: Iterable[Delivery]) -> None:
+    def acknowledged(self, subscription: Consumer, deliveries: Iterable[Unsettled]) -> None:
         """Deliveries were settled by ACK."""
         super().acknowledged(subscription, deliveries)
         for delivery in deliveries:
             if context := context_of(delivery.message):
                 self._of(subscription, "ack", delivery.message, context, delivery.at)
 
-    def rejected(self, subscription: Subscription, deliveries: Iterable[Delivery], reason: str) -> None:
+    def rejected(self, subscription: Consumer, deliveries: Iterable[Unsettled], reason: str) -> None:
         """Deliveries were settled by NACK."""
         super().rejected(subscription, deliveries, reason)
         for delivery in deliveries:
@@ -174,7 +173,7 @@ class Traced(EventLog):
 
     def _of(
         self,
-        subscription: Subscription,
+        subscription: Consumer,
         operation: str,
         message: Message,
         context: str,
@@ -182,8 +181,8 @@ class Traced(EventLog):
         facts: dict[str, str | int] | None = None,
     ) -> None:
         """What happened to a message between the gateway and a subscription, beginning at a time or just now."""
-        name = self._destination(_target(subscription), message)
-        self._mark(operation, message, context, "", "", since, name, subscription.session.id, facts)
+        name = self._destination(subscription.source, message)
+        self._mark(operation, message, context, "", "", since, name, subscription.peer.id, facts)
 
     def _ended(self, operation: str, name: str, message: Message, why: str = "") -> None:
         if context := context_of(message):
@@ -227,13 +226,6 @@ def shown(destination: str) -> str:
     """A destination as others may read it."""
     start = next((start for start in _SECRET if destination.startswith(start)), None)
     return destination[:_LONGEST_NAME] if start is None else f"{start}(temporary)"
-
-
-def _target(subscription: Subscription) -> str:
-    """The name of what a subscription consumes."""
-    target = subscription.topic or subscription.queue
-    assert target is not None  # it has joined
-    return target.name
 
 
 def _is_sampled(traceparent: str) -> bool:

@@ -30,11 +30,11 @@ import trio
 
 from gateway.auth.rules import Rules
 from gateway.broker import Broker
-from gateway.broker.core import authorization
 from gateway.broker.core.ports import Authenticator
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import Policies
+from gateway.broker.session.recheck import recheck
 from gateway.codec import ProtocolError
 from gateway.config.errors import StartError as StartError
 from gateway.config.settings import Settings, unusable, wrong
@@ -304,8 +304,13 @@ def _hub_of(
     quotas = within_mark(quotas_of(settings), settings.memory_mark)
     server = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
     watch_process(server.memory, settings.memory_mark)
-    rules.on_change = partial(authorization.recheck, server.broker)
+    rules.on_change = partial(_recheck, server.broker)
     return server
+
+
+def _recheck(broker: Broker) -> None:
+    """The rules have changed: sessions that they no longer allow are ended."""
+    recheck(broker.sessions.values(), broker.scheduler)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from gateway.broker import Broker
-from gateway.broker.events import EventLog
+from gateway.broker.core.events import EventLog
 from gateway.broker.gauges import Gauges
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import Policies
@@ -57,7 +57,7 @@ async def open_journal(settings: Settings, server: Server, policies: Policies) -
         )
     )
     broker = server.broker
-    broker.records = records = EventLog(broker, journal)
+    broker.records = records = EventLog(broker.sessions, journal)
     if settings.journal_gauges:
         Gauges(broker, records, settings.journal_gauges).begin()
     journal.start()

@@ -84,7 +84,7 @@ def recover_from(store: SQLiteStore, broker: Broker) -> int:
         "recovered",
         store=str(store.path),
         queues=kinds["queue"],
-        messages=broker.waiting,
+        messages=broker.context.waiting,
         subscriptions=kinds["subscription"],
         logs=len(logs),
         logged=logs.messages,

@@ -17,13 +17,13 @@ import trio
 
 from gateway.broker import Broker, Quotas, Session
 from gateway.broker.core.metadata import Metadata
-from gateway.broker.core.ports import Authenticator, Authorizer, TendedStore
+from gateway.broker.core.outbox import Outbox
+from gateway.broker.core.ports import Authenticator, Authorizer, Peer, TendedStore
 from gateway.broker.core.storage import Storage
 from gateway.broker.errors import SessionEnded
 from gateway.broker.model.access import Access
 from gateway.broker.model.identity import Identity
 from gateway.broker.model.policy import Policies
-from gateway.broker.queue.outbox import Outbox
 from gateway.codec import Limits
 
 from ..stores.housekeeping import Housekeeper
@@ -128,7 +128,7 @@ class Server:
             on_pressure=self._on_pressure,
             on_relief=self._on_relief,
             on_room=self.back_pressure.has_room,
-            on_wish=Wishes().tell,
+            on_arguments=Wishes().tell,
             on_misspelt=MisspeltHeaders().tell,
         )
         self.committer: Committer | None = None
@@ -241,7 +241,7 @@ class Server:
                         more = self.broker.scheduler.proceed()
                     except Exception:  # one fault must not stop what else is to be done
                         log.exception("something on the agenda failed")
-                    self.broker.take_full()  # nobody's doing who could be held for it
+                    self.broker.context.take_full()  # nobody's doing who could be held for it
                     await self.flush()
                     await trio.lowlevel.checkpoint()
 
@@ -260,7 +260,7 @@ class Server:
         try:
             self.broker.scheduler.tick()
         finally:
-            self.broker.take_full()
+            self.broker.context.take_full()
             self._unfinished.set()  # what that put into outboxes is flushed there
 
     # back-pressure
@@ -268,15 +268,15 @@ class Server:
     def _on_pressure(self) -> None:
         log.warning(
             "memory is short, publishers are held back",
-            octets=self.broker.stored_bytes,
+            octets=self.broker.memory.used,
             memory_limit=self.broker.quotas.memory_limit,
-            waiting=self.broker.waiting,
+            waiting=self.broker.context.waiting,
             **self.memory.facts(),
         )
         self.memory.look_soon()
 
     def _on_relief(self) -> None:
-        log.info("memory is there again", octets=self.broker.stored_bytes)
+        log.info("memory is there again", octets=self.broker.memory.used)
         self.relieve()
 
     @property

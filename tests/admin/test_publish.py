@@ -210,4 +210,4 @@ class TestDrain:
                 assert (answer.status, answer.headers["retry-after"]) == (503, "2")
                 assert answer.error.startswith("the gateway is shutting down and takes no messages: publish again when")
                 await until(lambda: site.gateway.drained)
-            assert site.gateway.broker.waiting == 0
+            assert site.gateway.broker.context.waiting == 0

@@ -14,10 +14,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from gateway.broker import Broker, Session
-from gateway.broker.model.message import Delivery, Message
+from gateway.broker.model.message import Message
 from gateway.broker.queue.durable import QueueStorage
 from gateway.broker.queue.paging import PagedMessages
 from gateway.broker.queue.queue import Queue
+from gateway.broker.queue.subscription import Delivery
 from gateway.broker.routing.scheduled import ScheduledSend
 from gateway.broker.topic.stream import Stream, StreamEntry
 from gateway.broker.topic.stream_reader import StreamReader
@@ -72,10 +73,10 @@ def audit(scene: Scene) -> None:
     for client in scene.clients:
         outbox = client.session.outbox
         assert outbox.closed or outbox.gone + outbox.size == outbox.taken + sum(map(len, outbox.parts))
-    assert broker.stored_bytes == cost["nbytes"] + broker.buffered
-    assert broker.waiting == cost["messages"]
-    assert broker.subscriptions == sum(len(session.subscriptions) for session in sessions)
-    assert broker.pressed == (broker.stored_bytes > broker.quotas.memory_high or broker._is_scarce)
+    assert broker.memory.used == cost["nbytes"] + broker.memory.partial
+    assert broker.context.waiting == cost["messages"]
+    assert broker.context.subscriptions == sum(len(session.subscriptions) for session in sessions)
+    assert broker.memory.pressed == (broker.memory.used > broker.quotas.memory_high or broker.memory._is_scarce)
 
 
 def _audit_queue(queue: Queue) -> Counter[str]:
@@ -83,7 +84,7 @@ def _audit_queue(queue: Queue) -> Counter[str]:
     count, nbytes = in_backlog(queue)
     assert queue.waiting == len(messages) + count
     assert queue.nbytes == sum(message.size for message in messages) + nbytes
-    return Counter(nbytes=queue.nbytes - nbytes + queue.ready_bytes, messages=queue.waiting)
+    return Counter(nbytes=queue.nbytes - nbytes + queue.in_memory.ready_bytes, messages=queue.waiting)
 
 
 def entries_of(stream: Stream) -> Iterator[StreamEntry]:

@@ -23,9 +23,9 @@ from gateway.broker.errors import SessionEnded, SlowConsumer
 from gateway.broker.headers.connect import read_opening
 from gateway.broker.headers.parse import Misspelt
 from gateway.broker.model.changes import Batch
+from gateway.broker.model.identity import Renewal
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies
-from gateway.broker.session.renewal import Renewal
 from gateway.codec import V10, V11, V12, Decoder, Frame, Limits, ProtocolError, Version
 
 from .books import audit, audit_rows, waiting
@@ -81,7 +81,7 @@ class Scene:
             on_pressure=lambda: self.pressure.append(True),
             on_relief=lambda: self.pressure.append(False),
             on_room=self._on_room,
-            on_wish=self.wishes.append,
+            on_arguments=self.wishes.append,
             on_misspelt=lambda *told: self.misspelt.append(told),
         )
         self.clients: list[Client] = []
@@ -211,8 +211,8 @@ class Scene:
         assert not broker.registry.temporaries
         assert not broker.sessions
         assert not broker.known
-        assert broker.stored_bytes == 0
-        assert not broker.pressed
+        assert broker.memory.used == 0
+        assert not broker.memory.pressed
         if self._vault is not None:
             self._vault.finish()
 

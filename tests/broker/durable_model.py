@@ -230,7 +230,7 @@ class Model:
     def compare(self) -> None:
         """The broker counts what the model has."""
         waiting = self.waiting()
-        assert self.scene.broker.waiting == len(waiting)
+        assert self.scene.broker.context.waiting == len(waiting)
         for name in {sent.queue for sent in waiting}:
             assert name in self.scene.broker.destinations
 

@@ -219,13 +219,13 @@ class Watch:
         return {self._store_of(each): each.message.number for each in self._log[start:] if isinstance(each, Given)}
 
     def _store_of(self, given: Given) -> tuple[Store, Name]:
-        consumer = self._consumer(self._client(given.subscription.session), given.subscription.id)
+        consumer = self._consumer(self._client(given.subscription.peer), given.subscription.id)
         assert consumer.store is not None
         return consumer.store, name_of(given.message.body, given.message.head.headers)
 
     def _deliver(self, given: Given) -> None:
         subscription, message, left = given
-        client = self._client(subscription.session)
+        client = self._client(subscription.peer)
         consumer = self._consumer(client, subscription.id)
         store, name = self._store_of(given)
         if "retained" in message.head.headers and any(name == _name(each) for each in consumer.retained):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
+from gateway.broker.core.events import EventLog
 from gateway.broker.core.ports import Recorder
-from gateway.broker.events import EventLog
 from gateway.journal import schema
 
 from .client import Rules, Scene
@@ -154,7 +154,7 @@ class Notebook(Notes):
 def recorded(scene: Scene) -> Notebook:
     """From now on a scene has a recorder."""
     notebook = Notebook()
-    scene.broker.records = EventLog(scene.broker, notebook)
+    scene.broker.records = EventLog(scene.broker.sessions, notebook)
     return notebook
 
 
@@ -176,7 +176,7 @@ class RecordedScene(Scene):
         self._make = make
         super().__init__(policies, **quotas)
         self.recorder = make()
-        self.broker.records = EventLog(self.broker, self.recorder)
+        self.broker.records = EventLog(self.broker.sessions, self.recorder)
         if stored:
             self._open(stored if isinstance(stored, MemoryStore) else MemoryStore())
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.broker import Session
 from gateway.broker.errors import SlowConsumer
-from gateway.broker.queue import fate
+from gateway.broker.queue import queue as queue_module
 
 from .client import Scene
 from .recorder import Notes, Row
@@ -24,8 +24,8 @@ def alive(scene: Scene) -> int:
     """Messages that wait, or that somebody has, or that come back later."""
     broker = scene.broker
     actions = [entry.action for _, _, entry in broker.scheduler._heap]
-    back = [each for each in actions if isinstance(each, partial) and each.func is fate._come_back]
-    return broker.waiting + sum([each.outstanding for each in broker.sessions.values()]) + len(back)
+    back = [each for each in actions if isinstance(each, partial) and each.func is queue_module._come_back]
+    return broker.context.waiting + sum([each.outstanding for each in broker.sessions.values()]) + len(back)
 
 
 def check_counters(scene: Scene, notes: Notes) -> None:

@@ -19,13 +19,13 @@ from functools import partial
 
 import pytest
 
+from gateway.broker.core.outbox import Outbox
 from gateway.broker.errors import SlowConsumer
 from gateway.broker.model.destinations import is_topic
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import OnNack, WhenFull
 from gateway.broker.model.policy import SlowConsumerAction as Slow
 from gateway.broker.queue import durable, paging
-from gateway.broker.queue.outbox import Outbox
 from gateway.broker.queue.queue import Queue
 from gateway.broker.queue.subscription import Subscription
 from gateway.broker.routing.router import Router

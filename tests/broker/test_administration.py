@@ -249,10 +249,11 @@ class TestPurge:
         fill(scene, SLICE + 700, ttl="10000")
         queue = scene.broker.destinations["/queue/a"]
         assert isinstance(queue, Queue)
-        assert queue.expiry is not None
+        expiry = queue.in_memory._expiry
+        assert expiry is not None
         operator.administration.purge("a", "", operator.told.append)
         scene.broker.scheduler.proceed()
-        assert (len(queue.ready_lists[0]), len(queue.expiry.heap)) == (700, 700)
+        assert (len(queue.in_memory.ready_lists[0]), len(expiry._heap.heap)) == (700, 700)
         scene.settle()
 
     def test_what_somebody_has_stays_with_him(self, operator: Operator) -> None:
@@ -273,7 +274,7 @@ class TestPurge:
         for message in client.messages():
             client.nack(message)
         assert operator.purge("a").done == 3
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
         scene.wait(10.0)
         assert client.messages() == []
 

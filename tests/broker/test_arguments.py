@@ -106,7 +106,7 @@ def test_functions_are_the_operators_own(closed: Scene) -> None:
     headers = {"destination": "/queue/a", "x-max-length": "1"}
     router = closed.broker.router
     router.send(router.prepare(Head.of("SEND", headers), b"m", "/queue/a", properties_of(headers), None))
-    assert closed.broker.waiting == 1
+    assert closed.broker.context.waiting == 1
 
 
 def test_where_they_are_wanted(scene: Scene, version: Version) -> None:

@@ -71,9 +71,9 @@ class TestSpill:
         client = scene.connect()
         publish(client, range(10), **headers)
         assert 2 <= 10 - count(scene) <= 4
-        assert scene.broker.waiting == queue(scene).waiting == 10
-        assert scene.broker.stored_bytes == queue(scene).nbytes - storage(scene).paged.nbytes  # type: ignore[union-attr]
-        assert scene.broker.stored_bytes < queue(scene).nbytes
+        assert scene.broker.context.waiting == queue(scene).waiting == 10
+        assert scene.broker.memory.used == queue(scene).nbytes - storage(scene).paged.nbytes  # type: ignore[union-attr]
+        assert scene.broker.memory.used < queue(scene).nbytes
         assert stored(scene) == (10 if headers else 0)
 
     def test_what_is_not_durable_is_gone_with_the_process(self, scene: Scene) -> None:
@@ -215,7 +215,7 @@ class TestReadingOn:
         consumer = scene.connect()
         consumer.subscribe(QUEUE, ack="client", **TWO)
         assert consume(scene, consumer) == list(range(30))
-        assert scene.broker.waiting == scene.broker.stored_bytes == 0
+        assert scene.broker.context.waiting == scene.broker.memory.used == 0
 
     def test_to_several(self, scene: Scene) -> None:
         fill(scene, 30)
@@ -269,7 +269,7 @@ class TestReadingOn:
         scene.store.failure = "the disk is gone"
         scene.commit()
         assert not consumer.received()
-        assert scene.broker.waiting == 10
+        assert scene.broker.context.waiting == 10
         scene.store.failure = ""
         assert consume(scene, consumer) == list(range(10))
 
@@ -285,7 +285,7 @@ class TestReadingOn:
             assert not consumer.received()
             consumer.drop()
             scene.commit()
-            assert scene.broker.waiting == 0
+            assert scene.broker.context.waiting == 0
             again = scene.crash()
         assert list(marks(again)) == [0, 1, 2, 3, 4]
 
@@ -297,7 +297,7 @@ class TestReadingOn:
         consumer = scene.connect()
         consumer.subscribe(QUEUE, ack="client", selector="kind = 'b'")
         scene.commit()
-        assert scene.broker.stored_bytes < 8_000
+        assert scene.broker.memory.used < 8_000
         consumer.unsubscribe()
         assert list(marks(scene)) == list(range(41))
 
@@ -510,7 +510,7 @@ class TestLimits:
         assert not queue(scene).full
         publish(client, range(7, 8), **P)
         assert queue(scene).full
-        assert scene.broker.take_full() == {queue(scene)}
+        assert scene.broker.context.take_full() == {queue(scene)}
         consumer = scene.connect()
         consumer.subscribe(QUEUE, ack="client", **ONE)
         scene.commit()
@@ -694,7 +694,7 @@ class TestPurge:
         assert count(scene) > 0
         scene.wait(5.1)
         assert not scene.broker.destinations
-        assert (scene.broker.waiting, scene.broker.stored_bytes) == (0, 0)
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
         assert scene.broker.counters.dropped == 10
         scene.commit()
         assert not scene.store.rows
@@ -707,7 +707,7 @@ class TestPurge:
         in_memory = 20 - count(scene)
         scene.wait(5.1)
         assert not scene.broker.destinations
-        assert (scene.broker.waiting, scene.broker.counters.dropped) == (0, 20)
+        assert (scene.broker.context.waiting, scene.broker.counters.dropped) == (0, 20)
         batches = scene.commit()
         assert [len(batch.gone) for batch in batches][:-1] == [in_memory + 4, 4, 4, 4]
         assert [batch.dropped for batch in batches] == [[], [], [], [], [1]]
@@ -844,7 +844,7 @@ class TestBrowsers:
         found = browser.messages()
         assert [message.body for message in found] == [b"0", b"1", b"2", b""]
         assert found[-1].headers["browser"] == "end"
-        assert scene.broker.waiting == 3
+        assert scene.broker.context.waiting == 3
 
     @pytest.mark.parametrize("end", ["true", "false"])
     def test_as_fast_as_they_read(self, stage: Stage, end: str) -> None:
@@ -909,8 +909,9 @@ class TestWhatIsLetGo:
 
     def places(self, scene: Scene) -> int:
         found = queue(scene)
-        ready_lists = sum(len(ready_list) for ready_list in found.ready_lists)
-        return ready_lists + (len(found.expiry.heap) if found.expiry is not None else 0)
+        ready_lists = sum(len(ready_list) for ready_list in found.in_memory.ready_lists)
+        expiry = found.in_memory._expiry
+        return ready_lists + (len(expiry._heap.heap) if expiry is not None else 0)
 
     def test_in_the_lanes_of_selectors_and_by_time(self, scene: Scene) -> None:
         client = scene.connect()

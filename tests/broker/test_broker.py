@@ -23,10 +23,10 @@ def test_it_has_quotas_of_its_own() -> None:
 
 def test_there_need_not_be_anybody_to_tell_of_pressure() -> None:
     broker = Broker(Quotas(memory_limit=1_000))
-    broker.keep(1_000)
-    assert broker.pressed
-    broker.release(1_000)
-    assert not broker.pressed
+    broker.memory.keep(1_000)
+    assert broker.memory.pressed
+    broker.memory.release(1_000)
+    assert not broker.memory.pressed
 
 
 @pytest.mark.requirement("SES-04")
@@ -77,7 +77,7 @@ class TestForgotten:
         for _ in range(10):
             other.publish("/topic/a", b"x" * 1_000)
         assert client.closed
-        scene.broker.strained.clear()
+        scene.broker.context.slow_consumers.strained.clear()
         del client
         assert self.latest_is_gone(scene)
 
@@ -93,7 +93,7 @@ class TestForgotten:
         client.publish("/queue/a", b"x" * client.session.outbox.window)
         client.nack(message)
         client.drop()
-        assert scene.broker.waiting == 2
+        assert scene.broker.context.waiting == 2
         del client
         assert self.latest_is_gone(scene)
 
@@ -135,7 +135,7 @@ class TestDestinations:
         client.subscribe("/topic/")
         assert client.error()
         assert not scene.broker.destinations
-        assert scene.broker.subscriptions == 0
+        assert scene.broker.context.subscriptions == 0
 
     def test_a_message_to_a_topic_makes_none(self, scene: Scene, version: Version) -> None:
         scene.connect(version).publish("/topic/a")

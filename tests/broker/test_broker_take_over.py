@@ -49,7 +49,7 @@ def test_what_it_had_of_a_queue_comes_again_in_order(scene: Scene, ack: str) -> 
     assert [(each.body, each.redelivered) for each in messages] == [(b"1", True), (b"2", True), (b"3", False)]
     for each in messages:
         client.ack(each)
-    assert scene.broker.stored_bytes == 0
+    assert scene.broker.memory.used == 0
 
 
 def test_it_goes_to_other_consumers_too(scene: Scene) -> None:

@@ -167,10 +167,10 @@ class TestNothingChanges:
     def test_for_the_counts(self, scene: Scene) -> None:
         client = scene.connect()
         fill(client, 3)
-        before = (scene.broker.stored_bytes, scene.broker.waiting)
+        before = (scene.broker.memory.used, scene.broker.context.waiting)
         browse(client)
         browse(client, "1", **TAILING)
-        assert (scene.broker.stored_bytes, scene.broker.waiting) == before
+        assert (scene.broker.memory.used, scene.broker.context.waiting) == before
         assert scene.broker.counters.redelivered == 0
 
     def test_a_browser_takes_no_turn(self, scene: Scene) -> None:
@@ -213,8 +213,8 @@ class TestTheEndOfABrowser:
         browse(client)
         leave(client)
         assert not client.failures
-        assert scene.broker.subscriptions == 0
-        assert scene.broker.waiting == count
+        assert scene.broker.context.subscriptions == 0
+        assert scene.broker.context.waiting == count
 
     def test_its_id_is_free_again(self, scene: Scene) -> None:
         client = scene.connect()
@@ -239,7 +239,7 @@ class TestTheEndOfABrowser:
         assert QUEUE not in scene.broker.destinations
         fill(client, 1)
         client.unsubscribe("b")
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
 
 
 class TestTailing:

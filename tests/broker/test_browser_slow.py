@@ -109,7 +109,7 @@ def test_a_tailing_one_that_never_reads_is_closed(pair: tuple[Client, Client]) -
     assert [str(failure) for failure in client.failures] == ["slow consumer"]
     assert "8192 octets (max_outbound)" in client.failures[0].detail
     assert "browser" in client.failures[0].detail
-    assert client.scene.broker.waiting == sent
+    assert client.scene.broker.context.waiting == sent
 
 
 def test_one_that_reads_is_not_however_much_comes(pair: tuple[Client, Client]) -> None:
@@ -145,7 +145,7 @@ def test_it_may_leave_in_the_middle(pair: tuple[Client, Client], headers: dict[s
         client.resume()
         assert 0 < len(client.messages()) < 10
     scene = producer.scene
-    assert scene.broker.subscriptions == 0
+    assert scene.broker.context.subscriptions == 0
     assert bodies_of(scene) == bodies
 
 

@@ -207,7 +207,7 @@ class TestInATransaction:
             client.publish("a", body, transaction="t", **{"dedup-id": "x"})
         client.commit()
         assert client.bodies() == [b"1"]
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
 
 class TestSeveralDestinations:

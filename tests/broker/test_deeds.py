@@ -223,7 +223,7 @@ class TestNoRoom:
         assert (outcome.done, outcome.refused) == (2, [])
         assert outcome.stopped == "3 messages wait in '/queue/b', 3 may (max_messages)"
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(2, 3, 4), ["there", "0", "1"])
-        assert not scene.broker.full
+        assert not scene.broker.context.full
 
     def test_octets(self, stage: Stage) -> None:
         scene = stage({"/queue/b": {"max_octets": 1_000}})
@@ -346,7 +346,7 @@ class TestToATopic:
         scene.settle()
         assert operator.told == []
         assert client.session.outbox.size < 8_000
-        assert not scene.broker.strained
+        assert not scene.broker.context.slow_consumers.strained
         for _ in range(10):
             client.resume()
             client.stalled = True

@@ -102,9 +102,9 @@ class TestCalledOff:
         scene = stage(max_delayed=1)
         client = scene.connect()
         client.publish("a", b"x" * 1_000, **LATER)
-        kept = scene.broker.stored_bytes
+        kept = scene.broker.memory.used
         delayed(scene).call_off(delayed(scene).every()[0])
-        assert scene.broker.stored_bytes < kept - 1_000
+        assert scene.broker.memory.used < kept - 1_000
         client.publish("a", b"2", **LATER)
         assert not client.closed
 

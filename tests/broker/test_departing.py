@@ -39,12 +39,12 @@ def test_a_failure_is_told_behind_the_last_step(crowd: Client, scene: Scene) -> 
     other = scene.connect()
     steps = crowd.session.failing(NotAllowed("no"))
     first_step(steps)
-    assert scene.broker.subscriptions == 1 + MANY - ENDS_PER_STEP
+    assert scene.broker.context.subscriptions == 1 + MANY - ENDS_PER_STEP
     other.publish(f"/topic/{MANY - 1}", b"still there")
     other.publish("/topic/0", b"gone")
     assert rest_of(steps) == (1 + MANY) // ENDS_PER_STEP - 1
     crowd.flush()
-    assert scene.broker.subscriptions == 0
+    assert scene.broker.context.subscriptions == 0
     message, error = crowd.received()
     assert (message.body, error.command) == (b"still there", "ERROR")
 
@@ -86,7 +86,7 @@ def test_the_receipt_of_a_disconnect_comes_with_the_last_step(crowd: Client, sce
 
 def test_a_disconnect_of_one_with_many_subscriptions(crowd: Client, scene: Scene) -> None:
     crowd.send("DISCONNECT", {"receipt": "bye"})
-    assert scene.broker.subscriptions == 0
+    assert scene.broker.context.subscriptions == 0
     assert crowd.receipts() == ["bye"]
 
 
@@ -95,7 +95,7 @@ def test_a_disconnect_of_one_with_few_is_carried_out_at_once(scene: Scene) -> No
     for number in range(ENDS_PER_STEP):
         client.subscribe(f"/topic/{number}", str(number))
     client.session.handle(GOODBYE)
-    assert scene.broker.subscriptions == 0
+    assert scene.broker.context.subscriptions == 0
     client.flush()
     assert client.receipts() == ["bye"]
 
@@ -103,7 +103,7 @@ def test_a_disconnect_of_one_with_few_is_carried_out_at_once(scene: Scene) -> No
 def test_one_that_is_lost_before_its_last_step_gets_no_receipt(crowd: Client, scene: Scene) -> None:
     crowd.session.handle(GOODBYE)
     crowd.session.close()
-    assert scene.broker.subscriptions == 0
+    assert scene.broker.context.subscriptions == 0
     crowd.flush()
     assert crowd.received() == []
 
@@ -112,9 +112,9 @@ def test_one_that_is_closed_in_the_middle(crowd: Client, scene: Scene) -> None:
     steps = crowd.session.departing(lost=True)
     first_step(steps)
     crowd.drop()
-    assert scene.broker.subscriptions == 0
+    assert scene.broker.context.subscriptions == 0
     rest_of(steps)
-    assert scene.broker.subscriptions == 0
+    assert scene.broker.context.subscriptions == 0
 
 
 def test_queues_are_left_in_steps_and_none_gives_anything_more(scene: Scene) -> None:
@@ -125,7 +125,7 @@ def test_queues_are_left_in_steps_and_none_gives_anything_more(scene: Scene) -> 
     assert client.bodies() == [b"first"] * MANY
     steps = client.session.departing()
     first_step(steps)
-    assert scene.broker.subscriptions == MANY - ENDS_PER_STEP
+    assert scene.broker.context.subscriptions == MANY - ENDS_PER_STEP
     last = f"/queue/{MANY - 1}"
     observer.subscribe(last, "0")
     other.publish(last, b"second")
@@ -280,7 +280,7 @@ def test_what_a_transaction_kept_is_freed_in_steps(scene: Scene) -> None:
         client.send("SEND", {"destination": "/queue/a", "transaction": "t"}, b"x" * 1024 * 1024)
     steps = client.session.failing(NotAllowed("no"))
     first_step(steps)
-    assert scene.broker.stored_bytes == 0, "it counts no longer"
+    assert scene.broker.memory.used == 0, "it counts no longer"
     assert not client.session.transactions
     assert rest_of(steps) == 1, "a step for each 3 MiB, and the rest"
     client.flush()
@@ -295,5 +295,5 @@ def test_of_who_says_goodbye_amid_a_transaction_too(scene: Scene) -> None:
     client.session.handle(GOODBYE)
     client.flush()
     assert client.received()[-1].command == "RECEIPT", "at once"
-    assert scene.broker.stored_bytes == 0
+    assert scene.broker.memory.used == 0
     assert rest_of(client.session.departing()) == 2

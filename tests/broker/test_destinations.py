@@ -8,6 +8,7 @@ from gateway.broker.errors import NotAllowed
 from gateway.broker.headers import INDEX
 from gateway.broker.model.destinations import (
     _HEADERS,
+    EVENTS,
     TEMPORARY,
     canonical,
     canonical_for,
@@ -16,7 +17,6 @@ from gateway.broker.model.destinations import (
     lacks_slash,
     split,
 )
-from gateway.broker.session.renewal import EVENTS
 from gateway.codec import V12, Version
 
 from .client import Client, Scene
@@ -440,7 +440,7 @@ class TestMail:
         assert sender.receipts() == ["r"]
         login(scene, "ada", version).subscribe("/user/queue/x")
         assert scene.broker.counters.unroutable == 1
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_each_session_acknowledges_its_own_copy(self, scene: Scene, version: Version) -> None:
         first, second = login(scene, "ada", version), login(scene, "ada", version)

@@ -305,12 +305,12 @@ class TestShared:
             client.stalled = True
         publish(scene, *[b"x" * clients[0].session.outbox.window] * 4)
         leave(clients[0])
-        assert (len(names(scene)), scene.broker.waiting > 0) == (1, True)
+        assert (len(names(scene)), scene.broker.context.waiting > 0) == (1, True)
         leave(clients[1])
         publish(scene, b"missed")
         assert not names(scene)
         assert not scene.broker.registry.count()
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     @pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
     def test_nor_does_it_stay_for_what_comes_back_later(self, stage: Stage, version: Version) -> None:
@@ -328,7 +328,7 @@ class TestShared:
         again.drop()
         scene.wait(1.0)
         assert not names(scene)
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_who_comes_while_something_is_still_to_come_back_gets_it(self, stage: Stage) -> None:
         scene = stage({"#": {"backoff": 1.0}})
@@ -352,7 +352,7 @@ class TestShared:
         client.unsubscribe()
         assert not names(scene)
         client.abort()
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_it_does_not_become_a_lasting_one_by_the_way(self, scene: Scene) -> None:
         client, other = known(scene), known(scene)
@@ -368,4 +368,4 @@ class TestShared:
         for each in (client, other):
             each.drop()
         publish(scene, b"m")
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1

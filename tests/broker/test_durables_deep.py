@@ -38,11 +38,11 @@ def test_others_have_their_turn(stage: Stage) -> None:
     _, name = deep(scene)
     scene.broker.administration.delete_durable(name, lambda: None)
     assert not names(scene)
-    left = [scene.broker.waiting]
+    left = [scene.broker.context.waiting]
     while scene.broker.scheduler.proceed():
-        left.append(scene.broker.waiting)
+        left.append(scene.broker.context.waiting)
     assert left == [4, 2, 2]
-    assert (scene.broker.waiting, scene.broker.counters.dropped) == (0, 6)
+    assert (scene.broker.context.waiting, scene.broker.counters.dropped) == (0, 6)
 
 
 def test_the_next_one_of_its_name_has_nothing_of_it(stage: Stage) -> None:
@@ -52,7 +52,7 @@ def test_the_next_one_of_its_name_has_nothing_of_it(stage: Stage) -> None:
     client.subscribe(TOPIC, ack="client", **ONE)
     publish(scene, b"new")
     assert client.bodies() == [b"new"]
-    assert scene.broker.group_bytes == 0
+    assert scene.broker.context.group_bytes == 0
 
 
 def test_what_comes_back_meanwhile_takes_the_rest_with_it(stage: Stage) -> None:
@@ -60,7 +60,7 @@ def test_what_comes_back_meanwhile_takes_the_rest_with_it(stage: Stage) -> None:
     client, name = deep(scene)
     scene.broker.administration.delete_durable(name, lambda: None)
     client.abort()
-    assert (scene.broker.waiting, scene.broker.stored_bytes, scene.broker.counters.dropped) == (0, 0, 7)
+    assert (scene.broker.context.waiting, scene.broker.memory.used, scene.broker.counters.dropped) == (0, 0, 7)
 
 
 def test_a_kill_between_two_slices_brings_nothing_back(stage: Stage) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.broker.model.policy import OnNack
-from gateway.broker.queue.consumers import MOST_INTERESTS
+from gateway.broker.queue.consumers import MOST_SETS
 from gateway.codec import V12, Version
 
 from .client import EPOCH, WITH_NACK, Client, Scene
@@ -61,7 +61,7 @@ class TestWhatItTakes:
         client.drop()
         for body, price in ((b"2", "9"), (b"3", "12"), (b"4", "")):
             publish(scene, body, price=price)
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
         assert back(scene, headers, selector=" price > 10 ").bodies() == [b"3"]
 
     @spelled
@@ -100,7 +100,7 @@ class TestWhatItTakes:
         client.publish(TOPIC, b"late", **{"x-delay": "1000"})
         client.begin()
         client.publish(TOPIC, b"committed", transaction="t")
-        assert scene.broker.waiting == 0
+        assert scene.broker.context.waiting == 0
         client.commit()
         scene.wait(1.1)
         assert back(scene, headers).bodies() == [b"committed", b"late"]
@@ -167,7 +167,7 @@ class TestItIsAQueue:
         publish(scene, b"a3", JMSXGroupID="a")
         assert clients[1].bodies() == [b"a1", b"a2", b"a3"]
         end(clients[1], {"durable": "true"})
-        assert scene.broker.group_bytes == 0
+        assert scene.broker.context.group_bytes == 0
 
     @some
     @with_nack
@@ -216,11 +216,11 @@ class TestItIsAQueue:
         client = known(scene)
         frames = [
             build("SUBSCRIBE", {"destination": TOPIC, "id": str(rank), "x-priority": str(rank), **headers}, version=V12)
-            for rank in range(MOST_INTERESTS + 1)
+            for rank in range(MOST_SETS + 1)
         ]
         client.receive(b"".join(frames[:-1]))
         publish(scene, b"m")
-        assert client.message().subscription == ("0" if headers is ACTIVEMQ else str(MOST_INTERESTS - 1))
+        assert client.message().subscription == ("0" if headers is ACTIVEMQ else str(MOST_SETS - 1))
         client.receive(frames[-1])
         assert client.error().headers["message"] == "too many different consumers"
 
@@ -320,11 +320,11 @@ class TestLimits:
         publisher = known(scene, client_id="")
         for _ in range(2):
             publisher.publish(TOPIC, b"x" * 1_300)
-        assert scene.broker.pressed
+        assert scene.broker.memory.pressed
         publisher.publish(TOPIC, b"x" * 1_300)
         publisher.publish(TOPIC, b"x")
         assert b"(memory_limit)" in publisher.error().body
         while messages := client.messages():
             client.ack(messages[0])
-        assert not scene.broker.pressed
-        assert scene.broker.stored_bytes == 0
+        assert not scene.broker.memory.pressed
+        assert scene.broker.memory.used == 0

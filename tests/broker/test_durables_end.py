@@ -114,7 +114,7 @@ class TestUnsubscribe:
         end(again, {**headers, "receipt": "r"}, id="any")
         assert again.receipts() == ["r"]
         assert not scene.broker.registry.count()
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     @named
     @pytest.mark.parametrize(("login", "client_id"), [("eve", "one"), ("ada", "two"), ("ada", "")])
@@ -201,7 +201,7 @@ class TestUnsubscribe:
         client.received()
         publish(scene, b"3")
         assert client.bodies() == [b"3"]
-        assert scene.broker.group_bytes == 0
+        assert scene.broker.context.group_bytes == 0
 
     @named
     def test_an_id_of_one_and_the_name_of_another(self, scene: Scene, headers: Headers) -> None:
@@ -231,7 +231,7 @@ class TestAnother:
         client.subscribe(TOPIC, **headers, **first)
         client.unsubscribe()
         publish(scene, b"old", k="v")
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
         client.subscribe(TOPIC, **headers, **then)
         publish(scene, b"new", k="v")
         assert client.bodies() == [b"new"]
@@ -295,11 +295,11 @@ class TestTime:
         client.drop()
         publish(scene, b"2")
         scene.wait(1.9)
-        assert scene.broker.waiting == 2
+        assert scene.broker.context.waiting == 2
         scene.wait(0.2)
         assert not names(scene)
         assert not scene.broker.registry.count()
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     @spelled
     def test_who_comes_in_time_finds_everything(self, stage: Stage, headers: Headers) -> None:
@@ -324,7 +324,7 @@ class TestTime:
         scene.wait(3.0)
         assert not names(scene)
         scene.wait(3.0)
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_one_that_comes_and_goes_leaves_nothing_on_the_agenda(self, scene: Scene) -> None:
         client = known(scene, V12)

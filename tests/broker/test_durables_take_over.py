@@ -56,7 +56,7 @@ class TestByConnect:
         assert [(each.body, each.redelivered) for each in messages] == [(b"1", True), (b"2", True), (b"3", False)]
         client.ack(messages[-1])
         assert client.session.outstanding == 0
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     @named
     def test_it_has_not_failed(self, stage: Stage, headers: Headers) -> None:

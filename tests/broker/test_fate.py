@@ -121,10 +121,10 @@ class TestBackOff:
         client.nack(client.message())
         client.drop()
         assert list(scene.broker.destinations) == [QUEUE]
-        kept = scene.broker.stored_bytes
+        kept = scene.broker.memory.used
         assert kept > 0
         scene.wait(1.1)
-        assert (waiting(scene, QUEUE), scene.broker.stored_bytes) == (1, kept)
+        assert (waiting(scene, QUEUE), scene.broker.memory.used) == (1, kept)
         other.subscribe(QUEUE)
         assert other.message().redelivered
 
@@ -178,7 +178,7 @@ class TestBackOff:
         client.nack(client.message())
         leave(client)
         scene.wait(1.1)
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
         assert not scene.broker.destinations
 
 
@@ -228,7 +228,7 @@ class TestAttempts:
         client.nack(message, transaction="t", requeue="false")
         client.abort()
         client.ack(message)
-        assert scene.broker.counters.dead_lettered == scene.broker.waiting == 0
+        assert scene.broker.counters.dead_lettered == scene.broker.context.waiting == 0
 
     @pytest.mark.parametrize("leave", [Client.drop, slip, be_slow])
     def test_a_lost_connection_fails_the_oldest_unacknowledged_message_and_no_other(
@@ -329,7 +329,7 @@ class TestOnNack:
         client.publish(QUEUE, b"m")
         client.nack(client.message())
         assert not client.received()
-        assert (scene.broker.waiting, scene.broker.stored_bytes) == (0, 0)
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
         assert scene.broker.counters.dropped == 1
 
     def test_a_lost_connection_is_no_nack(self, stage: Stage, version: Version) -> None:

@@ -472,9 +472,9 @@ class TestDeadLettersOfDeadLetters:
             client.publish(name, b"m")
         for number in range(20):
             client.publish("/queue/a", b"%d" % number)
-        assert scene.broker.waiting == 3
+        assert scene.broker.context.waiting == 3
         assert scene.broker.counters.dropped == 20
-        assert scene.broker.dead_letters_under_way == 0
+        assert scene.broker.context.dead_letters_under_way == 0
 
     def test_in_a_circle_of_consumers_who_reject_each_step_is_one_of_theirs(
         self, stage: Stage, version: Version

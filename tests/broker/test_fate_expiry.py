@@ -43,9 +43,9 @@ class TestWhileItWaits:
         client.publish(QUEUE, b"m", **lived(scene, header, 2.0))
         client.publish(QUEUE, b"other")
         scene.wait(1.99)
-        assert scene.broker.waiting == 2
+        assert scene.broker.context.waiting == 2
         scene.wait(0.03)
-        assert (scene.broker.waiting, scene.broker.counters.expired) == (1, 1)
+        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (1, 1)
         client.subscribe(QUEUE)
         assert client.bodies() == [b"other"]
 
@@ -54,9 +54,9 @@ class TestWhileItWaits:
         client = scene.connect(version)
         client.publish(QUEUE, b"m")
         scene.wait(1.99)
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
         scene.wait(0.03)
-        assert (scene.broker.waiting, scene.broker.stored_bytes) == (0, 0)
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
         assert not scene.broker.destinations
 
     @pytest.mark.parametrize("seconds", [1.0, 4.0])
@@ -68,9 +68,9 @@ class TestWhileItWaits:
         client = scene.connect(version)
         client.publish(QUEUE, b"m", **lived(scene, header, seconds))
         scene.wait(seconds - 0.01)
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
         scene.wait(0.03)
-        assert scene.broker.waiting == 0
+        assert scene.broker.context.waiting == 0
 
     def test_whichever_comes_first_though_it_was_sent_last(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -78,7 +78,7 @@ class TestWhileItWaits:
             client.publish(QUEUE, b"%d" % seconds, ttl=str(seconds * 1000))
         for left in (4, 3, 2, 1, 0):
             scene.wait(1.01)
-            assert scene.broker.waiting == left
+            assert scene.broker.context.waiting == left
 
     def test_more_than_fit_into_one_turn(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -88,9 +88,9 @@ class TestWhileItWaits:
         client.commit()
         pass_unseen(scene, 1.0)
         scene.broker.scheduler.tick()
-        assert scene.broker.waiting == 700
+        assert scene.broker.context.waiting == 700
         scene.settle()
-        assert (scene.broker.waiting, scene.broker.stored_bytes) == (0, 0)
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
 
     def test_between_two_looks_at_the_agenda(self, stage: Stage, version: Version) -> None:
         """The agenda is late by some milliseconds; the message is not delivered in these."""
@@ -123,13 +123,13 @@ class TestWhileItWaits:
         client.publish(QUEUE, b"2", color="red", ttl="1000")
         assert client.bodies() == [b"2"]
         scene.wait(1.1)
-        assert scene.broker.waiting == 0
+        assert scene.broker.context.waiting == 0
 
     def test_publishers_who_are_held_back_learn_of_the_room(self, stage: Stage, version: Version) -> None:
         scene = stage({QUEUE: {"max_messages": 1, "when_full": WhenFull.BLOCK}})
         client = scene.connect(version)
         client.publish(QUEUE, b"m", ttl="1000")
-        assert scene.broker.take_full()
+        assert scene.broker.context.take_full()
         scene.wait(1.1)
         assert scene.rooms == 1
 
@@ -146,9 +146,9 @@ class TestWhileItWaits:
         client.publish(QUEUE, b"m", ttl="1000", **{"x-delay": "2000"})
         client.publish(QUEUE, b"other", ttl="3000", **{"x-delay": "2000"})
         scene.wait(2.1)
-        assert (scene.broker.waiting, scene.broker.counters.expired) == (1, 1)
+        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (1, 1)
         scene.wait(1.0)
-        assert (scene.broker.waiting, scene.broker.counters.expired) == (0, 2)
+        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (0, 2)
 
     def test_on_its_way_to_a_topics_subscriber(self, stage: Stage, version: Version) -> None:
         """Those who must acknowledge have copies that wait; who need not has it already."""
@@ -192,7 +192,7 @@ class TestWhileSomebodyHasIt:
         leave(client)
         other.subscribe(QUEUE)
         assert not other.received()
-        assert (scene.broker.counters.expired, scene.broker.stored_bytes) == (1, 0)
+        assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
 
     @with_nack
     def test_nor_by_nack(self, scene: Scene, version: Version) -> None:
@@ -214,7 +214,7 @@ class TestWhileSomebodyHasIt:
         scene.wait(0.9)
         assert len(scene.broker.destinations[QUEUE].resting) == 1
         scene.wait(0.2)
-        assert (scene.broker.counters.expired, scene.broker.stored_bytes) == (1, 0)
+        assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
         scene.wait(2.0)
         assert not client.received()
 
@@ -227,7 +227,7 @@ class TestWhileSomebodyHasIt:
         scene.wait(1.1)
         client.nack(client.message())
         assert not client.received()
-        assert (scene.broker.counters.expired, scene.broker.stored_bytes) == (1, 0)
+        assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
 
     @with_nack
     def test_behind_its_back_off(self, stage: Stage, version: Version) -> None:
@@ -239,9 +239,9 @@ class TestWhileSomebodyHasIt:
         client.nack(client.message())
         client.unsubscribe()
         scene.wait(1.9)
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
         scene.wait(0.2)
-        assert (scene.broker.waiting, scene.broker.counters.expired) == (0, 1)
+        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (0, 1)
 
     def test_in_mode_auto_while_it_lay_in_the_outbox(self, scene: Scene, version: Version) -> None:
         client, other = scene.connect(version), scene.connect(version)
@@ -390,7 +390,7 @@ class TestNothingIsKeptUntilThen:
             if number % 100 == 99:
                 other.subscribe(QUEUE)
                 other.unsubscribe()
-        assert scene.broker.waiting == 0
+        assert scene.broker.context.waiting == 0
         assert self.kept(b"used on") <= 64
         assert len(scene.broker.scheduler) <= 200
 

@@ -32,7 +32,7 @@ class TestIdleTimeout:
         assert list(scene.broker.destinations) == [QUEUE]
         scene.wait(0.02)
         assert not scene.broker.destinations
-        assert (scene.broker.counters.dropped, scene.broker.stored_bytes) == (2, 0)
+        assert (scene.broker.counters.dropped, scene.broker.memory.used) == (2, 0)
 
     def test_it_may_come_again(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -65,7 +65,7 @@ class TestIdleTimeout:
         scene.wait(1.5)
         leave(client)
         scene.wait(1.9)
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
         scene.wait(0.2)
         assert not scene.broker.destinations
 
@@ -79,7 +79,7 @@ class TestIdleTimeout:
         client.drop()
         scene.wait(10.0)
         assert not scene.broker.destinations
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_nor_what_a_transaction_gives_back(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -90,7 +90,7 @@ class TestIdleTimeout:
         client.unsubscribe()
         scene.wait(5.0)
         client.abort()
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
         scene.wait(5.0)
         assert not scene.broker.destinations
 
@@ -99,7 +99,7 @@ class TestIdleTimeout:
         client.publish(QUEUE, b"1")
         browse(other)
         scene.wait(5.0)
-        assert scene.broker.waiting == 0
+        assert scene.broker.context.waiting == 0
         client.publish(QUEUE, b"2")
         assert other.bodies() == [b"1", b"2"]
         other.drop()
@@ -132,12 +132,12 @@ class TestAutoDelete:
         client.stalled = other.stalled = True
         for size in (1, client.session.outbox.window, 1) * 2:
             producer.publish(QUEUE, b"x" * size)
-        kept = scene.broker.waiting
+        kept = scene.broker.context.waiting
         leave(client)
-        assert scene.broker.waiting >= kept
+        assert scene.broker.context.waiting >= kept
         leave(other)
         assert not scene.broker.destinations
-        assert (scene.broker.waiting, scene.broker.stored_bytes) == (0, 0)
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
 
     def test_before_anybody_subscribed_it_waits_for_the_first(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)

@@ -61,7 +61,7 @@ def waits(scene: Scene) -> list[str]:
 
 
 def known(scene: Scene) -> Groups:
-    found = queue_of(scene).consumers.groups
+    found = queue_of(scene)._dispatcher.groups
     assert found is not None
     return found
 
@@ -222,8 +222,10 @@ class TestBusyOwner:
             scene.wait(0.2)
         (subscription,) = owner.session.subscriptions.values()
         assert len(waits(scene)) <= 1
-        assert subscription.parked is None or len(subscription.parked) <= 100
-        assert sum(map(len, queue_of(scene).ready_lists)) <= 100
+        groups = queue_of(scene)._dispatcher.groups
+        parked = groups.parked(subscription) if groups is not None else None
+        assert parked is None or len(parked) <= 100
+        assert sum(map(len, queue_of(scene).in_memory.ready_lists)) <= 100
 
     def test_also_behind_one_that_stays(self, scene: Scene) -> None:
         owner = consumer(scene, 1)
@@ -232,8 +234,8 @@ class TestBusyOwner:
         for number in range(300):
             send(owner, f"g{number}", ttl="100")
             scene.wait(0.2)
-            assert group._ready_list is not None
-            assert len(group._ready_list) <= 100
+            assert group._waiting is not None
+            assert len(group._waiting) <= 100
         send(owner, "g3")
         assert go_on(owner) == ["g1", "g2", "g3"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.model.policy import WhenFull
-from gateway.broker.queue import fate, groups
+from gateway.broker.queue import groups
 
 from .client import Client, Scene, Step
 from .conftest import Stage
@@ -135,34 +135,34 @@ class TestAccount:
         owner, other = consumer(scene), consumer(scene)
         send(owner, "a1", "b1", "c1")
         owner.publish("/queue/b", JMSXGroupID="x" * 1_000)
-        assert broker.group_bytes == 4 * groups._COST + 3 + 1_000
+        assert broker.context.group_bytes == 4 * groups._COST + 3 + 1_000
         send(owner, "a2", "b2")
-        assert broker.group_bytes == 4 * groups._COST + 3 + 1_000
+        assert broker.context.group_bytes == 4 * groups._COST + 3 + 1_000
         for client in (owner, other):
             for message in client.messages():
                 client.ack(message)
             client.drop()
-        assert broker.group_bytes == groups._COST + 1_000
+        assert broker.context.group_bytes == groups._COST + 1_000
         reader = scene.connect()
         reader.subscribe("/queue/b")
         reader.drop()
-        assert broker.group_bytes == 0
+        assert broker.context.group_bytes == 0
 
     def test_one_that_ends_costs_nothing_more(self, scene: Scene) -> None:
         owner = consumer(scene)
         send(owner, "a1", "b1")
         send(owner, "a2", **CLOSE)
-        assert scene.broker.group_bytes == groups._COST + 1
+        assert scene.broker.context.group_bytes == groups._COST + 1
 
     def test_a_queue_that_goes_leaves_nothing(self, scene: Scene) -> None:
         owner = consumer(scene)
         send(owner, "a1", "b1")
         assert go_on(owner) == ["a1", "b1"]
-        fate.forgotten(queue_of(scene))
-        assert (len(known(scene)), scene.broker.group_bytes) == (0, 0)
+        queue_of(scene).end()
+        assert (len(known(scene)), scene.broker.context.group_bytes) == (0, 0)
         send(owner, "a2")
         owner.drop()
-        assert scene.broker.group_bytes == groups._COST + 1
+        assert scene.broker.context.group_bytes == groups._COST + 1
         assert names(consumer(scene)) == ["a2"]
 
     def test_they_are_bounded_together(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,5 +174,5 @@ class TestAccount:
         for name in "abcdefghijklmnop":
             for number in range(3):
                 client.publish(f"/queue/{number}", JMSXGroupID=name)
-        assert 10 <= scene.broker.group_bytes // (groups._COST + 1) <= 10 + 3
+        assert 10 <= scene.broker.context.group_bytes // (groups._COST + 1) <= 10 + 3
         assert len(client.messages()) == 48

@@ -92,7 +92,7 @@ class TestGivenBack:
         *_, last = one.messages()
         for message in rest:
             carry_out(owner, "ACK", owner.named(message))
-        assert [consumer_set.behind for consumer_set in queue_of(scene).consumers.consumer_sets] == [True, False]
+        assert [consumer_set.behind for consumer_set in queue_of(scene).consumers.sets] == [True, False]
         carry_out(one, "NACK", one.named(last))
         scene.settle()
         found = names(owner)

@@ -156,7 +156,7 @@ class TestLanes:
         plain = consumer(scene, prefetch=1)
         send(plain, "1", "2", "red3", "4", "red5", "red6")
         clients = [consumer(scene, RED, 1, number) for number in range(3)]
-        assert len(queue_of(scene).ready_lists) == 2
+        assert len(queue_of(scene).in_memory.ready_lists) == 2
         assert [names(client) for client in clients] == [["red3"], ["red5"], ["red6"]]
         assert set(asked.values()) == {1}
 
@@ -165,9 +165,9 @@ class TestLanes:
         consumer(scene)
         clients = [consumer(scene, RED, priority=number % 2) for number in range(3)]
         for left, index in enumerate(reversed(order)):
-            assert len(queue_of(scene).ready_lists) == (2 if left < 3 else 1)
+            assert len(queue_of(scene).in_memory.ready_lists) == (2 if left < 3 else 1)
             clients[index].drop()
-        assert len(queue_of(scene).ready_lists) == 1
+        assert len(queue_of(scene).in_memory.ready_lists) == 1
 
     def test_who_comes_again_finds_all(self, scene: Scene) -> None:
         red, producer = consumer(scene, RED), scene.connect()
@@ -221,7 +221,7 @@ class TestLanes:
         for number in range(2, 400):
             send(producer, f"red{number}", f"{number}")
             (plain if number % 3 else red).ack((plain if number % 3 else red).messages()[-1])
-            places = [len(each) for each in queue_of(scene).ready_lists]
+            places = [len(each) for each in queue_of(scene).in_memory.ready_lists]
             assert max(places) <= 2 * len(waits(scene)) + 100
         for _ in range(2_000):
             messages = plain.messages()
@@ -229,7 +229,7 @@ class TestLanes:
                 break
             plain.ack(messages[-1])
         assert waits(scene) == []
-        assert sum(len(each) for each in queue_of(scene).ready_lists) < 200
+        assert sum(len(each) for each in queue_of(scene).in_memory.ready_lists) < 200
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.model.message import Message
-from gateway.broker.queue import dispatch
 from gateway.broker.queue import ready as lane_module
-from gateway.broker.queue.queue import Queue
+from gateway.broker.queue.consumers import ConsumerSet
+from gateway.broker.queue.dispatch import Dispatcher
 from gateway.broker.queue.ready import ReadyList
-from gateway.broker.queue.rotation import ConsumerSet
 from gateway.codec import Head
 
 from .client import Scene
@@ -84,12 +83,12 @@ def test_a_subscriber_of_a_queue_reads_it_in_turns(scene: Scene, monkeypatch: py
     """Whatever it costs, others have their turns between them."""
     turns = []
 
-    def catch_up(queue: Queue, consumer_set: ConsumerSet) -> None:
+    def catch_up(dispatcher: Dispatcher, consumer_set: ConsumerSet) -> None:
         turns.append(consumer_set)
-        original(queue, consumer_set)
+        original(dispatcher, consumer_set)
 
-    original = dispatch.catch_up
-    monkeypatch.setattr(dispatch, "catch_up", catch_up)
+    original = Dispatcher._catch_up
+    monkeypatch.setattr(Dispatcher, "_catch_up", catch_up)
     producer, client = scene.connect(), scene.connect()
     for _ in range(20):
         producer.publish("/queue/a", filler="x" * size)

@@ -67,12 +67,12 @@ class TestBlock:
         scene = stage({QUEUE: limit})
         client = scene.connect(version)
         send(client, "12")
-        assert not scene.broker.take_full()
+        assert not scene.broker.context.take_full()
         send(client, "3")
-        assert scene.broker.take_full() == {queue_of(scene)}
-        assert not scene.broker.take_full()
+        assert scene.broker.context.take_full() == {queue_of(scene)}
+        assert not scene.broker.context.take_full()
         send(client, "4")
-        assert scene.broker.take_full() == {queue_of(scene)}
+        assert scene.broker.context.take_full() == {queue_of(scene)}
         assert left(scene) == "1234"
 
     def test_and_told_again_when_there_is_room(self, stage: Stage, version: Version, limit: dict[str, Any]) -> None:
@@ -97,13 +97,13 @@ class TestBlock:
         client.subscribe(QUEUE, ack="client")
         send(client, "123456789")
         assert digits(client) == "123456789"
-        assert not scene.broker.take_full()
+        assert not scene.broker.context.take_full()
 
     def test_commit_fills_it_in_one_go(self, stage: Stage, version: Version, limit: dict[str, Any]) -> None:
         scene = stage({QUEUE: limit})
         client = scene.connect(version)
         send_in_transaction(client, "123456")
-        assert scene.broker.take_full() == {queue_of(scene)}
+        assert scene.broker.context.take_full() == {queue_of(scene)}
         assert left(scene) == "123456"
         assert scene.rooms == 1
 
@@ -123,7 +123,7 @@ class TestDropOldest:
         scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_OLDEST}})
         fill(scene.connect(version), "12345")
         assert scene.broker.counters.dropped == 2
-        assert not scene.broker.full
+        assert not scene.broker.context.full
         assert left(scene) == "345"
 
     def test_what_a_consumer_has_does_not_count(
@@ -146,7 +146,7 @@ class TestDropOldest:
         client.subscribe(QUEUE, ack="client")
         fill(other, "12345")
         client.disconnect()
-        assert scene.broker.waiting == 5
+        assert scene.broker.context.waiting == 5
         fill(other, "6")
         assert left(scene) == "456"
 
@@ -258,7 +258,7 @@ def test_nothing_but_parked_messages_and_more_of_them_than_may_wait(stage: Stage
     free.subscribe(QUEUE, ack="client")
     client.publish(QUEUE, b"4", JMSXGroupID="g")
     client.publish(QUEUE, b"5", JMSXGroupID="g")
-    assert scene.broker.waiting == 1
+    assert scene.broker.context.waiting == 1
     busy.drop()
     assert free.bodies()
 
@@ -382,7 +382,7 @@ class TestConflation:
             self.news(client, str(number % 7), str(number % 10))
         queue = queue_of(scene)
         assert queue.waiting == 7
-        assert all(len(ready_list) <= 7 * 2 + 64 for ready_list in queue.ready_lists)
+        assert all(len(ready_list) <= 7 * 2 + 64 for ready_list in queue.in_memory.ready_lists)
 
     def test_it_makes_room_before_the_limit_is_asked(self, stage: Stage, version: Version) -> None:
         scene = stage({QUEUE: {"conflate_by": "key", "max_messages": 2, "when_full": WhenFull.DROP_NEWEST}})

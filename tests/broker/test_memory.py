@@ -21,31 +21,31 @@ def judge(
 class TestIncompleteMessages:
     def test_they_count(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
-        scene.broker.buffer(3_001)
-        assert (scene.broker.stored_bytes, scene.broker.buffered, scene.broker.kept) == (3_001, 3_001, 0)
-        assert scene.broker.pressed
-        scene.broker.buffer(-1)
-        assert not scene.broker.pressed
-        scene.broker.buffer(-3_000)
+        scene.broker.memory.buffer(3_001)
+        assert (scene.broker.memory.used, scene.broker.memory.partial, scene.broker.memory.kept) == (3_001, 3_001, 0)
+        assert scene.broker.memory.pressed
+        scene.broker.memory.buffer(-1)
+        assert not scene.broker.memory.pressed
+        scene.broker.memory.buffer(-3_000)
         assert scene.pressure == [True, False]
 
     def test_an_eighth_of_the_memory_is_a_crowd(self, stage: Stage) -> None:
         scene = stage(memory_limit=8_000)
-        scene.broker.buffer(1_000)
-        assert not scene.broker.is_crowded
-        scene.broker.buffer(1)
-        assert scene.broker.is_crowded
-        scene.broker.buffer(-1_001)
+        scene.broker.memory.buffer(1_000)
+        assert not scene.broker.memory.is_crowded
+        scene.broker.memory.buffer(1)
+        assert scene.broker.memory.is_crowded
+        scene.broker.memory.buffer(-1_001)
 
     def test_full(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
         client = scene.connect()
-        scene.broker.buffer(4_000)
-        assert scene.broker.memory_is_full == "kept messages cost 4000 octets, 4000 may (memory_limit)"
+        scene.broker.memory.buffer(4_000)
+        assert scene.broker.memory.is_full == "kept messages cost 4000 octets, 4000 may (memory_limit)"
         client.publish("/queue/a", b"x")
         assert client.error().headers["message"] == "memory limit reached"
-        scene.broker.buffer(-4_000)
-        assert scene.broker.memory_is_full == ""
+        scene.broker.memory.buffer(-4_000)
+        assert scene.broker.memory.is_full == ""
 
 
 class TestJudged:
@@ -55,21 +55,25 @@ class TestJudged:
         scene = stage()
         judge(scene, scarce=True, flooded=True)
         judge(scene, scarce=True)
-        assert (scene.broker.pressed, scene.broker.flooded, scene.broker.careful) == (True, False, True)
+        assert (scene.broker.memory.pressed, scene.broker.memory.flooded, scene.broker.context.checks_sends) == (
+            True,
+            False,
+            True,
+        )
         judge(scene)
-        assert (scene.broker.pressed, scene.broker.careful) == (False, False)
+        assert (scene.broker.memory.pressed, scene.broker.context.checks_sends) == (False, False)
         assert scene.pressure == [True, False]
 
     def test_one_pressure_of_two_reasons(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
-        scene.broker.keep(3_500)
+        scene.broker.memory.keep(3_500)
         judge(scene, scarce=True)
-        scene.broker.release(3_500)
-        assert scene.broker.pressed
-        scene.broker.keep(3_500)
+        scene.broker.memory.release(3_500)
+        assert scene.broker.memory.pressed
+        scene.broker.memory.keep(3_500)
         judge(scene)
-        assert scene.broker.pressed
-        scene.broker.release(3_500)
+        assert scene.broker.memory.pressed
+        scene.broker.memory.release(3_500)
         assert scene.pressure == [True, False]
 
     def test_exhausted(self, stage: Stage, version: Version) -> None:
@@ -88,14 +92,14 @@ class TestJudged:
         scene = stage(memory_limit=16_000)
         broker = scene.broker
         judge(scene, nearly=True)
-        assert broker.nearly_full
+        assert broker.memory.nearly_full
         judge(scene)
-        assert not broker.nearly_full
-        broker.buffer(14_999)
-        assert not broker.nearly_full
-        broker.buffer(1)
-        assert broker.nearly_full
-        broker.buffer(-15_000)
+        assert not broker.memory.nearly_full
+        broker.memory.buffer(14_999)
+        assert not broker.memory.nearly_full
+        broker.memory.buffer(1)
+        assert broker.memory.nearly_full
+        broker.memory.buffer(-15_000)
 
     def test_a_flood_of_outboxes(self, stage: Stage) -> None:
         """Each may have but little then, also that of somebody who comes later; and who does not read is closed."""
@@ -109,7 +113,7 @@ class TestJudged:
         assert client.session.outbox.high == 7_500
         client.stalled = True
         other.publish("/topic/a", b"x" * 11_000)
-        assert client.session.outbox in scene.broker.take_strained(), "it is waited for"
+        assert client.session.outbox in scene.broker.context.slow_consumers.take_strained(), "it is waited for"
         assert not client.closed
         client.session.outbox.excused = True
         other.publish("/topic/a", b"x")
@@ -126,14 +130,14 @@ class TestWhatIsKeptNowhere:
         scene = stage(policies, memory_limit=100_000)
         client = scene.connect()
         client.subscribe("/topic/a")
-        scene.broker.buffer(100_000)
+        scene.broker.memory.buffer(100_000)
         return scene, client
 
     def test_a_topic(self, stage: Stage) -> None:
         scene, client = self.full(stage)
         client.publish("/topic/a", b"x")
         assert [message.body for message in client.messages()] == [b"x"]
-        scene.broker.buffer(-100_000)
+        scene.broker.memory.buffer(-100_000)
 
     @pytest.mark.parametrize(
         ("destination", "headers"),
@@ -149,13 +153,13 @@ class TestWhatIsKeptNowhere:
         scene, client = self.full(stage)
         client.publish(destination, b"x", **headers)
         assert client.error().headers["message"] == "memory limit reached"
-        scene.broker.buffer(-100_000)
+        scene.broker.memory.buffer(-100_000)
 
     def test_a_topic_that_keeps_a_log(self, stage: Stage) -> None:
         scene, client = self.full(stage, {"/topic/a": {"log_messages": 10}})
         client.publish("/topic/a", b"x")
         assert client.error().headers["message"] == "memory limit reached"
-        scene.broker.buffer(-100_000)
+        scene.broker.memory.buffer(-100_000)
 
     def test_where_somebody_has_a_pattern(self, stage: Stage) -> None:
         """It may be that of a durable subscription."""
@@ -163,7 +167,7 @@ class TestWhatIsKeptNowhere:
         scene.connect().subscribe("/topic/*")
         client.publish("/topic/a", b"x")
         assert client.error().headers["message"] == "memory limit reached"
-        scene.broker.buffer(-100_000)
+        scene.broker.memory.buffer(-100_000)
 
 
 class TestCost:
@@ -188,7 +192,7 @@ class TestCost:
             client.begin(name)
             client.publish("/queue/a", b"x" * 1_000, transaction=name)
         cost = cost_of(client.session)
-        assert cost.transactions == client.scene.broker.stored_bytes == cost.own
+        assert cost.transactions == client.scene.broker.memory.used == cost.own
 
     def test_a_private_queue_goes_with_it(self, stage: Stage, version: Version) -> None:
         """That is what a topic's subscriber has that acknowledges."""
@@ -198,7 +202,7 @@ class TestCost:
         for _ in range(5):
             other.publish("/topic/a", b"x" * 1_000)
         cost = cost_of(client.session)
-        assert cost.subscriptions == scene.broker.stored_bytes + SUBSCRIPTION
+        assert cost.subscriptions == scene.broker.memory.used + SUBSCRIPTION
         assert cost.unacknowledged == 0
 
     def test_what_others_can_get_stays(self, stage: Stage, version: Version) -> None:
@@ -208,7 +212,7 @@ class TestCost:
         for _ in range(5):
             other.publish("/queue/a", b"x" * 1_000)
         cost = cost_of(client.session)
-        assert cost.unacknowledged == pytest.approx(scene.broker.stored_bytes * 2 / 5)
+        assert cost.unacknowledged == pytest.approx(scene.broker.memory.used * 2 / 5)
         assert cost.subscriptions == SUBSCRIPTION
 
 
@@ -220,4 +224,4 @@ def test_slow_consumers_are_counted_by_the_limit(stage: Stage) -> None:
     client.session.outbox.excused = True
     while not client.closed:
         other.publish("/topic/a", b"x" * 1_000)
-    assert scene.broker.slow == {OUTBOX: 1, "slow_messages": 0, "browser": 0}
+    assert scene.broker.context.slow_consumers.by_limit == {OUTBOX: 1, "slow_messages": 0, "browser": 0}

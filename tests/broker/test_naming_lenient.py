@@ -100,7 +100,7 @@ class TestAcknowledgement:
 
     def test_1_2_by_ack_as_ever(self, lenient: Scene, command: str) -> None:
         client, message_id = waiting(lenient, V12)
-        by_message_id = client.session.subscriptions.by_message_id
+        by_message_id = client.session.subscriptions.naming.by_message_id
         assert by_message_id is not None
         delivery = by_message_id.find(message_id)
         assert delivery is not None

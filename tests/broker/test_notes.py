@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.model.message import Message
-from gateway.broker.queue.extra_headers import ExtraHeaders, gap
+from gateway.broker.queue.subscription import ExtraHeaders, gap
 from gateway.codec import Head, Version
 
 from .client import Scene

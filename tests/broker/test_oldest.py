@@ -7,7 +7,6 @@ import random
 import pytest
 
 from gateway.broker.queue import durable, paging
-from gateway.broker.queue.oldest import oldest, oldest_delivery
 from gateway.broker.queue.paging import PagedMessages
 from gateway.broker.queue.queue import Queue
 
@@ -32,7 +31,7 @@ def waiting(queue: Queue) -> list[int]:
 def test_nothing_waits(scene: Scene) -> None:
     client = scene.connect()
     client.subscribe(Q)
-    assert oldest(queue_of(scene)) is None
+    assert queue_of(scene).oldest() is None
 
 
 @pytest.mark.parametrize("first", ["1", "4", "9"])
@@ -43,7 +42,7 @@ def test_of_all_priorities(scene: Scene, first: str) -> None:
     for priority in "4917" * 50:
         client.publish(Q, priority=priority)
     queue = queue_of(scene)
-    assert oldest(queue) == min(waiting(queue))
+    assert queue.oldest() == min(waiting(queue))
 
 
 def test_of_a_group_that_somebody_has(scene: Scene) -> None:
@@ -52,8 +51,8 @@ def test_of_a_group_that_somebody_has(scene: Scene) -> None:
     for group in "aabab":
         client.publish(Q, JMSXGroupID=group)
     queue = queue_of(scene)
-    assert queue.consumers.groups is not None
-    assert oldest(queue) == min(waiting(queue)) == 2
+    assert queue._dispatcher.groups is not None
+    assert queue.oldest() == min(waiting(queue)) == 2
 
 
 def test_what_comes_back_is_as_old_as_it_was(scene: Scene) -> None:
@@ -61,9 +60,9 @@ def test_what_comes_back_is_as_old_as_it_was(scene: Scene) -> None:
     client.subscribe(Q, ack="client")
     for _ in range(3):
         other.publish(Q)
-    assert oldest(queue_of(scene)) is None
+    assert queue_of(scene).oldest() is None
     client.drop()
-    assert oldest(queue_of(scene)) == 1
+    assert queue_of(scene).oldest() == 1
 
 
 def test_what_comes_back_later_does_not_wait(stage: Stage) -> None:
@@ -72,7 +71,7 @@ def test_what_comes_back_later_does_not_wait(stage: Stage) -> None:
     client.subscribe(Q, ack="client")
     client.publish(Q)
     client.nack(client.message())
-    assert (len(queue_of(scene).resting), oldest(queue_of(scene))) == (1, None)
+    assert (len(queue_of(scene).resting), queue_of(scene).oldest()) == (1, None)
 
 
 @pytest.fixture
@@ -95,7 +94,7 @@ def backlog_of(scene: Scene) -> PagedMessages:
 def test_of_what_the_store_alone_has(paged: Scene) -> None:
     queue, paging = queue_of(paged), backlog_of(paged)
     last = paged.broker.router.number
-    assert oldest(queue) == last - 12
+    assert queue.oldest() == last - 12
     in_memory = queue.waiting_messages()
     for message in in_memory:
         queue.withdraw(message)
@@ -106,9 +105,9 @@ def test_of_what_the_store_alone_has(paged: Scene) -> None:
         _take(paged, left.pop(place))
         assert paging.first_rows() == [left[0], last - 2]
     while left:
-        assert oldest(queue) == left[0]
+        assert queue.oldest() == left[0]
         _take(paged, left.pop(0))
-    assert oldest(queue) is None
+    assert queue.oldest() is None
     paged.broker.forget_if_idle(queue)
 
 
@@ -190,7 +189,7 @@ def test_of_one_priority_it_is_exact(stage: Stage, seed: int, groups: str, selec
         program.step()
         queue = scene.broker.destinations.get(Q)
         if isinstance(queue, Queue):
-            assert oldest(queue) == min(waiting(queue), default=None)
+            assert queue.oldest() == min(waiting(queue), default=None)
             seen += queue.waiting > 1
     assert seen > 20
 
@@ -205,7 +204,7 @@ def test_of_many_it_waits_indeed_and_is_nearly_always_the_oldest(stage: Stage, g
             program.step()
             queue = scene.broker.destinations.get(Q)
             if isinstance(queue, Queue) and (there := waiting(queue)):
-                found = oldest(queue)
+                found = queue.oldest()
                 assert found in there
                 seen += 1
                 exact += found == min(there)
@@ -222,19 +221,21 @@ def test_a_less_urgent_one_that_came_back_is_not_forgotten(scene: Scene) -> None
         other.publish(Q, priority="5")
     client.drop()
     queue = queue_of(scene)
-    assert oldest(queue) == 1
-    queue.ready_lists[0].compact()
-    assert oldest(queue) == 1
+    assert queue.oldest() == 1
+    queue.in_memory.ready_lists[0].compact()
+    assert queue.oldest() == 1
 
 
 def test_the_delivery_that_is_longest_without_an_ack(scene: Scene) -> None:
     client, other = scene.connect(), scene.connect()
     client.subscribe(Q, ack="client-individual")
     (subscription,) = client.session.subscriptions.values()
-    assert oldest_delivery(subscription) is None
+    assert subscription.oldest is None
     for _ in range(3):
         other.publish(Q)
     first, *_ = client.messages()
-    assert oldest_delivery(subscription) == 1
+    assert subscription.oldest is not None
+    assert subscription.oldest.message.number == 1
     client.ack(first)
-    assert oldest_delivery(subscription) == 2
+    assert subscription.oldest is not None
+    assert subscription.oldest.message.number == 2

@@ -112,10 +112,10 @@ class TestWindow:
         client.stalled = True
         bodies = fill(producer, 20, size=200)
         assert 1 * KIB <= client.session.outbox.size < 2 * KIB
-        assert 10 < client.scene.broker.waiting < 20
+        assert 10 < client.scene.broker.context.waiting < 20
         client.resume()
         assert client.bodies() == bodies
-        assert client.scene.broker.waiting == 0
+        assert client.scene.broker.context.waiting == 0
 
     def test_a_subscription_that_comes_to_a_full_outbox_waits_too(self, pair: tuple[Client, Client]) -> None:
         client, producer = pair
@@ -124,7 +124,7 @@ class TestWindow:
         fill(producer, 10, "/topic/a", size=200)
         bodies = fill(producer, 3)
         client.subscribe("/queue/a", "1")
-        assert client.scene.broker.waiting == 3
+        assert client.scene.broker.context.waiting == 3
         client.resume()
         assert [each.body for each in client.messages() if each.subscription == "1"] == bodies
 
@@ -148,7 +148,7 @@ class TestWindow:
             client.subscribe(queue, str(id), ack="client" if id % 2 else "auto")
         client.stalled = True
         bodies = {queue: fill(producer, 5, queue, size=200) for queue in queues}
-        assert client.scene.broker.waiting > 15
+        assert client.scene.broker.context.waiting > 15
         client.resume()
         messages = client.messages()
         for queue in queues:
@@ -164,12 +164,12 @@ class TestWindow:
         found = 0
         while outbox.size:
             found += b"".join(outbox.take()).count(b"\0")
-            waiting = client.scene.broker.waiting
+            waiting = client.scene.broker.context.waiting
             while outbox.size > outbox.window:
                 outbox.written(1)
-            assert client.scene.broker.waiting == waiting
+            assert client.scene.broker.context.waiting == waiting
             outbox.written(1)
-            assert client.scene.broker.waiting < waiting or not waiting
+            assert client.scene.broker.context.waiting < waiting or not waiting
             outbox.written(min(100, outbox.size))
         assert found == len(bodies)
 
@@ -180,9 +180,9 @@ class TestWindow:
         message = client.message()
         client.stalled = True
         fill(producer, 20, size=200)
-        waiting = client.scene.broker.waiting
+        waiting = client.scene.broker.context.waiting
         client.ack(message)
-        assert client.scene.broker.waiting == waiting > 0
+        assert client.scene.broker.context.waiting == waiting > 0
         client.resume()
         assert len(client.messages()) == 20
 
@@ -254,7 +254,7 @@ class TestBrokenConnection:
         client.subscribe("/queue/a")
         client.session.outbox.close()
         bodies = fill(producer, 3)
-        assert client.scene.broker.waiting == 3
+        assert client.scene.broker.context.waiting == 3
         producer.subscribe("/queue/a")
         assert producer.bodies() == bodies
 
@@ -275,13 +275,13 @@ class TestHigh:
         client, producer = pair
         client.subscribe("/topic/a")
         client.stalled = True
-        outbox, strained = client.session.outbox, client.scene.broker.strained
+        outbox, strained = client.session.outbox, client.scene.broker.context.slow_consumers.strained
         while outbox.size <= outbox.high:
             assert not strained
             fill(producer, 1, "/topic/a", size=500)
-        assert client.scene.broker.take_strained() == {outbox}
-        assert client.scene.broker.take_strained() == set()
-        strained = client.scene.broker.strained
+        assert client.scene.broker.context.slow_consumers.take_strained() == {outbox}
+        assert client.scene.broker.context.slow_consumers.take_strained() == set()
+        strained = client.scene.broker.context.slow_consumers.strained
         fill(producer, 5, "/topic/a")
         assert list(strained) == [outbox]
         client.resume()
@@ -290,7 +290,7 @@ class TestHigh:
     def test_who_never_reads_its_receipts_strains_its_own(self, pair: tuple[Client, Client]) -> None:
         client, _ = pair
         client.stalled = True
-        outbox, strained = client.session.outbox, client.scene.broker.strained
+        outbox, strained = client.session.outbox, client.scene.broker.context.slow_consumers.strained
         while outbox.size <= outbox.high:
             assert not strained
             client.publish("/topic/a", receipt="r" * 1_000)
@@ -320,7 +320,7 @@ class TestHigh:
         assert str(failure) == "slow consumer"
         assert "(max_outbound)" in failure.detail
         assert client.scene.broker.counters.slow_consumers == 1
-        assert not client.scene.broker.strained
+        assert not client.scene.broker.context.slow_consumers.strained
         assert len(producer.messages()) > 10
 
     def test_and_only_once_however_much_its_neighbours_still_send(self, pair: tuple[Client, Client]) -> None:

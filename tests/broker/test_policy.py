@@ -10,7 +10,6 @@ import pytest
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import DEFAULT, ClientArguments, OnNack, Policies, Policy, SlowConsumerAction, WhenFull
 from gateway.broker.queue.queue import Queue
-from gateway.broker.routing import registry
 from gateway.codec import Version
 
 from .client import Scene
@@ -262,13 +261,13 @@ class TestHintsInFrames:
         client.subscribe("/temp-queue/a", **HEADERS)
         assert not scene.wishes
 
-    def test_and_also_if_the_queue_was_forgotten_meanwhile(self, scene: Scene, version: Version) -> None:
+    def test_they_are_forgotten_with_the_queue(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
         client.subscribe("/queue/a", **{**HEADERS, "auto-delete": "false"})
         client.unsubscribe()
         assert not scene.broker.destinations
         client.publish("/queue/a", b"m")
-        assert policy_of(scene, "/queue/a") == dataclasses.replace(EXPECTED, auto_delete=False)
+        assert policy_of(scene, "/queue/a") == Policy(backoff=0.0)
 
     def test_but_not_where_the_queue_was_to_go_with_its_consumers(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -276,15 +275,6 @@ class TestHintsInFrames:
         client.unsubscribe()
         client.publish("/queue/a", b"m", **{"x-max-length": "7"})
         assert policy_of(scene, "/queue/a").max_messages == 7
-
-    def test_only_so_many_are_remembered(self, scene: Scene, version: Version, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(registry, "_MOST_DECLARED", 2)
-        client = scene.connect(version)
-        for name in "abc":
-            client.subscribe(name, **{"x-max-length": "5"})
-            client.unsubscribe()
-        client.publish("a,b,c", b"m")
-        assert [policy_of(scene, f"/queue/{name}").max_messages for name in "abc"] == [0, 5, 5]
 
     def test_a_queue_that_is_there_does_not_change_and_nobody_is_refused(self, scene: Scene, version: Version) -> None:
         """RabbitMQ closes whoever comes with other arguments (PRECONDITION_FAILED)."""
@@ -312,9 +302,9 @@ class TestHintsInFrames:
         client = scene.connect(version)
         for body in (b"1", b"2", b"3"):
             client.publish("/queue/a", body, **{"x-max-length": "2", "x-message-ttl": "1000"})
-        assert scene.broker.waiting == 2
+        assert scene.broker.context.waiting == 2
         scene.wait(1.1)
-        assert scene.broker.waiting == 0
+        assert scene.broker.context.waiting == 0
 
 
 def test_which_topics_keep_a_log() -> None:

@@ -51,30 +51,30 @@ def client(scene: Scene) -> Client:
 
 def test_they_count_as_memory(scene: Scene, client: Client) -> None:
     queue = queue_of(scene)
-    assert 8 * 1_024 * SELECTORS <= queue.ready_bytes <= 8 * (DEEP + SELECTORS) * SELECTORS
+    assert 8 * 1_024 * SELECTORS <= queue.in_memory.ready_bytes <= 8 * (DEEP + SELECTORS) * SELECTORS
     held = sum(one.held_bytes for one in client.session.subscriptions.values())
-    assert scene.broker.stored_bytes == queue.nbytes + held + queue.ready_bytes
+    assert scene.broker.memory.used == queue.nbytes + held + queue.in_memory.ready_bytes
 
 
 def test_one_more_counts_at_once(scene: Scene, client: Client) -> None:
-    before = queue_of(scene).ready_bytes
+    before = queue_of(scene).in_memory.ready_bytes
     subscribe(client, 50)
-    assert queue_of(scene).ready_bytes >= before + 8 * DEEP
-    subscribed = queue_of(scene).ready_bytes
+    assert queue_of(scene).in_memory.ready_bytes >= before + 8 * DEEP
+    subscribed = queue_of(scene).in_memory.ready_bytes
     other = scene.connect()
     other.subscribe(QUEUE, "1", "client", **{"x-priority": "3", "selector": "n <> 1", "prefetch-count": "1"})
-    assert queue_of(scene).ready_bytes <= subscribed  # it reads the lane of another one
+    assert queue_of(scene).in_memory.ready_bytes <= subscribed  # it reads the lane of another one
 
 
 @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect])
 def test_they_go_with_the_consumers(scene: Scene, client: Client, leave: Step) -> None:
-    before = queue_of(scene).ready_bytes
+    before = queue_of(scene).in_memory.ready_bytes
     client.unsubscribe("0")
-    assert queue_of(scene).ready_bytes < before
+    assert queue_of(scene).in_memory.ready_bytes < before
     leave(client)
     queue = queue_of(scene)
-    assert (queue.ready_bytes, len(queue.ready_lists)) == (0, 1)
-    assert scene.broker.stored_bytes == queue.nbytes
+    assert (queue.in_memory.ready_bytes, len(queue.in_memory.ready_lists)) == (0, 1)
+    assert scene.broker.memory.used == queue.nbytes
 
 
 def test_they_are_empty_when_the_messages_have_gone(scene: Scene, client: Client) -> None:
@@ -83,13 +83,13 @@ def test_they_are_empty_when_the_messages_have_gone(scene: Scene, client: Client
     other.subscribe(QUEUE)
     assert len(other.messages()) == DEEP
     queue = queue_of(scene)
-    assert (queue.ready_bytes, len(queue.ready_lists)) == (0, SELECTORS + 1)
+    assert (queue.in_memory.ready_bytes, len(queue.in_memory.ready_lists)) == (0, SELECTORS + 1)
 
 
 def test_also_if_those_were_thrown_away(scene: Scene, client: Client) -> None:
     assert client.session.outstanding == SELECTORS
     queue_of(scene).purge()
-    assert queue_of(scene).ready_bytes == 0
+    assert queue_of(scene).in_memory.ready_bytes == 0
 
 
 def test_few_places_are_not_worth_counting(scene: Scene) -> None:
@@ -98,7 +98,7 @@ def test_few_places_are_not_worth_counting(scene: Scene) -> None:
         subscribe(client, number)
     send(client, 100)
     client.unsubscribe("2")
-    assert queue_of(scene).ready_bytes == 0
+    assert queue_of(scene).in_memory.ready_bytes == 0
 
 
 def test_they_hold_back_publishers_like_messages(stage: Stage) -> None:
@@ -106,9 +106,9 @@ def test_they_hold_back_publishers_like_messages(stage: Stage) -> None:
     client = scene.connect()
     subscribe(client, 0)
     send(client, DEEP)
-    assert not scene.broker.pressed
+    assert not scene.broker.memory.pressed
     for number in range(1, 60):
         subscribe(client, number)
-    assert scene.broker.pressed
+    assert scene.broker.memory.pressed
     client.drop()
-    assert not scene.broker.pressed
+    assert not scene.broker.memory.pressed

@@ -226,7 +226,9 @@ class Consumers(RuleBasedStateMachine):
     def places_do_not_pile_up(self) -> None:
         queue = self._queue()
         ready_lists = (
-            [*queue.ready_lists, *(each.parked for each in queue.subscriptions if each.parked)] if queue else []
+            [*queue.in_memory.ready_lists, *(each.parked for each in queue.subscriptions if each.parked)]
+            if queue
+            else []
         )
         assert all(len(each) <= 2 * len(self._waiting()) + SLACK for each in ready_lists)
 

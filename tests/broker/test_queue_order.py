@@ -104,7 +104,7 @@ class TestPlaces:
             for client in (one, two):
                 for message in client.messages():
                     (client.nack if number % 7 == 0 else client.ack)(message)
-            assert sum(map(len, queue.ready_lists)) <= 2 * queue.waiting + 100
+            assert sum(map(len, queue.in_memory.ready_lists)) <= 2 * queue.waiting + 100
 
     def test_purged_is_everything_that_nobody_has(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=1)
@@ -244,6 +244,6 @@ def test_a_session_may_end_at_every_point(scene: Scene, steps: int, leave: Step)
         step(client)
         assert not client.closed
     leave(client)
-    assert scene.broker.subscriptions == 0
+    assert scene.broker.context.subscriptions == 0
     producer.subscribe("/queue/a")
     assert producer.bodies() == [b"%d" % number for number in range(10)]

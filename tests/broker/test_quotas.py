@@ -124,10 +124,10 @@ class TestMemory:
         client = scene.connect(version)
         for count in (1, 2, 3):
             self.send(client)
-            assert scene.broker.stored_bytes == count * 1_000
-            assert not scene.broker.pressed
+            assert scene.broker.memory.used == count * 1_000
+            assert not scene.broker.memory.pressed
         self.send(client)
-        assert scene.broker.pressed
+        assert scene.broker.memory.pressed
         assert not client.closed
 
     @pytest.mark.parametrize("transaction", ["", "t"])
@@ -140,7 +140,7 @@ class TestMemory:
             sender.begin("t")
             self.send(sender, transaction=transaction)
             assert refusal(sender, "memory_limit") == "memory limit reached"
-        assert scene.broker.stored_bytes == 4_000
+        assert scene.broker.memory.used == 4_000
 
     def test_whatever_is_no_send_goes_on(self, stage: Stage, version: Version) -> None:
         scene = stage(memory_limit=4_000)
@@ -149,9 +149,9 @@ class TestMemory:
             self.send(client)
         client.subscribe("/queue/a", ack="client")
         messages = client.messages()
-        assert scene.broker.pressed
+        assert scene.broker.memory.pressed
         client.ack(messages[0])
-        assert not scene.broker.pressed
+        assert not scene.broker.memory.pressed
         self.send(client)
         assert not client.closed
 
@@ -171,26 +171,26 @@ class TestMemory:
         broker = scene.broker
         auto, client, topic = (scene.connect(version) for _ in range(3))
         self.send(client)
-        assert broker.stored_bytes == 1_000  # waits
+        assert broker.memory.used == 1_000  # waits
         client.subscribe("/queue/a", ack="client")
-        assert broker.stored_bytes == 1_000  # is not acknowledged
+        assert broker.memory.used == 1_000  # is not acknowledged
         client.ack(client.message())
-        assert broker.stored_bytes == 0
+        assert broker.memory.used == 0
         self.send(client, "/topic/a")
-        assert broker.stored_bytes == 0  # nobody is there
+        assert broker.memory.used == 0  # nobody is there
         auto.subscribe("/topic/a", "0")
         auto.subscribe("/queue/b", "1")
         self.send(client, "/topic/a")
         self.send(client, "/queue/b")
-        assert broker.stored_bytes == 0  # in mode auto the outbox has it
+        assert broker.memory.used == 0  # in mode auto the outbox has it
         for id in ("0", "1", "2"):
             topic.subscribe("/topic/a", id, ack="client")
         self.send(client, "/topic/a")
-        assert broker.stored_bytes == 3_000
+        assert broker.memory.used == 3_000
         client.begin()
         self.send(client, "/queue/b", "t")
-        assert broker.stored_bytes == 4_000
+        assert broker.memory.used == 4_000
         client.commit()
-        assert broker.stored_bytes == 3_000
+        assert broker.memory.used == 3_000
         topic.drop()
-        assert broker.stored_bytes == 0
+        assert broker.memory.used == 0

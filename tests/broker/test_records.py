@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from gateway.broker import events
+from gateway.broker.core import events
+from gateway.broker.core.events import EventLog
 from gateway.broker.core.ports import Recorder
 from gateway.broker.errors import HeaderMissing, SessionEnded
-from gateway.broker.events import EventLog
 from gateway.broker.model.options import PLAIN
 from gateway.broker.model.policy import OnNack, SlowConsumerAction, WhenFull
 from gateway.broker.queue import durable, paging
@@ -650,7 +650,7 @@ class TestSessions:
         client.subscribe(Q, ack="client")
         client.publish(Q)
         notes = Notebook()
-        scene.broker.records = found = EventLog(scene.broker, cast(Recorder, notes))
+        scene.broker.records = found = EventLog(scene.broker.sessions, cast(Recorder, notes))
         (subscription,) = client.session.subscriptions.values()
         assert subscription.ledger is not None
         found.pending(subscription, 1, next(iter(subscription.ledger.values())))

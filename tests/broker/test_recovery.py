@@ -50,7 +50,7 @@ class TestQueues:
         found = queue(scene)
         assert (found.waiting, found.nbytes, stored(scene)) == (5, nbytes, 5)
         assert not found.waiting_messages()
-        assert (scene.broker.waiting, scene.broker.stored_bytes) == (5, 0)
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (5, 0)
         assert list(marks(scene)) == [0, 1, 2, 3, 4]
 
     @both
@@ -312,7 +312,7 @@ class TestFailures:
             "reason": "reason 2",
         }
         assert expected.items() <= letter.headers.items()
-        assert not letter.redelivered
+        assert letter.redelivered == (end is Scene.crash)
 
     def test_with_the_reason_of_the_last_process(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 0.0}}, stored=True)
@@ -744,7 +744,7 @@ class TestPages:
         assert sizes == [2, 2, 1]
         assert len(queue(scene).waiting_messages()) == 5
         assert storage(scene).rows == 5
-        assert scene.broker.stored_bytes == queue(scene).nbytes
+        assert scene.broker.memory.used == queue(scene).nbytes
 
     def test_nothing_is_read_otherwise(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_messages": 9}}, stored=True)
@@ -760,14 +760,14 @@ class TestPages:
         scene = stage({QUEUE: {"conflate_by": "key"}}, stored=True, memory_limit=2_000)
         fill(scene, 3)
         scene = scene.crash()
-        assert scene.broker.pressed
+        assert scene.broker.memory.pressed
         assert scene.pressure == [True]
         consumer = consumer_of(scene)
         messages = consumer.messages()
         assert len(messages) == 3
         consumer.ack(messages[-1])
         end(consumer)
-        assert not scene.broker.pressed
+        assert not scene.broker.memory.pressed
         assert scene.pressure == [True, False]
 
 

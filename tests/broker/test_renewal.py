@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.errors import RenewalRefused
-from gateway.broker.session import renewal
-from gateway.broker.session.renewal import EVENTS, RENEW
+from gateway.broker.model.destinations import EVENTS, RENEW
 from gateway.codec import Version
 
 from .client import Client, Scene
@@ -19,7 +18,7 @@ def client(scene: Scene, version: Version) -> Client:
 
 
 def tell(client: Client) -> bool:
-    told = renewal.tell(client.session, "token-expiring", {"expires-in": "60"}, "soon")
+    told = client.session.tell("token-expiring", {"expires-in": "60"}, "soon")
     client.scene.settle()
     return told
 
@@ -48,7 +47,7 @@ class TestEvents:
     def test_nor_who_is_gone(self, client: Client) -> None:
         client.subscribe(EVENTS)
         client.drop()
-        assert not renewal.tell(client.session, "x", {}, "")
+        assert not client.session.tell("x", {}, "")
 
     def test_each_session_has_its_own(self, scene: Scene, client: Client, version: Version) -> None:
         other = scene.connect(version)
@@ -97,11 +96,11 @@ class TestAsking:
         client.publish("/topic/a", receipt="meanwhile")
         assert client.receipts() == ["meanwhile"]
         assert client.renewals[0].login == "alice"
-        renewal.accepted(client.session)
+        client.session.renewed()
         client.flush()
         assert client.receipts() == ["r"]
         client.publish(RENEW, b"new", receipt="r")
-        renewal.accepted(client.session)
+        client.session.renewed()
         client.flush()
         assert client.receipts() == ["r"], "the same frame once more"
 
@@ -110,14 +109,14 @@ class TestAsking:
         client.publish(RENEW, b"new", receipt="r", **{"x-delay": "1000", "reply-to": "/temp-queue/a"})
         client.publish("/topic/a", receipt="meanwhile")
         assert client.receipts() == ["meanwhile"]
-        renewal.accepted(client.session)
+        client.session.renewed()
         client.flush()
         assert client.receipts() == ["r"]
 
     def test_no_receipt_where_none_was_asked_for(self, client: Client) -> None:
         client.publish(RENEW, b"new")
-        renewal.accepted(client.session)
-        renewal.accepted(client.session)
+        client.session.renewed()
+        client.session.renewed()
         client.flush()
         assert client.received() == []
 
@@ -125,7 +124,7 @@ class TestAsking:
         client.publish(RENEW, b"new", receipt="r")
         client.session.end(RenewalRefused("the token has expired", client.renewals[0].receipt))
         client.scene.settle()
-        renewal.accepted(client.session)
+        client.session.renewed()
         error = client.error()
         assert (error.headers["message"], error.headers["receipt-id"]) == ("renewal refused", "r")
         assert error.body == b"the token has expired"

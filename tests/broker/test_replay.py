@@ -530,7 +530,7 @@ class TestStalled:
             sender.publish(T, b"%d" % number + b" " * 200)
         write(scene)
         assert client.session.outbox.size < 2 * client.session.outbox.window
-        assert not scene.broker.strained
+        assert not scene.broker.context.slow_consumers.strained
         client.resume()
         assert numbers(client) == list(range(60))
 
@@ -608,7 +608,7 @@ class TestStalled:
         write(scene)
         scene.settle()
         fill(scene, 1)
-        assert scene.broker.subscriptions == 0
+        assert scene.broker.context.subscriptions == 0
 
     @pytest.mark.parametrize("leave", LEAVE)
     @pytest.mark.parametrize("ack", ["auto", "client"])
@@ -621,7 +621,7 @@ class TestStalled:
         client.received()
         write(scene)
         assert client.received() == []
-        assert scene.broker.subscriptions == 0
+        assert scene.broker.context.subscriptions == 0
 
     def test_who_leaves_between_two_turns(self, stage: Stage, version: Version) -> None:
         scene = stage(LOG)
@@ -850,16 +850,16 @@ class TestMemory:
         monkeypatch.setattr(log_module, "_TAIL", 0)
         scene = stage(LOG, stored=True)
         fill(scene, 10)
-        before = scene.broker.stored_bytes
+        before = scene.broker.memory.used
         client = scene.connect()
         client.stalled = True
         client.session.outbox.window = 1
         client.subscribe(T, **FIRST)
         write(scene)
-        assert scene.broker.stored_bytes - before >= 9 * 300
+        assert scene.broker.memory.used - before >= 9 * 300
         client.resume()
         assert numbers(client) == list(range(10))
-        assert scene.broker.stored_bytes == before
+        assert scene.broker.memory.used == before
 
     def test_a_turn_is_a_page(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(replay_module, "_PAGE", 3)

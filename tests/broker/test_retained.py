@@ -63,10 +63,10 @@ class TestTheLastCounts:
         client = scene.connect(version)
         for body in (b"1", b"2", b"3"):
             client.publish(TOPIC, body, retain="set")
-        nbytes = scene.broker.stored_bytes
+        nbytes = scene.broker.memory.used
         assert kept_for(scene, TOPIC, version) == [b"3"]
         client.publish(TOPIC, b"x" * 101, retain="set")
-        assert scene.broker.stored_bytes == nbytes + 100
+        assert scene.broker.memory.used == nbytes + 100
 
     def test_others_change_nothing(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -85,7 +85,7 @@ class TestTheLastCounts:
         client.publish(TOPIC, b"3", retain="remove")
         assert other.bodies() == [b"1", b"2", b"3"]
         assert kept_for(scene, TOPIC, version) == []
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_at_commit(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -165,7 +165,7 @@ class TestWhoGetsWhat:
         client.publish("/queue/a", b"m", retain="set")
         error = client.error()
         assert error.headers["message"] == "retain is for topics"
-        assert not scene.broker.waiting
+        assert not scene.broker.context.waiting
 
     def test_not_even_one_of_several(self, scene: Scene, client: Client) -> None:
         client.publish("/topic/a,b", b"new", retain="set")
@@ -184,7 +184,7 @@ class TestHowLong:
         scene.now += 0.02  # and the agenda has not been looked at
         assert kept_for(scene, TOPIC, version) == []
         scene.wait(0.02)
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
         assert scene.broker.counters.expired == 1
 
     @pytest.mark.parametrize(("first", "second"), [("9000", "1000"), ("1000", "9000")])
@@ -194,9 +194,9 @@ class TestHowLong:
         client.publish(TOPIC, b"2", retain="set", ttl=second)
         scene.wait(1.1)
         assert kept_for(scene, TOPIC, version) == ([] if second == "1000" else [b"2"])
-        assert (scene.broker.stored_bytes == 0) is (second == "1000")
+        assert (scene.broker.memory.used == 0) is (second == "1000")
         scene.wait(8.0)
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_one_without_an_end_takes_the_place_of_one_that_has_one(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -210,7 +210,7 @@ class TestHowLong:
         for number in range(500):
             client.publish(f"/topic/{number}", b"m", retain="set", ttl="86400000")
             client.publish(f"/topic/{number}", b"m", retain="remove")
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
         assert len(scene.broker.scheduler) <= 200
 
     def test_one_that_was_over_on_arrival_is_not_kept(self, scene: Scene, version: Version) -> None:
@@ -283,7 +283,7 @@ class TestLimits:
         client.commit()
         assert b"(max_retained)" in client.error().body
         assert kept_for(scene, "/topic/#", version) == [b"m"]
-        assert scene.broker.waiting == 0
+        assert scene.broker.context.waiting == 0
 
     def test_new_values_need_no_room(self, stage: Stage, version: Version) -> None:
         scene = stage(max_retained=2)
@@ -300,10 +300,10 @@ class TestLimits:
         scene = stage(memory_limit=4_000)
         client = scene.connect(version)
         client.publish(TOPIC, b"x" * 3_000, retain="set")
-        assert scene.broker.pressed
+        assert scene.broker.memory.pressed
         client.publish(TOPIC, b"", retain="remove")
-        assert not scene.broker.pressed
-        assert scene.broker.stored_bytes == 0
+        assert not scene.broker.memory.pressed
+        assert scene.broker.memory.used == 0
 
 
 class TestMany:
@@ -352,7 +352,7 @@ class TestMany:
         client.subscribe("/topic/#", ack="client", **{"prefetch-count": "1"})
         found = []
         for _ in names:
-            assert scene.broker.waiting <= 10
+            assert scene.broker.context.waiting <= 10
             message = client.message()
             found.append(message.body.decode().strip())
             client.ack(message)

@@ -193,9 +193,9 @@ class TestNobodyCanReadThem:
         client.subscribe("/temp-queue/a", ack="client", **ONE)
         client.publish("/temp-queue/a", b"1", **P)
         client.publish("/temp-queue/a", b"2", **P)
-        assert scene.broker.stored_bytes > 0
+        assert scene.broker.memory.used > 0
         client.drop()
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
         assert not scene.broker.destinations
 
     @STORED
@@ -205,7 +205,7 @@ class TestNobodyCanReadThem:
         client.subscribe("/topic/a", ack="client")
         client.publish("/topic/a", b"1", **P)
         client.drop()
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
 
 class TestForgottenMeanwhile:

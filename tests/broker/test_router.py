@@ -38,7 +38,7 @@ class TestSeveralDestinations:
         client.publish("a,b,/topic/c", b"m", receipt="r")
         assert client.receipts() == ["r"]
         counters = scene.broker.counters
-        assert (counters.published, counters.unroutable, scene.broker.waiting) == (3, 1, 2)
+        assert (counters.published, counters.unroutable, scene.broker.context.waiting) == (3, 1, 2)
 
     def test_the_same_name_twice_means_two(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -56,15 +56,15 @@ class TestSeveralDestinations:
         assert client.error()
         assert not other.received()
         assert list(scene.broker.destinations) == ["/topic/a"]
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_only_so_many(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
         client.publish(",".join(["a"] * 64), b"m")
-        assert scene.broker.waiting == 64
+        assert scene.broker.context.waiting == 64
         client.publish(",".join(["a"] * 65), b"m")
         assert client.error().headers["message"] == "too many destinations in a SEND"
-        assert scene.broker.waiting == 64
+        assert scene.broker.context.waiting == 64
 
     def test_in_a_transaction(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -72,7 +72,7 @@ class TestSeveralDestinations:
         client.publish("a,b", b"m", transaction="t")
         assert not scene.broker.destinations
         client.commit()
-        assert (list(scene.broker.destinations), scene.broker.waiting) == (["/queue/a", "/queue/b"], 2)
+        assert (list(scene.broker.destinations), scene.broker.context.waiting) == (["/queue/a", "/queue/b"], 2)
 
     def test_with_a_delay(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -81,7 +81,7 @@ class TestSeveralDestinations:
         assert len(scene.broker.router.delayed) == 1
         scene.wait(1.1)
         assert client.message().headers["destination"] == "/topic/b"
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
 
     def test_users_and_temporary_destinations_among_them(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
@@ -204,7 +204,7 @@ class TestLimits:
         client.publish("a,b", b"m")
         client.publish(destination, b"m")
         assert b"(max_destinations)" in client.error().body
-        assert scene.broker.waiting == 2
+        assert scene.broker.context.waiting == 2
 
     def test_so_much_memory(self, stage: Stage, version: Version) -> None:
         scene = stage(memory_limit=4_000)
@@ -216,7 +216,7 @@ class TestLimits:
         other.publish("b", b"m")
         assert b"(memory_limit)" in other.error().body
         reader.subscribe("a", "1")
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
         client.publish("b", b"m")
         assert not client.closed
         assert [each.body[:1] for each in reader.messages()] == [b"x"]
@@ -228,7 +228,7 @@ class TestLimits:
         client.subscribe("/topic/a", "0")
         client.subscribe("b", "1")
         client.publish("a", b"x" * 2_700)
-        assert scene.broker.pressed
+        assert scene.broker.memory.pressed
         client.publish("/topic/a", b"1")
         client.publish("b", b"2")
         assert client.bodies() == [b"1", b"2"]

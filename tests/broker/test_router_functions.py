@@ -25,7 +25,7 @@ class TestFunctions:
     @pytest.fixture
     def function(self, scene: Scene) -> Client:
         """The session in which the functions run."""
-        scene.broker.application = Functions()
+        scene.broker.context.application = Functions()
         function = scene.connect(transport=INTERNAL)
         for id in ("add", "subscribed"):
             function.subscribe(f"/handlers/{id}", id)
@@ -91,7 +91,7 @@ class TestFunctions:
     def test_questions_count_as_memory(self, stage: Stage, version: Version) -> None:
         """A slow function must not let a client fill it by SUBSCRIBE and UNSUBSCRIBE."""
         scene = stage(memory_limit=6_000)
-        scene.broker.application = Functions()
+        scene.broker.context.application = Functions()
         client = scene.connect(version)
         for _ in range(50):
             if not client.closed:
@@ -99,8 +99,8 @@ class TestFunctions:
             if not client.closed:
                 client.unsubscribe()
         assert b"(memory_limit)" in client.error().body
-        assert scene.broker.stored_bytes < 7_000
+        assert scene.broker.memory.used < 7_000
         function = scene.connect(transport=INTERNAL)
         function.subscribe("/handlers/subscribed")
         assert len(function.messages()) > 5
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0

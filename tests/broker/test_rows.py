@@ -166,7 +166,7 @@ class TestDestinations:
         other.nack(other.messages()[0])
         for _ in range(2):
             client.publish("c", b"x")
-        nbytes = scene.broker.stored_bytes // 5 * 2
+        nbytes = scene.broker.memory.used // 5 * 2
         names = ["name", "kind", "subscriptions", "waiting", "oldest_age", "oldest_age_is_least"]
         names += ["delayed", "unacknowledged", "octets"]
         expected = [

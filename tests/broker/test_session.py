@@ -144,7 +144,7 @@ class TestSubscribe:
     def test_the_server_tells_none_of_a_failed_one(self, scene: Scene, client: Client) -> None:
         client.subscribe("/queue/a", "0", browser="true", ack="client")
         assert client.error()
-        assert scene.broker.subscriptions == 0
+        assert scene.broker.context.subscriptions == 0
         assert not scene.broker.destinations
 
 
@@ -250,7 +250,7 @@ class TestUserId:
         ada.publish("/queue/a", b"m", **{"user-id": "ada"})
         bob.publish("/queue/a", b"m", **{"user-id": "ada"})
         assert bob.error().headers["message"] == "user-id of somebody else"
-        assert scene.broker.waiting == 2
+        assert scene.broker.context.waiting == 2
 
     def test_in_a_transaction_it_is_refused_at_once(self, scene: Scene, version: Version) -> None:
         client = self.login(scene, version, "ada")

@@ -364,7 +364,7 @@ class TestNotes:
         consumer.drop()
         scene.commit()
         assert self.facts(scene) == ["{}"]
-        assert marks(scene.crash()) == {0: False}
+        assert marks(scene.restart()) == {0: False}
 
 
 class TestOrder:

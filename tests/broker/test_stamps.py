@@ -96,7 +96,7 @@ class TestWhere:
     def test_while_memory_is_short(self, scene: Scene, reader: Client) -> None:
         """Each SEND is looked at then."""
         reader.subscribe("/topic/a")
-        scene.broker.careful = True
+        scene.broker.context.checks_sends = True
         client = come(scene)
         client.publish("/topic/a")
         client.publish("/topic/a")
@@ -163,7 +163,7 @@ class TestWho:
 
     def test_functions_are_told_as_ever(self, scene: Scene) -> None:
         """Of somebody without a name, the session."""
-        scene.broker.application = Functions()
+        scene.broker.context.application = Functions()
         function = scene.connect(transport=INTERNAL)
         function.subscribe("/handlers/add")
         client = scene.connect()
@@ -284,9 +284,9 @@ def test_what_it_costs_counts(scene: Scene) -> None:
     """Limits are told what is kept, the header that was added, too."""
     client, nobody = come(scene, "a" * 500), scene.connect()
     nobody.publish("/queue/a")
-    without = scene.broker.stored_bytes
+    without = scene.broker.memory.used
     client.publish("/queue/a")
-    assert scene.broker.stored_bytes - without > without + 500
+    assert scene.broker.memory.used - without > without + 500
 
 
 def test_equal_headers_of_a_client_share_what_was_written(scene: Scene) -> None:

@@ -83,7 +83,7 @@ class TestWhatIsStored:
         again.commit()
         after = consumer.message()
         assert after.body == before.body == b"\xff\n\r"
-        ids = {"message-id": "-"}
+        ids = {"message-id": "-", "redelivered": "true", "delivery-count": "2"}
         assert after.headers | ids == before.headers | ids
         assert list(after.headers) == list(before.headers)
 
@@ -119,7 +119,7 @@ class TestWhatIsStored:
 
     def test_what_waits_for_a_function(self, stage: Stage) -> None:
         scene = stage(DURABLE, stored=True)
-        scene.broker.application = Functions()
+        scene.broker.context.application = Functions()
         scene.connect().publish("/app/add", b"m")
         scene.commit()
         assert bodies(scene) == [b"m"]
@@ -511,7 +511,7 @@ class TestFailure:
         assert error.headers["message"] == "the store cannot be written"
         assert b"the disk is full" in error.body
         assert error.headers["receipt-id"] == "r"
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
 
     def test_refuses_a_commit_as_a_whole(self, failing: Scene) -> None:
         failing.store.failure = ""
@@ -580,12 +580,12 @@ class TestFailure:
     def test_ends_by_itself(self, failing: Scene) -> None:
         storage = failing.vault.storage
         assert storage.failure == "the disk is full"
-        assert failing.broker.careful
+        assert failing.broker.context.checks_sends
         before, client = failing.clients[0], failing.connect()
         failing.store.failure = ""
         assert [batch.number for batch in failing.commit()] == [1]
         assert storage.failure == ""
-        assert not failing.broker.careful
+        assert not failing.broker.context.checks_sends
         assert before.receipts() == ["r"]
         client.publish("/queue/a", b"m", receipt="r", **P)
         failing.commit()
@@ -609,7 +609,7 @@ class TestFailure:
 
     def test_works_again_though_nothing_is_written(self, failing: Scene) -> None:
         failing.vault.storage.works()
-        assert not failing.broker.careful
+        assert not failing.broker.context.checks_sends
         failing.vault.storage.works()
         failing.store.failure = ""
 
@@ -617,15 +617,15 @@ class TestFailure:
         scene = stage(stored=True, memory_limit=8_000)
         client = scene.connect()
         client.publish("/queue/a", b"x" * 6_000, **P)
-        assert scene.broker.careful
+        assert scene.broker.context.checks_sends
         scene.store.failure = "the disk is full"
         scene.commit()
         scene.store.failure = ""
         scene.commit()
-        assert scene.broker.careful
+        assert scene.broker.context.checks_sends
         scene.connect().subscribe("/queue/a")
         scene.commit()
-        assert not scene.broker.careful
+        assert not scene.broker.context.checks_sends
 
 
 class TestPressure:

@@ -39,7 +39,7 @@ class TestShort:
         storage.run_short(REASON, TOLD)
         assert (storage.failure, storage.is_failing, storage.is_short) == (REASON, False, True)
         assert detail(scene) == b"durable messages are refused for now: the disk is nearly full"
-        assert not scene.broker.waiting
+        assert not scene.broker.context.waiting
 
     def test_also_in_a_transaction(self, scene: Scene, storage: Storage) -> None:
         client = scene.connect()
@@ -78,9 +78,9 @@ class TestShort:
 
     def test_ends(self, scene: Scene, storage: Storage) -> None:
         storage.run_short(REASON, TOLD)
-        assert scene.broker.careful
+        assert scene.broker.context.checks_sends
         storage.has_room()
-        assert (storage.failure, storage.is_short, scene.broker.careful) == ("", False, False)
+        assert (storage.failure, storage.is_short, scene.broker.context.checks_sends) == ("", False, False)
         assert scene.vault.reliefs == 1
         client = scene.connect()
         client.publish("/queue/a", b"m", receipt="r", **P)
@@ -106,11 +106,11 @@ class TestBoth:
         ends = {"room": storage.has_room, "works": storage.works}
         ends.pop(first)()
         assert storage.failure
-        assert scene.broker.careful
+        assert scene.broker.context.checks_sends
         (last,) = ends.values()
         last()
         assert storage.failure == ""
-        assert not scene.broker.careful
+        assert not scene.broker.context.checks_sends
 
 
 class TestWhatClientsRead:

@@ -117,9 +117,7 @@ class TestWithAStore:
         first.publish("/topic/a", b"1", persistent="true")
         scene.commit()
         first.subscribe("/topic/a", durable="true", receipt="r")
-        assert kinds(first) == ["r"]
-        scene.commit()  # that the message may have been delivered
-        assert kinds(first) == ["1"]
+        assert kinds(first) == ["r", "1"]
         end_durable(first)
 
     def test_stored_messages_of_a_queue_do_not_keep_it_waiting(self, stage: Stage) -> None:
@@ -128,9 +126,7 @@ class TestWithAStore:
         client.publish("/queue/a", b"1", persistent="true")
         scene.commit()
         client.subscribe("/queue/a", receipt="r")
-        assert kinds(client) == ["r"]
-        scene.commit()
-        assert kinds(client) == ["1"]
+        assert kinds(client) == ["r", "1"]
 
     def test_a_durable_one_that_came_and_went_before(self, stage: Stage) -> None:
         scene = stage(stored=True)

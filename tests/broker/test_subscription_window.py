@@ -142,7 +142,7 @@ class TestPrefetch:
         fill(client, 10)
         found = [message.subscription for message in client.messages()]
         assert {id: found.count(id) for id in found} == {"1": 1, "2": 2, "3": 3}
-        assert client.scene.broker.waiting == 4
+        assert client.scene.broker.context.waiting == 4
 
     def test_with_several_consumers_the_window_is_what_makes_it_fair(self, scene: Scene, version: Version) -> None:
         """The backlog does not go to whoever comes first."""

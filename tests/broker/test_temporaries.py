@@ -276,7 +276,7 @@ class TestGone:
         worker.send("COMMIT", {"transaction": "t", "receipt": "r3"})
         assert worker.receipts() == ["r1", "r2", "r3"]
         assert not scene.broker.destinations
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
         assert scene.broker.counters.unroutable == 3
 
     def test_one_that_was_under_way(self, scene: Scene, client: Client, worker: Client) -> None:
@@ -285,7 +285,7 @@ class TestGone:
         client.drop()
         scene.wait(1.1)
         assert not scene.broker.destinations
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_though_there_is_no_room_for_a_new_queue(self, stage: Stage, version: Version) -> None:
         """None is needed."""
@@ -311,7 +311,7 @@ class TestGone:
         client.publish(REPLIES, b"m", transaction="t")
         leave(client)
         assert not scene.broker.destinations
-        assert (scene.broker.waiting, scene.broker.stored_bytes) == (0, 0)
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
 
     @with_nack
     def test_also_what_comes_back_later(self, stage: Stage, version: Version) -> None:
@@ -323,7 +323,7 @@ class TestGone:
         client.drop()
         scene.wait(1.1)
         assert not scene.broker.destinations
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_also_what_a_transaction_holds(self, scene: Scene, client: Client) -> None:
         client.subscribe(REPLIES, ack="client")
@@ -333,7 +333,7 @@ class TestGone:
         client.unsubscribe()
         client.drop()
         assert not scene.broker.destinations
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_by_lost_connections_they_become_no_dead_letters(self, stage: Stage, version: Version) -> None:
         scene = stage({"#": {"max_attempts": 1}})

@@ -63,7 +63,7 @@ def test_nothing_is_kept_for_later(scene: Scene, version: Version, ack: str) -> 
     client.subscribe("/topic/a", ack=ack)
     assert not client.received()
     assert scene.broker.counters.unroutable == 3
-    assert scene.broker.stored_bytes == 0
+    assert scene.broker.memory.used == 0
 
 
 @pytest.mark.requirement("UNS-01")
@@ -198,9 +198,9 @@ class TestAcknowledging:
         for each in (client, other):
             each.subscribe("/topic/a", ack="client")
         fill(other, 5)
-        assert scene.broker.waiting == 6
+        assert scene.broker.context.waiting == 6
         leave(client)
-        assert scene.broker.waiting == 3
+        assert scene.broker.context.waiting == 3
         assert len(other.messages()) == 2
 
     @pytest.mark.requirement("TXN-03", "TXN-04")
@@ -215,15 +215,15 @@ class TestAcknowledging:
         client.ack(messages[1], transaction="t")
         if unsubscribed:
             client.unsubscribe()
-        held = scene.broker.stored_bytes
+        held = scene.broker.memory.used
         assert held > 0
         end(client)
         if unsubscribed or end is Client.drop:
-            assert scene.broker.stored_bytes == 0
+            assert scene.broker.memory.used == 0
         elif end is Client.abort:
-            assert scene.broker.stored_bytes == held
+            assert scene.broker.memory.used == held
         else:
-            assert scene.broker.stored_bytes == held // 3
+            assert scene.broker.memory.used == held // 3
         assert not client.received()
 
     @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
@@ -236,13 +236,13 @@ class TestAcknowledging:
         fill(client, 5)
         client.begin()
         client.ack(client.messages()[0], transaction="t")
-        assert scene.broker.waiting == 3
-        nbytes = scene.broker.stored_bytes
+        assert scene.broker.context.waiting == 3
+        nbytes = scene.broker.memory.used
         client.unsubscribe()
-        assert scene.broker.waiting == 0
-        assert scene.broker.stored_bytes == nbytes // 5
+        assert scene.broker.context.waiting == 0
+        assert scene.broker.memory.used == nbytes // 5
         end(client)
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     @with_nack
     @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
@@ -258,12 +258,12 @@ class TestAcknowledging:
         client.begin()
         client.ack(first, transaction="t")
         client.nack(second)
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
         client.unsubscribe("0")
-        assert scene.broker.waiting == 0
+        assert scene.broker.context.waiting == 0
         end(client)
-        assert scene.broker.waiting == 0
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.context.waiting == 0
+        assert scene.broker.memory.used == 0
 
     @pytest.mark.requirement("TXN-13")
     @with_nack
@@ -324,11 +324,11 @@ class TestPrivateQueue:
             client.stalled = True
             for _ in range(4):
                 producer.publish("/topic/a", b"x" * 10_000, **headers)
-            assert scene.broker.waiting > 0
+            assert scene.broker.context.waiting > 0
             assert in_force(scene) == 1
             leave(client)
             assert in_force(scene) == 0
-            assert scene.broker.stored_bytes == 0
+            assert scene.broker.memory.used == 0
         assert len(scene.broker.scheduler) < 40
 
     def test_others_are_still_looked_at(self, scene: Scene) -> None:
@@ -338,9 +338,9 @@ class TestPrivateQueue:
         for _ in range(3):
             one.publish("/topic/a", ttl="1000")
         one.unsubscribe()
-        assert scene.broker.waiting == 2
+        assert scene.broker.context.waiting == 2
         scene.wait(1.1)
-        assert scene.broker.waiting == 0
+        assert scene.broker.context.waiting == 0
         assert scene.broker.counters.expired == 2
 
 

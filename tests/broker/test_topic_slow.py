@@ -94,7 +94,7 @@ class TestPolicies:
         fast.subscribe(TOPIC)
         sent = flood(fast)
         assert numbers(fast) == sent
-        assert scene.broker.waiting == 3
+        assert scene.broker.context.waiting == 3
         assert sorted(went_on(client)) == [37, 38, 39]
         assert scene.broker.counters.conflated > 0
         assert scene.broker.counters.dropped == 0
@@ -103,7 +103,7 @@ class TestPolicies:
         scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.CONFLATE, "conflate_by": "key", "slow_messages": 2}})
         client, other = become(scene, version), scene.connect(version)
         flood(other)
-        assert scene.broker.waiting == 2
+        assert scene.broker.context.waiting == 2
         assert sorted(went_on(client)[-2:]) == [38, 39]
 
     def test_conflate_leaves_alone_what_has_no_key(self, stage: Stage, version: Version, become: Become) -> None:
@@ -125,7 +125,7 @@ class TestPolicies:
         assert str(failure) == "slow consumer"
         assert failure.detail == "more than 3 messages (slow_messages) of '/topic/a' wait for this client"
         assert scene.broker.counters.slow_consumers == 1
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
 
     def test_octets_are_limited_too(self, stage: Stage, version: Version, become: Become) -> None:
         scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DROP_OLDEST}}, max_outbound=32 * 1024)
@@ -133,7 +133,7 @@ class TestPolicies:
         flood(other)
         flood(other)
         assert not client.closed
-        assert scene.broker.stored_bytes <= 32 * 1024 + 4_000
+        assert scene.broker.memory.used <= 32 * 1024 + 4_000
         assert went_on(client)[-1] == 39
 
     def test_publishers_are_not_held_back(self, stage: Stage, version: Version, become: Become) -> None:
@@ -141,14 +141,14 @@ class TestPolicies:
         client, other = become(scene, version), scene.connect(version)
         flood(other)
         assert client.session.outbox.size < client.session.outbox.high
-        assert not scene.broker.take_strained()
+        assert not scene.broker.context.slow_consumers.take_strained()
 
     def test_keeping_up_again(self, stage: Stage, version: Version, become: Become) -> None:
         scene = stage({TOPIC: {"slow_consumer": SlowConsumerAction.DROP_OLDEST, "slow_messages": 3}})
         client, other = become(scene, version), scene.connect(version)
         flood(other)
         went_on(client)
-        assert scene.broker.waiting == 0
+        assert scene.broker.context.waiting == 0
         other.publish(TOPIC, b"99")
         assert numbers(client) == [99]
 
@@ -205,7 +205,7 @@ def test_what_a_selector_does_not_want_does_not_count(stage: Stage, version: Ver
     client.subscribe(TOPIC, ack="client", selector="key = 'a'", **{"prefetch-count": "1"})
     flood(other)
     assert not client.closed
-    assert scene.broker.waiting == 13
+    assert scene.broker.context.waiting == 13
 
 
 def test_nor_ones_own_where_that_is_not_wanted(stage: Stage, version: Version) -> None:
@@ -213,7 +213,7 @@ def test_nor_ones_own_where_that_is_not_wanted(stage: Stage, version: Version) -
     client = scene.connect(version)
     client.subscribe(TOPIC, ack="client", **{"no-local": "true", "prefetch-count": "1"})
     flood(client)
-    assert scene.broker.waiting == 0
+    assert scene.broker.context.waiting == 0
     assert not client.received()
 
 
@@ -225,7 +225,7 @@ def test_retained_messages_wait_like_others(stage: Stage, version: Version) -> N
     client.subscribe("/topic/*", ack="client", **{"prefetch-count": "1"})
     first = client.message()
     assert first.body == b"0"
-    assert scene.broker.waiting == 3
+    assert scene.broker.context.waiting == 3
     client.ack(first)
     assert client.bodies() == [b"7"]
 
@@ -237,7 +237,7 @@ def test_blocking_is_the_default(stage: Stage, version: Version) -> None:
     client.subscribe(TOPIC)
     client.stalled = True
     flood(other)
-    assert scene.broker.take_strained() == {client.session.outbox}
+    assert scene.broker.context.slow_consumers.take_strained() == {client.session.outbox}
     assert not client.closed
     client.session.outbox.excused = True
     flood(other)

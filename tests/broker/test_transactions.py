@@ -42,10 +42,10 @@ class TestSends:
         other.subscribe("/queue/a")
         client.begin()
         client.publish("/queue/a", b"m", transaction="t")
-        assert scene.broker.stored_bytes > 0
+        assert scene.broker.memory.used > 0
         client.abort()
         assert not other.received()
-        assert scene.broker.stored_bytes == 0
+        assert scene.broker.memory.used == 0
         assert scene.broker.counters.published == 0
 
     @pytest.mark.requirement("TXN-07", "TXN-08")
@@ -128,7 +128,7 @@ class TestSends:
         for number in range(4):
             client.publish("/queue/a", b"%d" % number + b"x" * 200, transaction="t")
         other.publish("/queue/b", b"x" * 3_000)
-        assert scene.broker.stored_bytes > 4_000
+        assert scene.broker.memory.used > 4_000
         client.commit()
         assert not client.closed
         other.subscribe("/queue/a")
@@ -149,7 +149,7 @@ class TestSends:
         client.commit()
         assert b"(max_destinations)" in client.error().body
         assert list(scene.broker.destinations) == ["/queue/a"]
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1
 
     @pytest.mark.requirement("TXN-01")
     def test_as_many_destinations_as_there_may_be(self, stage: Stage, version: Version) -> None:
@@ -367,4 +367,4 @@ class TestLimits:
         other.commit("t")
         other.publish("/queue/a", b"x" * 1_000, transaction="u")
         assert not other.closed
-        assert scene.broker.waiting == 1
+        assert scene.broker.context.waiting == 1

@@ -210,7 +210,7 @@ class TestBacklog:
     @pytest.fixture
     def operator(self, scene: Scene) -> Operator:
         fill(scene, 20)
-        assert queue(scene).present < 5
+        assert queue(scene).in_memory.count < 5
         return Operator(scene)
 
     @pytest.mark.parametrize("offset", range(0, 22, 3))
@@ -221,7 +221,7 @@ class TestBacklog:
         assert [row["body"] for row in page.messages] == texts(*shown)
         assert [row["position"] for row in page.messages] == list(shown)
         assert page.total == 20
-        assert queue(operator.scene).present < 5
+        assert queue(operator.scene).in_memory.count < 5
 
     def test_priorities(self, scene: Scene) -> None:
         client = scene.connect()
@@ -384,7 +384,7 @@ class TestBacklog:
         for number in range(8):
             client.publish("a", b"%d" % number, **P, priority="4")
         scene.commit()
-        assert queue(scene).present < 8
+        assert queue(scene).in_memory.count < 8
         operator = Operator(scene)
         consumer = scene.connect()
         consumer.subscribe("a", ack="client-individual", **ONE)

@@ -159,7 +159,7 @@ class TestDrain:
                 sys.modules["functions"].go_on.set()
             assert gateway.broker.destinations["/queue/done"].waiting == 1  # type: ignore[union-attr]
         assert not gateway.broker.sessions
-        assert gateway.broker.waiting == 2
+        assert gateway.broker.context.waiting == 2
 
     async def test_bounded_in_time(self, opening: Opening) -> None:
         with capture_logs() as logs:
@@ -167,7 +167,7 @@ class TestDrain:
                 await self.begun(gateway)
                 before = trio.current_time()
             assert trio.current_time() - before < 3
-        assert gateway.broker.waiting == 2
+        assert gateway.broker.context.waiting == 2
         assert not gateway.broker.sessions
         (line,) = [each for each in logs if each["log_level"] in ("error", "warning")]
         assert (line["event"], line["waiting"]) == ("messages are lost, for they are kept in memory only", 2)

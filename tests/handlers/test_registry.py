@@ -64,8 +64,8 @@ class TestFinding:
     def test_it_is_what_the_broker_asks_for(self) -> None:
         broker = Broker(Quotas())
         application: Application = with_functions("/app/a")
-        broker.application = application
-        assert broker.application.queue_of_send("/app/a")
+        broker.context.application = application
+        assert broker.context.application.queue_of_send("/app/a")
 
 
 class TestRegistering:

@@ -31,7 +31,7 @@ class Functions:
 @pytest.fixture
 def scene() -> Iterator[Scene]:
     scene = Scene(max_outbound=100_000, memory_limit=1_000_000, max_destinations=5, max_delayed=1)
-    scene.broker.application = Functions()
+    scene.broker.context.application = Functions()
     yield scene
     scene.finish()
 
@@ -112,11 +112,11 @@ class TestSending:
         request = request_of(scene)
         request.send("/topic/a", b"x")
         request.send("/queue/b", b"x")
-        assert scene.broker.stored_bytes
+        assert scene.broker.memory.used
         request.close()
         scene.settle()
         assert reader.received() == []
-        assert not scene.broker.stored_bytes
+        assert not scene.broker.memory.used
         assert "/queue/b" not in scene.broker.destinations
 
     async def test_in_order(self, scene: Scene, reader: Client) -> None:
@@ -172,12 +172,12 @@ class TestSending:
     async def test_what_is_kept_counts(self, scene: Scene) -> None:
         """So that a function cannot collect more than there is memory."""
         request = request_of(scene)
-        while scene.broker.stored_bytes < 1_000_000:
+        while scene.broker.memory.used < 1_000_000:
             request.send("/topic/a", b"x" * 20_000)
         with pytest.raises(CannotSend, match=r"memory limit reached: kept messages cost 10\d{5} octets, 1000000 may"):
             request.send("/topic/a")
         request.close()
-        assert not scene.broker.stored_bytes
+        assert not scene.broker.memory.used
 
     async def test_others_may_have_come_first(self, scene: Scene) -> None:
         """Each is checked when it is sent, and all together at the end."""

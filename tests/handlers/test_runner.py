@@ -70,7 +70,7 @@ class TestSend:
         greeting, done = await client.frame("MESSAGE"), await client.frame("MESSAGE")
         assert (greeting.body, greeting["kind"], greeting["subscription"]) == (b"hello bob", "greeting", "1")
         assert (done.body, done["correlation-id"], done["subscription"]) == (b"done", "7", "/temp-queue/r")
-        assert not hall.house.broker.stored_bytes
+        assert not hall.house.broker.memory.used
 
     @pytest.mark.parametrize(("answer", "body"), [("text", b"text"), (b"octets", b"octets"), ("", b"")])
     async def test_what_it_returns_is_its_reply(
@@ -225,7 +225,7 @@ class TestSubscribe:
         message = await client.frame("MESSAGE")
         await client.send_frame("ACK", id=message["ack"])
         await client.settled()
-        assert not hall.house.broker.stored_bytes
+        assert not hall.house.broker.memory.used
 
     async def test_one_who_has_left(self, handlers: Handlers, make_hall: MakeHall) -> None:
         gate = Gate()
@@ -242,7 +242,7 @@ class TestSubscribe:
         await client.aclose()
         await gate.open()
         assert hall.house.counters.unroutable == 1
-        assert not hall.house.broker.stored_bytes
+        assert not hall.house.broker.memory.used
 
 
 class TestFailures:
@@ -432,7 +432,7 @@ class TestConcurrency:
             await client.publish("/app/b", str(number).encode())
         await client.settled()
         assert (gate.running, other.running) == (3, 1)
-        assert hall.house.broker.waiting == 7 + 9
+        assert hall.house.broker.context.waiting == 7 + 9
         await gate.open()
         assert gate.begun == [b"0", b"1", b"2", b"3", b"4", b"5"]
         assert (gate.running, other.running) == (3, 1)
@@ -564,7 +564,7 @@ class TestSession:
         await gate.open()
         await gate.open()
         assert gate.begun == [b"1", b"1", b"2"]
-        assert not hall.house.broker.stored_bytes
+        assert not hall.house.broker.memory.used
 
     async def test_what_comes_meanwhile_waits(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -690,7 +690,7 @@ class TestFinish:
         hall.scope.cancel()
         await wait_all_tasks_blocked()
         assert gate.begun == [b"1"]
-        assert hall.house.broker.waiting == 2
+        assert hall.house.broker.context.waiting == 2
 
     async def test_what_is_not_finished_is_cancelled(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -705,7 +705,7 @@ class TestFinish:
         hall.scope.cancel()
         await wait_all_tasks_blocked()
         assert gate.cancelled == 1
-        assert hall.house.broker.waiting == 2  # it is not the message's fault
+        assert hall.house.broker.context.waiting == 2  # it is not the message's fault
         assert hall.runner.session.id not in hall.house.broker.sessions
 
     async def test_nothing_at_work(self, handlers: Handlers, make_hall: MakeHall) -> None:

@@ -130,8 +130,8 @@ def test_what_ends_badly_has_its_cause() -> None:
 
 def test_gauges() -> None:
     broker = Broker()
-    broker.keep(1234)
-    broker.waiting = 5
+    broker.memory.keep(1234)
+    broker.context.waiting = 5
     for login, transport in (("alice", "tcp"), ("bob", "tcp"), ("carol", "websocket")):
         broker.open_session(V12, login, peer="p", transport=transport, connected_at=0.0, carrier=Carrier())
     found = samples(Metrics(broker, ["held", "held"]))
@@ -153,7 +153,7 @@ def test_logs_of_topics() -> None:
     found = samples(Metrics(broker, ()))
     assert found["gateway_log_messages"] == 3
     assert found["gateway_log_memory_bytes"] == broker.registry.streams.nbytes > 0
-    assert broker.stored_bytes == broker.registry.streams.nbytes + 2 * 2_048  # and what two topics cost
+    assert broker.memory.used == broker.registry.streams.nbytes + 2 * 2_048  # and what two topics cost
     assert found["gateway_log_cursors"] == 0
 
 

@@ -78,7 +78,7 @@ async def test_memory(server: Server) -> None:
     server.memory.watch(1_000, "memory_mark", lambda: 1_500, lambda: None)
     server.memory.tick(0.0)
     server.memory.closed = 7
-    server.broker.buffer(3_500_000)
+    server.broker.memory.buffer(3_500_000)
     found = samples(metrics(server))
     assert found["gateway_memory_mark_bytes"] == 1_000
     assert found["gateway_memory_resident_bytes"] == 1_500

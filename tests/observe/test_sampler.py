@@ -11,9 +11,9 @@ import trio
 from trio.testing import MockClock
 
 from gateway.auth.anonymous import Anonymous
-from gateway.broker.events import EventLog
+from gateway.broker.core.events import EventLog
 from gateway.broker.model.options import PLAIN
-from gateway.broker.session.renewal import Renewal
+from gateway.broker.model.identity import Renewal
 from gateway.codec import V12, Head, ProtocolError
 from gateway.observe import sampler
 from gateway.observe.sampler import Sample, Sampler
@@ -127,7 +127,7 @@ class TestSamples:
         broker.open_session(V12, "ann", peer="p", transport="tcp", connected_at=0.0, carrier=Carrier())
         server.admission.enter("10.0.0.1", lambda error: None)
         server.admission.enter("10.0.0.2", lambda error: None)
-        broker.waiting, broker.stored_bytes, process.nbytes = 5, 600, 2_000_000
+        broker.context.waiting, broker.memory.used, process.nbytes = 5, 600, 2_000_000
         await trio.sleep(1)
         (found,) = running.since(0)
         assert (found.sessions, found.connections, found.waiting, found.octets) == (1, 2, 5, 600)

@@ -58,7 +58,7 @@ def test_a_spool_takes_a_queue_over(broker: Broker, name: str, tmp_path: Path, v
     store = Spool(tmp_path, 100)
     with receiving(broker.options(destination=queue, version=version, ackMode=ack_mode), store) as receiver:
         wait_until(lambda: store.end == 3000 and receiver.idle_for() > 0.05)
-        assert broker.waiting(queue) == []
+        assert broker.context.waiting(queue) == []
     assert content(store) == bodies(3000)
     store.close()
 
@@ -72,7 +72,7 @@ def test_memory_acknowledges_what_is_released(broker: Broker, name: str) -> None
         wait_until(lambda: store.end == 307)
         store.release(107)
         wait_until(lambda: receiver.idle_for() > 0.05)
-    assert broker.waiting(queue) == bodies(200, 100)
+    assert broker.context.waiting(queue) == bodies(200, 100)
 
 
 def test_several_destinations(broker: Broker, name: str, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_broken_connections(broker: Broker, name: str, tmp_path: Path, mode: str
                 store.release(3000)
             wait_until(lambda: receiver.idle_for() > 0.3)
             assert receiver.failure is None
-    assert broker.waiting(queue) == []
+    assert broker.context.waiting(queue) == []
     assert store.end == 3000
     if isinstance(store, Spool):
         assert sorted(kept) == sorted(bodies(3000))
@@ -133,12 +133,12 @@ def test_a_message_that_comes_again_to_the_next_life(broker: Broker, name: str, 
             wait_until(lambda: store.end == 100)
         store.close()
         relay.cut()
-    wait_until(lambda: len(broker.waiting(queue)) == 100)
+    wait_until(lambda: len(broker.context.waiting(queue)) == 100)
     store = Spool(tmp_path, 100)
     store.release(100)
     with receiving(broker.options(destination=queue), store) as receiver:
         wait_until(lambda: receiver.idle_for() > 0.3)
-    assert (store.end, broker.waiting(queue)) == (100, [])
+    assert (store.end, broker.context.waiting(queue)) == (100, [])
     store.close()
 
 
@@ -151,7 +151,7 @@ def test_ids_of_the_senders(broker: Broker, name: str, tmp_path: Path) -> None:
     with receiving(broker.options(destination=queue, dedupHeader="x-id"), store) as receiver:
         wait_until(lambda: receiver.idle_for() > 0.1)
     assert content(store) == ["same", "none 0", "none 1"]
-    assert broker.waiting(queue) == []
+    assert broker.context.waiting(queue) == []
     store.close()
 
 
@@ -164,7 +164,7 @@ def test_selector_and_more_headers(broker: Broker, name: str, tmp_path: Path) ->
     with receiving(broker.options(**told), store) as receiver:
         wait_until(lambda: receiver.idle_for() > 0.1)
     assert content(store) == ["yes"]
-    assert broker.waiting(queue) == ["no"]
+    assert broker.context.waiting(queue) == ["no"]
     store.close()
 
 
@@ -200,7 +200,7 @@ def test_a_spool_that_takes_no_more(broker: Broker, name: str, tmp_path: Path) -
 
     store.keep = full  # type: ignore[method-assign]  # a full disk
     assert "No space left" in str(failure(broker.options(destination=queue), store))
-    assert broker.waiting(queue) == bodies(10)
+    assert broker.context.waiting(queue) == bodies(10)
     store.close()
 
 
@@ -224,7 +224,7 @@ def test_a_full_spool_lets_the_server_wait(broker: Broker, name: str, tmp_path: 
     with receiving(broker.options(destination=queue, prefetch="100"), store) as receiver:
         assert receiver.wait_beyond(0, 15)
         first = store.end
-        wait_until(lambda: len(broker.waiting(queue)) == 400 - first)  # 100 are sent, and not acknowledged
+        wait_until(lambda: len(broker.context.waiting(queue)) == 400 - first)  # 100 are sent, and not acknowledged
         assert store.end == first
 
         def emptied() -> bool:
@@ -232,7 +232,7 @@ def test_a_full_spool_lets_the_server_wait(broker: Broker, name: str, tmp_path: 
             return store.end == 500
 
         wait_until(emptied)
-        wait_until(lambda: broker.waiting(queue) == [])
+        wait_until(lambda: broker.context.waiting(queue) == [])
     store.close()
 
 
@@ -264,7 +264,7 @@ def test_a_full_spool_gathers_so_many_octets(
         wait_until(emptied)
         assert receiver.failure is None
     assert max(gathered[1:]) < 2_000_000  # the first are those that came with the receipt of SUBSCRIBE
-    assert broker.waiting(queue) == []
+    assert broker.context.waiting(queue) == []
     store.close()
 
 
@@ -290,5 +290,5 @@ def test_who_is_blocked_ends_without_reading(
         wait_until(lambda: receiver.is_blocked)
         said.clear()
     assert said == []
-    wait_until(lambda: broker.waiting(queue) == bodies(1, 1))
+    wait_until(lambda: broker.context.waiting(queue) == bodies(1, 1))
     store.close()

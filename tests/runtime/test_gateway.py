@@ -102,8 +102,8 @@ class TestOpen:
     async def test_ready(self) -> None:
         async with running(memory_limit=4 * 1024 * 1024, max_body=1024 * 1024) as gateway:
             assert gateway.not_ready() is None
-            gateway.broker.keep(3 * 1024 * 1024 + 1)
-            assert gateway.broker.pressed
+            gateway.broker.memory.keep(3 * 1024 * 1024 + 1)
+            assert gateway.broker.memory.pressed
             assert gateway.not_ready() is None  # the consumers who can make room must still come in
             await gateway.drain()
             assert gateway.not_ready() == "the gateway is shutting down"
@@ -137,7 +137,7 @@ class TestDrain:
             if kind == "websocket":
                 assert peer.websocket.closed == (1012, "server is shutting down")
             assert not gateway.broker.sessions
-            assert gateway.broker.waiting == 1
+            assert gateway.broker.context.waiting == 1
 
     @pytest.mark.parametrize("kind", KINDS)
     async def test_what_was_routed_before_is_written(self, kind: str) -> None:

@@ -83,16 +83,16 @@ async def test_full_memory() -> None:
     """Short memory keeps nobody away: it would be those who make room."""
     async with running() as gateway:
         broker = gateway.broker
-        broker.keep(broker.quotas.memory_limit - 1)
-        assert broker.pressed
+        broker.memory.keep(broker.quotas.memory_limit - 1)
+        assert broker.memory.pressed
         assert await answers(gateway) == (200, 200, None)
-        broker.keep(1)
+        broker.memory.keep(1)
         limit = broker.quotas.memory_limit
         why = f"memory is full: kept messages cost {limit} octets, {limit} may (memory_limit)"
         assert await answers(gateway) == (200, 503, why)
-        broker.release(1)
+        broker.memory.release(1)
         assert await answers(gateway) == (200, 200, None)
-        broker.release(limit - 1)
+        broker.memory.release(limit - 1)
 
 
 async def test_what_fails_beside_it_sends_nobody_away(tmp_path: Path) -> None:

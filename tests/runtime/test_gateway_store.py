@@ -251,7 +251,7 @@ class TestStartsAgain:
             async with running(store=STORE, handlers="no_such_module:app"):
                 pass
         async with running(store=STORE) as gateway:
-            assert gateway.broker.waiting == 3
+            assert gateway.broker.context.waiting == 3
 
     async def test_a_store_that_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         await fill()
@@ -265,7 +265,7 @@ class TestStartsAgain:
                 async with running(store=STORE):
                     pass
         async with running(store=STORE) as gateway:
-            assert gateway.broker.waiting == 3
+            assert gateway.broker.context.waiting == 3
 
     async def test_a_fault_inside_the_block(self) -> None:
         with pytest.RaisesGroup(ProtocolError, flatten_subgroups=True, allow_unwrapped=True):
@@ -277,7 +277,7 @@ class TestStartsAgain:
                 raise ProtocolError("a fault", "of the test")
         assert row()["clean"] == 1
         async with running(store=STORE) as gateway:
-            assert gateway.broker.waiting == 1
+            assert gateway.broker.context.waiting == 1
 
 
 async def test_what_cannot_be_closed_keeps_nothing_else_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,9 +306,9 @@ class TestPages:
             await peer.frame("RECEIPT")
             queue = gateway.broker.destinations["/queue/a"]
             assert isinstance(queue, Queue)
-            assert queue.present < queue.waiting
+            assert queue.in_memory.count < queue.waiting
             assert [int(body) for body, _ in await read(gateway, 200)] == list(range(200))
-            assert gateway.broker.waiting == gateway.broker.stored_bytes == 0
+            assert gateway.broker.context.waiting == gateway.broker.memory.used == 0
             await peer.aclose()
         assert messages() == 0
 

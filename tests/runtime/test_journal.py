@@ -12,7 +12,7 @@ import structlog.testing
 import trio
 
 from gateway.auth.anonymous import Anonymous
-from gateway.broker.events import EventLog
+from gateway.broker.core.events import EventLog
 from gateway.config.settings import load
 from gateway.journal import Segment, found
 from gateway.journal.schema import COLUMNS

@@ -21,7 +21,7 @@ def _no_settings_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 async def test_what_was_there_is_there_again() -> None:
     await fill()
     async with running(store=STORE) as gateway:
-        assert gateway.broker.waiting == 3
+        assert gateway.broker.context.waiting == 3
         assert await read(gateway, 3) == [(b"0", False), (b"1", False), (b"2", False)]
     assert messages() == 0
 
@@ -142,7 +142,7 @@ async def test_what_has_expired_does_not_come() -> None:
         await peer.subscribe("/queue/a")
         await peer.send_frame("SEND", b"live", destination="/queue/a")
         assert (await peer.frame("MESSAGE")).body == b"live"
-        while gateway.broker.waiting:  # until the store has been asked what has expired
+        while gateway.broker.context.waiting:  # until the store has been asked what has expired
             await trio.lowlevel.checkpoint()
         await peer.aclose()
     assert messages() == 0

@@ -13,7 +13,7 @@ import pytest
 import structlog.testing
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from gateway.broker.events import EventLog
+from gateway.broker.core.events import EventLog
 from gateway.journal import Segment, found
 from gateway.journal.schema import COLUMNS
 from gateway.observe.condition import SpanCollector

@@ -109,10 +109,10 @@ class TestBackPressure:
         await other.settled()
         valve.open(11_000)
         await wait_all_tasks_blocked()
-        assert house.broker.strained
+        assert house.broker.context.slow_consumers.strained
         for _ in range(3):
             await other.settled()
-        assert not house.broker.strained
+        assert not house.broker.context.slow_consumers.strained
         assert house.counters.held_publishers == 0
         assert trio.current_time() < 0.5
 

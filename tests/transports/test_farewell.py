@@ -42,7 +42,7 @@ class TestEnd:
         await peer.send_frame("DISCONNECT", receipt="bye")
         assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
         await peer.at_end()
-        assert (house.broker.subscriptions, len(house.broker.sessions)) == (0, 0)
+        assert (house.broker.context.subscriptions, len(house.broker.sessions)) == (0, 0)
 
     @requirement("DSC-02")
     async def test_nothing_behind_disconnect_counts(self, house: House, kind: str) -> None:
@@ -83,7 +83,7 @@ class TestEnd:
         await peer.frame("RECEIPT")
         await peer.aclose()
         await wait_all_tasks_blocked()
-        assert house.broker.waiting == 0
+        assert house.broker.context.waiting == 0
 
     @requirement("ACK-08")
     async def test_a_lost_connection_gives_back_what_the_system_never_had(self, house: House, kind: str) -> None:
@@ -98,7 +98,7 @@ class TestEnd:
         valve.broken = True
         valve.hang_up()
         await wait_all_tasks_blocked()
-        assert house.broker.waiting == 20
+        assert house.broker.context.waiting == 20
 
     @parametrize("gone", [False, True])
     async def test_what_it_did_not_read_is_freed_in_steps(
@@ -314,4 +314,4 @@ class TestEnd:
             nursery.cancel_scope.cancel()
         assert not house.server.open_connections
         assert not house.broker.sessions
-        assert house.broker.waiting == 1
+        assert house.broker.context.waiting == 1

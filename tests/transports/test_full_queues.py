@@ -205,7 +205,7 @@ class TestLetGo:
         for _ in range(30):
             await answering.frame("RECEIPT")
         assert trio.current_time() == pytest.approx(4.0, abs=0.05)
-        assert (house.broker.waiting, house.broker.stored_bytes) == (0, 0)
+        assert (house.broker.context.waiting, house.broker.memory.used) == (0, 0)
 
     async def test_when_messages_expire(self, house: House, kind: str, autojump_clock: MockClock) -> None:
         publisher = await house.session(kind)
@@ -241,7 +241,7 @@ class TestLetGo:
         assert (await publisher.frame("ERROR"))["message"] == "server is shutting down"
         await publisher.at_end()
         await publisher.aclose()
-        assert gateway.broker.waiting == MOST
+        assert gateway.broker.context.waiting == MOST
 
 
 class TestOthers:
@@ -356,7 +356,7 @@ class TestConsumers:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(work, "/queue/a", "/queue/b")
             nursery.start_soon(work, "/queue/b", "/queue/a")
-        assert (house.broker.waiting, house.broker.stored_bytes) == (0, 0)
+        assert (house.broker.context.waiting, house.broker.memory.used) == (0, 0)
         assert 0 < trio.current_time() < 100
 
     async def test_a_ring_of_workers_who_do_not_read_while_they_send(

@@ -282,14 +282,14 @@ class TestMemory:
             await publisher.publish("/queue/a", b"x" * 10_000)
         await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
         await wait_all_tasks_blocked()
-        assert house.broker.pressed
+        assert house.broker.memory.pressed
         assert house.counters.held_publishers == 1
         await trio.sleep(5)
         consumer = await house.session(kind)
         messages = await consumer.subscribe_and_read("/queue/a", 80)
         assert [len(message.body) for message in messages] == [10_000] * 80
         assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
-        assert not house.broker.pressed
+        assert not house.broker.memory.pressed
 
     async def test_many_wait_together(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
         house = make_house(quotas=self.QUOTAS)
@@ -314,11 +314,11 @@ class TestMemory:
         for _ in range(80):
             await publisher.publish("/queue/a", b"x" * 10_000)
         await wait_all_tasks_blocked()
-        assert house.broker.pressed
+        assert house.broker.memory.pressed
         messages = await self.read_until_settled(consumer)
         await consumer.send_frame("ACK", id=messages[-1]["ack"])
         await self.read_until_settled(consumer)
-        assert not house.broker.pressed
+        assert not house.broker.memory.pressed
         await publisher.settled()
 
     @staticmethod

@@ -179,9 +179,9 @@ class TestFailures:
         await publisher.publish("/queue/a", ttl=2500)
         await publisher.settled()
         await trio.sleep(2.499)
-        assert house.broker.waiting == 1
+        assert house.broker.context.waiting == 1
         await trio.sleep(LATEST)
-        assert (house.broker.waiting, house.counters.expired) == (0, 1)
+        assert (house.broker.context.waiting, house.counters.expired) == (0, 1)
 
 
 class TestTurns:
@@ -302,7 +302,7 @@ class TestTurns:
 
         class Behind:
             def tick(self, now: float) -> float:
-                seen.append(bool(house.broker.full))
+                seen.append(bool(house.broker.context.full))
                 return math.inf
 
         publisher = await house.session("tcp")
@@ -310,7 +310,7 @@ class TestTurns:
         await publisher.settled()
         house.server.timers.add(Behind(), 1.0)  # in the slot of the alarm
         await trio.sleep(2)
-        assert (seen, house.broker.waiting) == ([False], 1)
+        assert (seen, house.broker.context.waiting) == ([False], 1)
 
     async def test_the_wheel_is_empty_when_nothing_is_due(
         self, house: House, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
@@ -332,4 +332,4 @@ class TestTurns:
         await trio.sleep(120)
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
-        assert (house.broker.stored_bytes, house.counters.unroutable, len(ticks)) == (0, 51, 50)
+        assert (house.broker.memory.used, house.counters.unroutable, len(ticks)) == (0, 51, 50)

@@ -159,7 +159,7 @@ class TestConsumer:
         await wait_all_tasks_blocked()
         assert waiting(house, "/queue/dlq.a") == waiting(house, "/queue/dlq.b") == [b"1"]
         assert waiting(house, "/queue/a") == waiting(house, "/queue/b") == [b"2"]
-        assert house.broker.waiting == 4
+        assert house.broker.context.waiting == 4
 
     async def test_what_never_went_out_has_not_failed(self, house: House, kind: str) -> None:
         """Mode auto: no client was at work on it."""
@@ -278,7 +278,7 @@ class TestTemporaries:
         await answering.publish(name, b"too late")
         await answering.settled()
         assert set(house.broker.destinations) == {"/queue/requests"}
-        assert (house.broker.waiting, house.broker.stored_bytes) == (0, 0)
+        assert (house.broker.context.waiting, house.broker.memory.used) == (0, 0)
 
     async def test_topic(self, house: House, kind: str) -> None:
         peer = await house.session(kind)

@@ -81,7 +81,7 @@ def home(make_house: MakeHouse) -> House:
 async def filled(house: House, nbytes: int = KEPT) -> None:
     """Messages wait in a queue, of somebody who has gone."""
     peer = await house.session("tcp")
-    while house.broker.stored_bytes < nbytes:
+    while house.broker.memory.used < nbytes:
         await peer.publish("/queue/full", b"x" * 10_000)
         await peer.settled()
     await peer.aclose()
@@ -123,7 +123,7 @@ class TestShort:
         await filled(home)
         peer = await home.session(kind)
         await trio.sleep(1)
-        assert home.broker.pressed
+        assert home.broker.memory.pressed
         assert await is_held(home, peer)
         assert home.server.holds.by_reason()["memory short"] == 1
         assert not home.server.memory.reason, "whoever makes room may come"
@@ -140,11 +140,11 @@ class TestShort:
         watched(home, HIGH)
         await filled(home)
         await trio.sleep(1)
-        assert home.broker.pressed
+        assert home.broker.memory.pressed
         consumer = await home.session("tcp")
         await consumes(consumer)
         await trio.sleep(1)
-        assert not home.broker.pressed
+        assert not home.broker.memory.pressed
 
     async def test_what_nobody_has_holds_nobody(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         watched(home, HIGH)
@@ -156,7 +156,7 @@ class TestShort:
         await filled(home)
         await trio.sleep(1)
         await (await home.session(kind)).settled()
-        assert home.broker.pressed
+        assert home.broker.memory.pressed
 
     async def test_slow_consumers_are_found_out_sooner(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         """While outboxes have it, each may have little; others who publish do not wait for that."""
@@ -193,7 +193,7 @@ class TestShort:
         await publisher.settled()
         process.resident = HIGH
         await trio.sleep(3)
-        assert home.broker.pressed
+        assert home.broker.memory.pressed
         assert home.server.memory.closed == 0
         await trio.sleep(3)
         assert home.server.memory.closed == 1
@@ -206,7 +206,7 @@ class TestShort:
         worker = await home.session("tcp")
         await consumes(worker, ack="client")
         await trio.sleep(1)
-        assert home.broker.pressed
+        assert home.broker.memory.pressed
         assert not await is_held(home, worker)
 
     async def test_but_slowed_down_at_the_end(self, home: House, autojump_clock: MockClock) -> None:
@@ -403,28 +403,28 @@ class TestIncomplete:
     async def test_it_is_counted(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         peer = await home.session(kind)
         rest = await begins(peer, 400_000, 300_000, receipt="r")
-        assert 299_000 < home.broker.stored_bytes == home.broker.buffered <= 300_000
+        assert 299_000 < home.broker.memory.used == home.broker.memory.partial <= 300_000
         await peer.send(rest)
         await peer.frame("RECEIPT")
-        assert home.broker.stored_bytes == home.broker.buffered == 0
+        assert home.broker.memory.used == home.broker.memory.partial == 0
 
     async def test_a_little_is_not(self, home: House, kind: str) -> None:
         peer = await home.session(kind)
         await begins(peer, 10_000, 4_000)
-        assert home.broker.buffered == 0
+        assert home.broker.memory.partial == 0
 
     async def test_it_ends_with_its_connection(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         peer = await home.session(kind)
         await begins(peer, 400_000, 300_000)
         await peer.aclose()
         await wait_all_tasks_blocked()
-        assert home.broker.stored_bytes == home.broker.buffered == 0
+        assert home.broker.memory.used == home.broker.memory.partial == 0
 
     async def test_a_large_one_waits_in_the_middle(self, home: House, kind: str, autojump_clock: MockClock) -> None:
         await filled(home, 700_000)
         peer, other = await home.session(kind), await home.session(kind)
         rest = await begins(peer, 400_000, 150_000, receipt="r")
-        assert home.broker.pressed
+        assert home.broker.memory.pressed
         assert home.server.holds.by_reason()["memory short"] == 1
         await other.settled()
         consumer = await home.session("tcp")
@@ -437,7 +437,7 @@ class TestIncomplete:
         await filled(home, 700_000)
         peer = await home.session(kind)
         rest = await begins(peer, 400_000, 100_000, receipt="r")
-        assert home.broker.pressed
+        assert home.broker.memory.pressed
         assert not len(home.server.holds)
         await peer.send(rest[:-1])
         await peer.send(rest[-1:])
@@ -451,13 +451,13 @@ class TestIncomplete:
         error = await peer.at_end_after_error()
         assert error["message"] == "memory limit reached"
         assert b"(memory_limit)" in error.body
-        assert home.broker.buffered == 0
+        assert home.broker.memory.partial == 0
 
     async def test_when_nothing_moves_the_largest_goes(self, home: House, autojump_clock: MockClock) -> None:
         """All wait in the middle of their message: no memory will ever come back by itself."""
         peers = [await home.session("tcp") for _ in range(4)]
         rests = [await begins(peer, 240_000, 195_000, receipt="r") for peer in peers]
-        assert home.broker.pressed
+        assert home.broker.memory.pressed
         await trio.sleep(4)
         assert home.server.memory.closed == 0
         await trio.sleep(2)

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.auth.anonymous import Anonymous
 from gateway.broker import Quotas
-from gateway.broker.queue.outbox import Outbox
+from gateway.broker.core.outbox import Outbox
 from gateway.codec import V12, ProtocolError
 from gateway.transports import Server
 from gateway.transports.connection.writer import ConnectionWriter, write_all

@@ -81,7 +81,7 @@ class TestSlow:
         house.disk.let_go()
         assert await receipt(publisher) == "last"
         await until(lambda: not reasons(house))
-        assert house.broker.waiting == MANY
+        assert house.broker.context.waiting == MANY
 
     @pytest.mark.parametrize("destination", ["/queue/b", "/topic/b"])
     async def test_who_stores_nothing_is_not(

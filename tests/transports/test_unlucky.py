@@ -144,8 +144,8 @@ class TestVanished:
                 vanish(peer.wire.stream)
                 await here.neighbours_talk()
             await here.gone()
-            assert here.gateway.broker.waiting == 0
-            assert here.gateway.broker.stored_bytes == 0
+            assert here.gateway.broker.context.waiting == 0
+            assert here.gateway.broker.memory.used == 0
 
     @requirement("ACK-06", "WST-10")
     async def test_what_it_held_comes_to_another(self, street: OpenStreet, kind: str) -> None:
@@ -211,7 +211,7 @@ class TestNeverReads:
                         await publisher.publish("/topic/a", b"x" * 32 * KIB)
                     await here.neighbours_talk()
                 await publisher.settled()
-            assert here.gateway.broker.stored_bytes == 0
+            assert here.gateway.broker.memory.used == 0
             await until(lambda: here.strangers == 1)
             await publisher.aclose()
             await peer.aclose()
@@ -245,9 +245,9 @@ class TestNeverReads:
                 await publisher.publish("/queue/a", b"x" * 32 * KIB)
             await publisher.settled()
             await here.neighbours_talk()
-            assert here.gateway.broker.waiting > 0
+            assert here.gateway.broker.context.waiting > 0
             await peer.aclose()
-            waiting = here.gateway.broker.waiting
+            waiting = here.gateway.broker.context.waiting
             reader = await here.session(kind)
             assert len(await reader.subscribe_and_read("/queue/a", waiting)) == waiting
             for each in (publisher, reader):

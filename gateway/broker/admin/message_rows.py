@@ -28,15 +28,15 @@ def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
     Args:
         most: bytes of the body, and characters of the headers: a page of them has to fit into memory.
     """
-    broker = queue.broker
-    now, headers = broker.scheduler.epoch(), message.head.headers
-    age = None if broker.records is None else broker.records.age_of(message)
+    context = queue.context
+    now, headers = context.scheduler.epoch(), message.head.headers
+    age = None if context.records is None else context.records.age_of(message)
     return {
         "id": message.id.decode(),
         "destination": headers.get("destination", queue.name)[:most],
         "size": len(message.body),
         "priority": message.options.priority,
-        "expires": now + message.expires - broker.scheduler.clock() if message.expires else None,
+        "expires": now + message.expires - context.scheduler.clock() if message.expires else None,
         "sent": None if age is None else now - age,
         "deliveries": message.attempts,
         "redelivered": message.attempts > 0,

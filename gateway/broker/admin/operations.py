@@ -22,9 +22,7 @@ from ..model import destinations as names
 from ..model.message import DEAD_LETTER, Message
 from ..model.options import Selector
 from ..model.patterns import has_wildcard
-from ..queue import arrivals, fate, groups
-from ..queue.groups import Group
-from ..queue.queue import SLACK, Queue
+from ..queue.queue import Queue
 from .scan import QueueScan, ScanPosition
 from .transfer import Transfer
 
@@ -114,7 +112,7 @@ class RunningOperation:
     ) -> None:
         self.outcome = Outcome()
         self._queue = queue
-        self._broker = queue.broker
+        self._context = queue.context
         self._deed = deed
         self._then: Callable[[Outcome], None] | None = then
         self._left = None if wanted is None else dict(wanted)
@@ -122,7 +120,6 @@ class RunningOperation:
         self._limit = limit
         self._patience = 0.0  # the date when it ends; 0: nobody is waited for
         self._is_over = False
-        self._groups: dict[Group, None] = {}  # those of which something went in this turn
         paged = queue.storage.paged if queue.storage is not None else None
         # All that only the store has need not be read to be thrown away.
         self._is_leaving = deed.is_purge and wanted is None and selector is None and paged is not None
@@ -150,7 +147,7 @@ class RunningOperation:
         if not why or self.outcome.stopped:
             self._patience = 0.0
             return False
-        now = self._broker.scheduler.clock()
+        now = self._context.scheduler.clock()
         self._patience = self._patience or now + _PATIENCE
         if now >= self._patience:
             self.outcome.stopped = why
@@ -179,7 +176,7 @@ class RunningOperation:
 
     def _looks_for_more(self) -> bool:
         """Whether others may be meant, too; in the queue of a durable subscription one id may be there twice."""
-        return self._left is None or bool(self._left) or self._queue.feed is not None
+        return self._left is None or bool(self._left) or self._queue.filled_by_topic
 
     def _tick_off(self, message: Message) -> None:
         if self._left is not None:
@@ -195,33 +192,18 @@ class RunningOperation:
         """A message waits no longer, wherever it did; it still counts as kept."""
         queue = self._queue
         if where is ScanPosition.RESTING:
-            fate.take_resting(queue, message)
+            queue.take_resting(message)
         elif where is ScanPosition.BACKLOG:
             assert queue.storage is not None  # it has the backlog
             assert queue.storage.paged is not None
             queue.storage.paged.claim(message.row)
-            queue.broker.keep(message.size)
+            self._context.memory.keep(message.size)
         else:
-            queue.remove(message)
-            group = queue.consumers.group_of(message)
-            if group is not None:
-                self._groups[group] = None
+            queue.take_out(message)
 
     def turn_over(self) -> None:
         """See `Visitor`: what is next of a group may go to somebody now, and not while it may be meant, too."""
-        queue = self._queue
-        found, self._groups = self._groups, {}
-        for group in found:
-            groups.settle(queue, group)
-            group.tidy(2 * queue.present + SLACK)
-        for group in found:
-            arrivals.serve(queue, group)
-        _shed(queue)
-        queue.tidy()
-        queue.look_for_room()
-        if queue.storage is not None:
-            queue.storage.go_on()  # what was more urgent may have been in the way
-        self._broker.forget_if_idle(queue)
+        self._queue.close_gaps()
 
     def over(self) -> None:
         """See `Visitor`."""
@@ -238,23 +220,14 @@ class RunningOperation:
     def _tell(self) -> None:
         """Tell of the outcome once the store has all of it."""
         if self._is_over and not self._is_leaving:
-            if self._broker.storage is None:
+            if self._context.storage is None:
                 self._end()
             else:
-                self._broker.storage.when_all_written(self._end)
+                self._context.storage.when_all_written(self._end)
 
     def _end(self) -> None:
         if self._then is not None:
             self._then(self.outcome)
-
-
-def _shed(queue: Queue) -> None:
-    """Forget at the front what has gone: once half of it had, all that is left would be looked at in one turn."""
-    for ready_list in queue.ready_lists:
-        ready_list.shed()
-    for heap in (queue.expiry, queue.ages):
-        if heap is not None:
-            heap.first()
 
 
 class PurgeMessages:
@@ -275,7 +248,7 @@ class PurgeMessages:
 
     def carry_out(self, queue: Queue, message: Message) -> None:
         """See `Operation`."""
-        fate.drop(queue, message, self._why)
+        queue.drop_message(message, self._why)
 
     def strained(self) -> str:
         """Nobody gets anything."""

@@ -13,10 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..core.ages import Age
-from ..model.destinations import QUEUE
 from ..model.patterns import has_wildcard
-from ..model.policy import DEAD_LETTERS
-from ..queue.oldest import oldest, oldest_delivery
 from ..queue.queue import Queue
 from ..queue.subscription import Subscription
 from ..session.session import Session
@@ -34,7 +31,7 @@ Key = str | int | float
 
 def of_session(session: Session) -> dict[str, object]:
     """A session: who it is, what it has, and what waits for it."""
-    age = _age(session.broker, _oldest_of_session(session))
+    age = session.age_of_oldest()
     return {name: key(session) for name, key in SESSION_KEYS.items()} | {
         "oldest_unacknowledged_age": None if age is None else round(age.seconds, 1),
         "heart_beat": list(session.heart_beat),
@@ -51,7 +48,7 @@ SESSION_KEYS: dict[str, Callable[[Session], Key]] = {
     "connected_at": lambda session: session.connected_at,
     "subscriptions": lambda session: len(session.subscriptions),
     "unacknowledged": lambda session: session.outstanding,
-    "oldest_unacknowledged_age": lambda session: _seconds(session.broker, _oldest_of_session(session)),
+    "oldest_unacknowledged_age": lambda session: _seconds(session.age_of_oldest()),
     "transactions": lambda session: len(session.transactions),
     "pending_octets": lambda session: session.outbox.size,
     "frames_in": lambda session: session.frames_in,
@@ -61,12 +58,6 @@ SESSION_KEYS: dict[str, Callable[[Session], Key]] = {
 
 `delivered`: frames that its connection took, whatever they are.
 """
-
-
-def _oldest_of_session(session: Session) -> int | None:
-    """The lowest number of the messages that its subscriptions have had longest."""
-    found = [oldest_delivery(each) for each in session.subscriptions.acknowledging.values()]
-    return min([number for number in found if number is not None], default=None)
 
 
 def every_session(broker: Broker) -> Iterator[Session]:
@@ -79,22 +70,21 @@ def every_session(broker: Broker) -> Iterator[Session]:
 
 def of_subscription(subscription: Subscription) -> dict[str, object]:
     """A subscription: whose it is, what it asked for, and what it has."""
-    feed = None if subscription.queue is None else subscription.queue.feed
     counts = subscription.queue is not None and not subscription.options.browser
-    age = _age(subscription.session.broker, oldest_delivery(subscription))
+    age = subscription.age_of_oldest()
     return {name: key(subscription) for name, key in SUBSCRIPTION_KEYS.items()} | {
         "id": subscription.id,
         "prefetch": subscription.options.prefetch,
         "oldest_unacknowledged_age": None if age is None else round(age.seconds, 1),
         "delivered": subscription.delivered if counts else None,
-        "durable": None if feed is None else feed.name,
+        "durable": subscription.durable_name or None,
         "browser": subscription.options.browser,
     }
 
 
 SUBSCRIPTION_KEYS: dict[str, Callable[[Subscription], Key]] = {
-    "session": lambda subscription: subscription.session.id,
-    "login": lambda subscription: subscription.session.login,
+    "session": lambda subscription: subscription.peer.id,
+    "login": lambda subscription: subscription.peer.login,
     "id": lambda subscription: subscription.id or "",
     "destination": lambda subscription: subscription.destination,
     "target": lambda subscription: target_of(subscription),
@@ -102,11 +92,9 @@ SUBSCRIPTION_KEYS: dict[str, Callable[[Subscription], Key]] = {
     "selector": lambda subscription: subscription.options.selector_text,
     "prefetch": lambda subscription: subscription.options.prefetch or 0,
     "unacknowledged": lambda subscription: len(subscription.ledger or ()),
-    "oldest_unacknowledged_age": lambda subscription: _seconds(
-        subscription.session.broker, oldest_delivery(subscription)
-    ),
+    "oldest_unacknowledged_age": lambda subscription: _seconds(subscription.age_of_oldest()),
     "delivered": lambda subscription: subscription.delivered,
-    "durable": lambda subscription: _durable_of(subscription),
+    "durable": lambda subscription: subscription.durable_name,
     "browser": lambda subscription: subscription.options.browser,
 }
 """What subscriptions are sorted and filtered by; what a row has as null is empty here, or 0.
@@ -122,17 +110,12 @@ def target_of(subscription: Subscription) -> str:
     return "" if target is None else target.name
 
 
-def _durable_of(subscription: Subscription) -> str:
-    feed = None if subscription.queue is None else subscription.queue.feed
-    return "" if feed is None else feed.name
-
-
 # destinations
 
 
 def of_destination(target: Target) -> dict[str, object]:
     """A destination: its kind, who subscribes, what waits there, and what it keeps for replay."""
-    age = _age(target.broker, oldest(target)) if isinstance(target, Queue) else None
+    age = target.age_of_oldest() if isinstance(target, Queue) else None
     return {name: key(target) for name, key in DESTINATION_KEYS.items()} | {
         "oldest_age": None if age is None else round(age.seconds, 1),
         "oldest_age_is_least": age is not None and age.is_least,
@@ -148,7 +131,7 @@ DESTINATION_KEYS: dict[str, Callable[[Target], Key]] = {
     "kind": lambda target: _kind_of(target),
     "subscriptions": lambda target: len(target.subscriptions),
     "waiting": lambda target: target.waiting if isinstance(target, Queue) else 0,
-    "oldest_age": lambda target: _seconds(target.broker, oldest(target)) if isinstance(target, Queue) else 0,
+    "oldest_age": lambda target: _seconds(target.age_of_oldest()) if isinstance(target, Queue) else 0,
     "delayed": lambda target: len(target.resting) if isinstance(target, Queue) else 0,
     "unacknowledged": lambda target: sum([len(each.ledger) for each in target.subscriptions if each.ledger]),
     "octets": lambda target: target.nbytes if isinstance(target, Queue) else 0,
@@ -189,7 +172,7 @@ def subscriptions_of(target: Target) -> list[Subscription]:
 
 def groups_of(target: Target) -> int | None:
     """How many message groups of a queue are known; None: it is no queue."""
-    return len(target.consumers.groups or ()) if isinstance(target, Queue) else None
+    return len(target.groups) if isinstance(target, Queue) else None
 
 
 def _kind_of(target: Target) -> str:
@@ -202,14 +185,12 @@ def _is_durable(target: Target) -> bool:
     """Whether all that comes there outlives the process, or the subscription that it is the queue of."""
     if isinstance(target, Topic):
         return target.stream is not None and target.stream.is_stored
-    return target.storage is not None and (target.policy.durable is True or target.feed is not None)
+    return target.storage is not None and (target.policy.durable is True or target.filled_by_topic)
 
 
 def _has_dead_letters(target: Target) -> bool:
     """Whether it is a queue where dead letters go, by its name or by a policy."""
-    if not isinstance(target, Queue):
-        return False
-    return target.name.startswith(QUEUE + DEAD_LETTERS) or target.name in target.broker.router.policies.dead_letters
+    return isinstance(target, Queue) and target.takes_dead_letters
 
 
 def _of_log(target: Target) -> dict[str, int] | None:
@@ -223,11 +204,6 @@ def _of_log(target: Target) -> dict[str, int] | None:
 # ages
 
 
-def _age(broker: Broker, number: int | None) -> Age | None:
-    """How old the message of that number is; None: there is none."""
-    return None if number is None else broker.dates.age(number)
-
-
-def _seconds(broker: Broker, number: int | None) -> float:
-    """The same to sort by."""
-    return 0.0 if number is None else broker.dates.age(number).seconds
+def _seconds(age: Age | None) -> float:
+    """An age to sort by."""
+    return 0.0 if age is None else age.seconds

@@ -89,7 +89,7 @@ class QueueScan:
         paged: bool = True,
     ) -> None:
         self._queue = queue
-        self._broker = queue.broker
+        self._context = queue.context
         self._visitor: ScanVisitor | None = visitor
         self._only = only
         self._skip = skip
@@ -98,10 +98,10 @@ class QueueScan:
         self._paged: PagedMessages | None = found
         self._rows, self._sizes = self._find_rows(found)
         self._resting = list(queue.resting)
-        self._ready_list = queue.ready_lists[0].copy()
-        self._groups: list[Group] = list(queue.consumers.groups or ())
+        self._ready_list = queue.in_memory.ready_lists[0].copy()
+        self._groups: list[Group] = queue.groups
         self._steps = self._all()
-        self._broker.scheduler.later(self._begin)
+        self._context.scheduler.later(self._begin)
 
     def cancel(self) -> None:
         """Nothing is visited any more, and the visitor hears nothing."""
@@ -111,7 +111,7 @@ class QueueScan:
         if paged is None:
             return array("q"), array("q")
         # The number of a row is that of its message, but in the queue of a durable subscription.
-        return paged.all_rows(self._only if self._queue.feed is None else None)
+        return paged.all_rows(self._only if not self._queue.filled_by_topic else None)
 
     # turns
 
@@ -128,7 +128,7 @@ class QueueScan:
         visitor, queue = self._visitor, self._queue
         if visitor is None:
             return
-        if self._broker.registry.find(queue.name) is not queue:
+        if self._context.destinations.find(queue.name) is not queue:
             self._end()
             return
         try:
@@ -139,8 +139,8 @@ class QueueScan:
             return
         visitor.turn_over()
         if rows:
-            assert self._broker.storage is not None  # it has the rows
-            self._broker.storage.read(rows, self._turn)
+            assert self._context.storage is not None  # it has the rows
+            self._context.storage.read(rows, self._turn)
         else:
             self._wait(visitor)
 
@@ -151,11 +151,11 @@ class QueueScan:
 
     def _wait(self, visitor: ScanVisitor) -> None:
         """Others first; where something is behind, it catches up first."""
-        broker = self._broker
-        scheduler = broker.scheduler
-        if broker.storage is not None and broker.storage.is_behind:
-            broker.storage.when_settled(lambda: scheduler.later(self._go_on))
-        elif visitor.needs_pause or (broker.records is not None and broker.records.is_behind):
+        context = self._context
+        scheduler = context.scheduler
+        if context.storage is not None and context.storage.is_behind:
+            context.storage.when_settled(lambda: scheduler.later(self._go_on))
+        elif visitor.needs_pause or (context.records is not None and context.records.is_behind):
             scheduler.at(scheduler.clock() + _PAUSE, self._go_on)
         else:
             scheduler.later(self._go_on)
@@ -171,7 +171,7 @@ class QueueScan:
         ):
             return True
         if self._missed:
-            self._ready_list, self._groups = self._queue.ready_lists[0].copy(), list(self._queue.consumers.groups or ())
+            self._ready_list, self._groups = self._queue.in_memory.ready_lists[0].copy(), self._queue.groups
             yield from self._gather()
             return (yield from self._through(self._ready_list, self._missed))
         return False
@@ -213,8 +213,8 @@ class QueueScan:
             page, place = self._next_page(place)
             found = yield self._here(paged, page)
             for stored in found:
-                assert self._broker.storage is not None  # it has read
-                message = self._broker.storage.facts.message(stored)
+                assert self._context.storage is not None  # it has read
+                message = self._context.storage.facts.message(stored)
                 if not self._here(paged, [message.row]):
                     continue
                 if not self._see(message, ScanPosition.BACKLOG):

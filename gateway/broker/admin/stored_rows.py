@@ -120,7 +120,7 @@ def whole_retained(broker: Broker, kept: RetainedMessage, most: int) -> Row:
 CURSOR_KEYS: dict[str, Callable[[Offset], Key]] = {
     "name": lambda offset: offset.name,
     "topic": lambda offset: offset.topic,
-    "session": lambda offset: "" if offset.holder is None else offset.holder.session.id,
+    "session": lambda offset: "" if offset.holder is None else offset.holder.peer.id,
 }
 """What they are sorted and filtered by; `session`: empty: nobody reads under that name now."""
 

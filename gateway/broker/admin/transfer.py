@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from gateway.codec import Head
 
+from ..core.outbox import Outbox
 from ..errors import NotAllowed
 from ..model import destinations as names
-from ..model.message import Message
+from ..model.message import Message, PreparedSend
 from ..model.options import PERSISTENT, PLAIN, SendOptions
-from ..model.sending import PreparedSend
-from ..queue.outbox import Outbox
 from ..queue.overflow import QueueLimits, limits_of
 from ..queue.queue import Queue
 from ..queue.subscription import Subscription
@@ -40,7 +39,7 @@ class Transfer:
             NotAllowed: it does not.
         """
         broker = self._broker
-        reason = broker.memory_is_full
+        reason = broker.memory.is_full
         if reason:
             raise NotAllowed("memory limit reached", reason)
         target = broker.registry.find(name)
@@ -78,11 +77,11 @@ class Transfer:
         broker.counters.moved += 1
         if broker.records is not None:
             broker.records.dropped(queue.name, message, why)
-        strained = broker.strained.copy()
+        strained = broker.context.slow_consumers.strained.copy()
         broker.deposit(target, head, body, options, expires)
         # Whoever is read next did not publish there.
-        self._slow |= broker.strained - strained
-        broker.strained.intersection_update(strained)
+        self._slow |= broker.context.slow_consumers.strained - strained
+        broker.context.slow_consumers.strained.intersection_update(strained)
         if names.is_topic(target):
             for topic in self._topics(target):
                 self._behind |= {each: own for each, own in topic.queued.items() if _is_half_full(own)}
@@ -91,7 +90,7 @@ class Transfer:
         """Who does not read what came there, as a sentence; empty: all do."""
         self._slow = {each for each in self._slow if each.size > each.relief and not each.closed}
         self._behind = {each: own for each, own in self._behind.items() if not each.ended and _is_half_full(own)}
-        sessions = [*[each.session for each in self._slow], *[each.session for each in self._behind]]
+        sessions = [*[each.peer for each in self._slow], *[each.peer for each in self._behind]]
         if not sessions:
             return ""
         session = sessions[0]
@@ -117,7 +116,7 @@ def _check_queue(queue: Queue, message: Message) -> None:
     Raises:
         NotAllowed: it is full, or would be so full that something had to go.
     """
-    if queue.limits.reached(queue):
+    if queue.limits.reached(queue.waiting, queue.nbytes):
         raise NotAllowed("the queue is full", _fullness(queue))
     _check_size(queue.limits, queue.nbytes, queue.name, message)
 

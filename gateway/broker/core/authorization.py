@@ -2,8 +2,7 @@
 
     SEND              `send` at each destination that it names, before anything of it is carried out
     reply-to          `subscribe` and `send`: who answers does it with rights of his own, and must not lend them
-    SUBSCRIBE         `subscribe`; of what a pattern matches, each message is looked at where not all of it is allowed
-    durable, shared   `subscribe` at all that the pattern matches: they gather when nobody is there to be looked at
+    SUBSCRIBE         `subscribe`; of a pattern, at all that it matches
     x-queue-name      `subscribe` also at the queue of that name: whoever names it takes messages from the others
     queue arguments   `admin` where they change the queue for everybody, `send` where dead letters are to go
 
@@ -15,21 +14,15 @@ What was accepted stays accepted, in transactions and when it is delayed: rules 
 from __future__ import annotations
 
 import shlex
-from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ..errors import AccessLost, AccessRefused, NotAllowed
 from ..model import destinations as names
 from ..model.access import Access, Action, Coverage
+from ..model.options import SubscribeOptions
 from ..model.patterns import check_words, has_wildcard
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..model.options import SubscribeOptions
-    from ..model.policy import ClientArguments
-    from ..queue.subscription import Subscription
-    from ..session.session import Session
+from ..model.policy import ClientArguments
+from .ports import Peer
 
 FREE = (names.REPLY_QUEUE, names.REPLY_TOPIC, "/session/")
 """What names start with that nobody is asked about: temporary destinations, and what a session tells of itself."""
@@ -37,25 +30,8 @@ FREE = (names.REPLY_QUEUE, names.REPLY_TOPIC, "/session/")
 # What is remembered of one user: beyond that it is found out again.
 _MOST_REMEMBERED = 1_000
 _LONGEST_REMEMBERED = 200
-# Sessions, and subscriptions of theirs, that are looked at in one turn when the rules have changed: some 4 ms, or one
-# session that has more.
-_LOOKS_PER_TURN = 500
 
 _REFUSED = "access refused"
-
-
-class PatternFilter:
-    """What one subscription may see of what its pattern matches."""
-
-    __slots__ = ("_session",)
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def shows(self, name: str) -> bool:
-        """Whether it may see what is sent to the destination of that canonical name."""
-        access = self._session.access
-        return access is None or access.may(Action.SUBSCRIBE, _known_as(self._session, name))
 
 
 def is_known(access: Access, headers: Mapping[str, str]) -> bool:
@@ -80,7 +56,7 @@ def _add(known: set[str], text: str) -> None:
         known.add(text)
 
 
-def check_send(session: Session, name: str, written: str) -> None:
+def check_send(peer: Peer, name: str, written: str) -> None:
     """Refuse a SEND to where the session may not send.
 
     Args:
@@ -90,15 +66,15 @@ def check_send(session: Session, name: str, written: str) -> None:
     Raises:
         NotAllowed: it may not.
     """
-    access = session.access
+    access = peer.access
     if access is None or name.startswith(FREE):
         return
     check_words(name, written)
-    if not access.may(Action.SEND, _known_as(session, name)):
-        raise _refusal(session, access, Action.SEND, name, written)
+    if not access.may(Action.SEND, _known_as(peer, name)):
+        raise _refusal(peer, access, Action.SEND, name, written)
 
 
-def check_reply_to(session: Session, headers: Mapping[str, str]) -> None:
+def check_reply_to(peer: Peer, headers: Mapping[str, str]) -> None:
     """Refuse a `reply-to` by which others would send, or a function, where the session itself has no business.
 
     What is no destination of this server passes: some programs write other things there.
@@ -106,7 +82,7 @@ def check_reply_to(session: Session, headers: Mapping[str, str]) -> None:
     Raises:
         NotAllowed: it names a destination that the session may not subscribe to, or not send to; or too many.
     """
-    access = session.access
+    access = peer.access
     if access is None or "reply-to" not in headers:
         return
     for part in names.split(headers["reply-to"]):
@@ -117,38 +93,38 @@ def check_reply_to(session: Session, headers: Mapping[str, str]) -> None:
         if name.startswith(FREE):
             continue
         check_words(name, part)
-        known = _known_as(session, name)
-        is_own = name.startswith(names.mail_of(session.user))
+        known = _known_as(peer, name)
+        is_own = name.startswith(names.mail_of(peer.user))
         if name.startswith(names.USER) and not is_own:
-            raise _refusal(session, access, Action.SUBSCRIBE, "", part, "reply-to names somebody else's mail: ")
+            raise _refusal(peer, access, Action.SUBSCRIBE, "", part, "reply-to names somebody else's mail: ")
         for action in (Action.SUBSCRIBE,) if is_own else (Action.SUBSCRIBE, Action.SEND):
             if not access.may(action, known):
-                raise _refusal(session, access, action, name, part, "reply-to: ")
+                raise _refusal(peer, access, action, name, part, "reply-to: ")
 
 
-def check_dead_letters(session: Session, hints: ClientArguments | None) -> None:
+def check_dead_letters(peer: Peer, hints: ClientArguments | None) -> None:
     """Refuse queue arguments by which dead letters would come to where the session may not send.
 
     Raises:
         NotAllowed: it may not send there.
     """
     if hints is not None and hints.dead_letter is not None:
-        check_send(session, hints.dead_letter, hints.dead_letter)
+        check_send(peer, hints.dead_letter, hints.dead_letter)
 
 
-def check_admin(session: Session, name: str, written: str) -> None:
+def check_admin(peer: Peer, name: str, written: str) -> None:
     """Refuse to change a queue for everybody.
 
     Raises:
         NotAllowed: the session may not.
     """
-    access = session.access
+    access = peer.access
     if access is not None and not access.may(Action.ADMIN, name):
-        raise _refusal(session, access, Action.ADMIN, name, written, "queue arguments change it for everybody: ")
+        raise _refusal(peer, access, Action.ADMIN, name, written, "queue arguments change it for everybody: ")
 
 
-def check_subscribe(subscription: Subscription, name: str) -> None:
-    """Refuse a SUBSCRIBE to where the session may not; or see to it that only what it may see is shown.
+def check_subscribe(peer: Peer, name: str, written: str, options: SubscribeOptions) -> None:
+    """Refuse a SUBSCRIBE to where the session may not; of a pattern, unless it may have all that it matches.
 
     Args:
         name: the canonical name, or pattern.
@@ -156,80 +132,41 @@ def check_subscribe(subscription: Subscription, name: str) -> None:
     Raises:
         NotAllowed: it may not subscribe there, or not in that way.
     """
-    session, options = subscription.session, subscription.options
-    access = session.access
-    assert access is not None  # else nobody asks
-    check_words(name, subscription.destination)
-    reach = _reach(session, access, name)
-    if reach is Coverage.NONE:
-        raise _refusal(session, access, Action.SUBSCRIBE, name, subscription.destination)
-    check_dead_letters(session, options.hints)
+    access = peer.access
+    assert access is not None  # else the router does not ask
+    check_words(name, written)
+    coverage = _coverage(peer, access, name)
+    if coverage is Coverage.NONE:
+        raise _refusal(peer, access, Action.SUBSCRIBE, name, written)
+    check_dead_letters(peer, options.hints)
     if names.is_topic(name):
         shared = names.QUEUE + options.queue_name
         check_words(shared, options.queue_name)
         if not _may_share(access, options):
-            raise _refusal(session, access, Action.SUBSCRIBE, shared, shared, "x-queue-name: ")
-        if reach is Coverage.SOME and (options.durable or options.durable_name or options.queue_name):
-            raise _refusal(
-                session,
-                access,
-                Action.SUBSCRIBE,
-                name,
-                subscription.destination,
-                "a durable or shared subscription needs all that its pattern matches: ",
-                "all of ",
-            )
-    subscription.pattern_filter = PatternFilter(session) if reach is Coverage.SOME else None
+            raise _refusal(peer, access, Action.SUBSCRIBE, shared, shared, "x-queue-name: ")
+    if coverage is Coverage.SOME:
+        why = "the rules allow a part of what this pattern matches, and it needs all: "
+        raise _refusal(peer, access, Action.SUBSCRIBE, name, written, why, "all of ")
 
 
-def recheck(broker: Broker) -> None:
-    """The rules have changed: sessions with a subscription that they no longer allow are ended, in turns."""
-    sessions = deque(broker.sessions.values())
+def lost(peer: Peer, name: str, written: str, options: SubscribeOptions, *, is_shared: bool) -> AccessLost | None:
+    """The error that ends a session because rules that have changed do not allow a subscription of it; None: they do.
 
-    def look() -> None:
-        looks = 0
-        while sessions and looks < _LOOKS_PER_TURN:
-            session = sessions.popleft()
-            looks += 1 + len(session.subscriptions)
-            recheck_session(session)
-        if sessions:
-            broker.scheduler.later(look)
-
-    look()
-
-
-def recheck_session(session: Session) -> bool:
-    """Look at what a session is subscribed to; False: it ends, because that is not allowed any more.
-
-    A subscription that saw all and may see only some ends, too: the client comes back, and is told what it may have.
+    Args:
+        name: the canonical name, or pattern, that it consumes.
+        is_shared: it takes part in a durable or shared subscription.
     """
-    access = session.access
+    access = peer.access
     if access is None:
-        return True
-    for subscription in session.subscriptions.values():
-        name = _lost(subscription, access)
-        if name is not None:
-            destination = subscription.destination
-            command = _command(access, session.login, Action.SUBSCRIBE.value, destination)
-            what = f"{session.login[:80]} may no longer subscribe to {destination[:80]!r}"
-            why = f"the rules or groups have changed: {what} as it did; {command} says why"
-            session.end(AccessLost(_REFUSED, why, access.reason(Action.SUBSCRIBE, _known_as(session, name))))
-            return False
-    return True
-
-
-def _lost(subscription: Subscription, access: Access) -> str | None:
-    """The canonical name, or pattern, that a subscription may no longer have as it did; None: it may stay."""
-    queue, topic = subscription.queue, subscription.topic
-    if topic is not None:
-        name = topic.name
-    else:
-        assert queue is not None  # no topic, so a queue
-        name = queue.name if queue.feed is None else queue.feed.topic.name
-    if queue is not None and queue.feed is not None and not _may_share(access, subscription.options):
-        return names.QUEUE + subscription.options.queue_name
-    least = Coverage.ALL if subscription.pattern_filter is None else Coverage.SOME
-    return None if _reach(subscription.session, access, name) in (Coverage.ALL, least) else name
+        return None
+    if is_shared and not _may_share(access, options):
+        name = names.QUEUE + options.queue_name
+    elif _coverage(peer, access, name) is Coverage.ALL:
+        return None
+    command = _command(access, peer.login, Action.SUBSCRIBE.value, written)
+    what = f"{peer.login[:80]} may no longer subscribe to {written[:80]!r}"
+    why = f"the rules or groups have changed: {what} as it did; {command} says why"
+    return AccessLost(_REFUSED, why, access.reason(Action.SUBSCRIBE, _known_as(peer, name)))
 
 
 def _may_share(access: Access, options: SubscribeOptions) -> bool:
@@ -237,19 +174,19 @@ def _may_share(access: Access, options: SubscribeOptions) -> bool:
     return not options.queue_name or access.may(Action.SUBSCRIBE, names.QUEUE + options.queue_name)
 
 
-def _reach(session: Session, access: Access, name: str) -> Coverage:
+def _coverage(peer: Peer, access: Access, name: str) -> Coverage:
     if name.startswith(FREE):
         return Coverage.ALL
-    known = _known_as(session, name)
+    known = _known_as(peer, name)
     if has_wildcard(name):
         return access.reach(known)
     return Coverage.ALL if access.may(Action.SUBSCRIBE, known) else Coverage.NONE
 
 
-def _known_as(session: Session, name: str) -> str:
+def _known_as(peer: Peer, name: str) -> str:
     """The name by which rules know it: to them the mail of all who have no name is that of one user."""
-    if session.user != session.login and name.startswith(mail := names.mail_of(session.user)):
-        return names.mail_of(session.login) + name[len(mail) :]
+    if peer.user != peer.login and name.startswith(mail := names.mail_of(peer.user)):
+        return names.mail_of(peer.login) + name[len(mail) :]
     return name
 
 
@@ -261,19 +198,19 @@ _MAY_NOT = {
 
 
 def _refusal(
-    session: Session, access: Access, action: Action, name: str, written: str, why: str = "", much: str = ""
+    peer: Peer, access: Access, action: Action, name: str, written: str, why: str = "", much: str = ""
 ) -> AccessRefused:
     """The error of what is refused.
 
     Args:
         name: the canonical one that the rules were asked about; empty: they were not.
     """
-    session.broker.counters.forbidden[action.value] += 1
-    command = _command(access, session.login, action.value, written)
+    command = _command(access, peer.login, action.value, written)
     return AccessRefused(
         _REFUSED,
-        f"{why}{session.login[:80]} {_MAY_NOT[action]} {much}{written[:80]!r}; {command} says why",
-        access.reason(action, _known_as(session, name)) if name else "",
+        f"{why}{peer.login[:80]} {_MAY_NOT[action]} {much}{written[:80]!r}; {command} says why",
+        access.reason(action, _known_as(peer, name)) if name else "",
+        action.value,
     )
 
 

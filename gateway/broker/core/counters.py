@@ -10,6 +10,8 @@ from typing import Literal, get_args
 
 from gateway.codec import ProtocolError
 
+from ..errors import AccessRefused
+
 Drop = Literal["queue-full", "rejected", "max-attempts", "expired", "max-retained", "queue-gone", "purged", "deleted"]
 """Why a message was thrown away: a limit; a NACK, its last attempt or its time, where nothing takes dead letters; too
 many retained ones; it went with its queue; an operator purged the queue, or deleted it alone."""
@@ -134,6 +136,8 @@ class Counters:
     def fail(self, error: ProtocolError) -> None:
         """A session ends by an ERROR."""
         self.failures[error.cause] += 1
+        if isinstance(error, AccessRefused) and error.action:
+            self.forbidden[error.action] += 1
 
     def refuse(self, error: ProtocolError) -> None:
         """A connection that has no session ends by an ERROR."""

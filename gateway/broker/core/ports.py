@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from gateway.codec import ProtocolError
+from gateway.codec import Head, ProtocolError
 
 from ..model.access import Access
 from ..model.changes import Batch, Stored
-from ..model.identity import Credentials, Identity
-from ..session.renewal import Renewal
+from ..model.identity import Credentials, Identity, Renewal
+from ..model.options import SendOptions
 
 ANONYMOUS = "anonymous"
 """The name of a user who gave none, where that is allowed."""
@@ -125,6 +125,71 @@ class Carrier(Protocol):
 
         Returns at once.
         """
+        ...
+
+
+class TemporaryNames(Protocol):
+    """The temporary destinations of a session."""
+
+    def canonical(self, destination: str) -> str:
+        """The canonical name of one of them, which may be new.
+
+        Raises:
+            NotAllowed: it has no name, or there are too many.
+        """
+        ...
+
+
+class Peer(Protocol):
+    """A session, as the layers below it see it.
+
+    Attributes:
+        id: unique.
+        login: the user's name.
+        user: owner of the mail in `/user/queue/...`: the login, or the session's id where the user has no name.
+        client_id: the `client-id` of CONNECT; empty: none.
+        peer: address of the other end.
+        transport: `tcp` or `websocket`.
+        access: what the user may do; None: everything.
+        names: what its rows in the journal have in common; the event log's.
+    """
+
+    id: str
+    login: str
+    user: str
+    client_id: str
+    peer: str
+    transport: str
+    access: Access | None
+    names: bytes
+
+    @property
+    def temporaries(self) -> TemporaryNames:
+        """Its temporary destinations."""
+        ...
+
+    def end(self, error: ProtocolError) -> None:
+        """End the session from outside."""
+        ...
+
+
+class Destinations(Protocol):
+    """What queues and topics need of the registry and the router; a target is a queue or a topic."""
+
+    def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
+        """Route a message of the broker's own, which must find room: a dead letter, or a moved message."""
+        ...
+
+    def forget_if_idle(self, target: Any) -> None:
+        """Drop a destination without subscriptions and messages."""
+        ...
+
+    def home_of(self, queue: Any) -> Any:
+        """The queue that messages of a queue come back to: itself, or its successor; None: there is none."""
+        ...
+
+    def find(self, name: str) -> Any:
+        """The destination of that canonical name; None: there is none."""
         ...
 
 

@@ -10,16 +10,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..errors import NotAllowed
 from ..headers.send import ARGUMENTS
 from ..model.destinations import is_temporary, is_topic
 from ..model.policy import ClientArguments, Policies
 from .authorization import check_admin, check_dead_letters
-
-if TYPE_CHECKING:
-    from ..session.session import Session
+from .ports import Peer
 
 _HEADERS = {each.field: each.name for row in ARGUMENTS for each in row.spellings}
 _HEADERS["dead_letter"] = _HEADERS["dead_letter_prefix"]
@@ -55,27 +52,27 @@ class QueueArguments:
         self._policies = policies
         self._wanted = wanted
 
-    def check(self, hints: ClientArguments | None, name: str, destination: str, session: Session) -> None:
+    def check(self, hints: ClientArguments | None, name: str, destination: str, peer: Peer) -> None:
         """Refuse a client's wishes for a queue.  Those for a topic or a temporary queue concern nobody else.
 
         Args:
             name: the canonical one.
             destination: the same as the client wrote it.
-            session: the client's.
+            peer: the client's session.
 
         Raises:
             NotAllowed: they would change the queue, and are not wanted, or the rules do not allow it.
         """
-        if hints is None or (self._wanted and session.access is None):
+        if hints is None or (self._wanted and peer.access is None):
             return
-        check_dead_letters(session, hints)
+        check_dead_letters(peer, hints)
         if is_topic(name) or is_temporary(destination):
             return
         policy = self._policies.find(name)
         if hints.applied_to(policy) == policy:
             return
         if self._wanted:
-            check_admin(session, name, destination)
+            check_admin(peer, name, destination)
             return
         given = [field.name for field in dataclasses.fields(hints) if getattr(hints, field.name) is not None]
         raise NotAllowed(

@@ -10,15 +10,10 @@ head that goes on in its place is kept there, and costs a client one look per me
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gateway.codec import Head
 
 from ..model.policy import Policies
-from .ports import ANONYMOUS
-
-if TYPE_CHECKING:
-    from ..session.session import Session
+from .ports import ANONYMOUS, Peer
 
 USER_ID = "user-id"
 
@@ -36,7 +31,7 @@ class SenderIds:
     def __init__(self, policies: Policies) -> None:
         self._policies = policies
 
-    def on(self, head: Head, name: str, sender: Session) -> Head:
+    def on(self, head: Head, name: str, sender: Peer) -> Head:
         """The head of the messages of such a SEND.
 
         Args:
@@ -48,7 +43,7 @@ class SenderIds:
             head.stamped = stamped = self._made(head, name, sender)
         return head if stamped is _AS_IT_IS else stamped
 
-    def _made(self, head: Head, name: str, sender: Session) -> Head:
+    def _made(self, head: Head, name: str, sender: Peer) -> Head:
         if not self._policies.adds_user_id(name):
             return _AS_IT_IS
         said = {} if sender.login == ANONYMOUS else {USER_ID: sender.login}

@@ -24,7 +24,6 @@ from __future__ import annotations
 import re
 
 from ..errors import NotAllowed
-from ..session.renewal import EVENTS, RENEW
 from .patterns import check_pattern, check_wildcards, check_words, has_wildcard
 
 QUEUE = "/queue/"
@@ -36,6 +35,8 @@ APP = "/app/"
 TEMPORARY = ("/temp-queue/", "/temp-topic/")
 REPLY_QUEUE = "/reply-queue/"
 REPLY_TOPIC = "/reply-topic/"
+EVENTS = "/session/events"
+RENEW = "/session/renew"
 HANDLERS = "/handlers/"
 """What the queues of the operator's functions start with; no client can name one."""
 

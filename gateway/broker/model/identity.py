@@ -88,3 +88,22 @@ class Identity:
     expires: float = math.inf
     method: str = "passcode"
     review: Callable[[Identity], Identity] | None = field(default=None, compare=False, repr=False)
+
+
+class Renewal:
+    """What a client shows to stay longer.
+
+    Attributes:
+        login: the name that it claims; empty: the session's.
+        passcode: empty: none.
+        authorization: likewise, as HTTP has it.
+        receipt: that it asked for.
+    """
+
+    __slots__ = ("authorization", "login", "passcode", "receipt")
+
+    def __init__(self, login: str, passcode: str, authorization: str) -> None:
+        self.login = login
+        self.passcode = passcode
+        self.authorization = authorization
+        self.receipt: str | None = None

@@ -1,22 +1,18 @@
-"""A message, and its delivery to one subscription.
+"""Messages, and SENDs that were checked.
 
-`Message` is what a SEND becomes: shared by all its receivers, never changed but for what its queue keeps in it.
-`Delivery` exists only where the receiver must acknowledge; it is the entry of the subscription's ledger and remembers
-what an ACK settles.
+A `Message` is what a SEND becomes: all receivers share it, and only its queue changes what it keeps there.  A
+`PreparedSend` can be carried out without a further check: a transaction keeps it until COMMIT, the scheduler until its
+time.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from gateway.codec import Head, encoder
 
 from .options import PLAIN, SendOptions
-
-if TYPE_CHECKING:
-    from ..queue.subscription import Subscription
-    from ..session.transactions import Transaction
 
 # What a kept message costs beside its bytes, measured: the objects, and their places in queue and ledger.
 OVERHEAD = 300
@@ -158,21 +154,34 @@ class Wire:
         return data
 
 
-class Delivery:
-    """A message sent to a subscription and not yet settled.
+class PreparedSend:
+    """A SEND that was checked and can be carried out.
 
     Attributes:
-        size: what keeping the message costs.
-        transaction: the open transaction that holds its ACK or NACK, if one does.
-        at: when it went out, in nanoseconds of the recorder; 0: it is not known.
+        targets: canonical name and head, for each destination.
+        sender: id of the session that sent it; empty: the server itself.
+        expires: on the broker's clock; 0: never, as far as the sender is concerned.
+        nbytes: what keeping it costs.
     """
 
-    __slots__ = ("at", "handle", "message", "size", "subscription", "transaction")
+    __slots__ = ("body", "expires", "nbytes", "options", "sender", "targets")
 
-    def __init__(self, message: Message, subscription: Subscription, handle: str) -> None:
-        self.message = message
-        self.subscription = subscription
-        self.handle = handle
-        self.size = message.size
-        self.transaction: Transaction | None = None
-        self.at = 0
+    def __init__(
+        self,
+        targets: list[tuple[str, Head]],
+        body: bytes,
+        options: SendOptions,
+        sender: str,
+        expires: float,
+    ) -> None:
+        self.targets = targets
+        self.body = body
+        self.options = options
+        self.sender = sender
+        self.expires = expires
+        self.nbytes = sum([head.cost + len(body) + OVERHEAD for _, head in targets])
+
+    @property
+    def is_delayed(self) -> bool:
+        """It is to wait for its time."""
+        return self.options.delay > 0 or self.options.deliver_at is not None

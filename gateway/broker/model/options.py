@@ -16,6 +16,14 @@ Selector = Callable[[Mapping[str, str]], bool | None]
 """Whether a message with these headers is wanted; None: it is unknown, so it is not."""
 
 
+class AckMode(Enum):
+    """The `ack` header of SUBSCRIBE."""
+
+    AUTO = "auto"
+    CLIENT = "client"
+    INDIVIDUAL = "client-individual"
+
+
 class Retain(Enum):
     """What a SEND to a topic does to the message that the topic keeps for later subscribers."""
 

@@ -203,6 +203,15 @@ class Policies:
                 found = wish
         return found
 
+    def is_durable(self, name: str, *, persistent: bool) -> bool:
+        """Whether a message outlives the process at that destination.
+
+        Args:
+            persistent: its sender asks for that.
+        """
+        durable = self.find(name).durable
+        return persistent if durable is None else durable
+
     def find(self, name: str) -> Policy:
         """The policy of the destination of that canonical name."""
         is_grave = name.startswith(_GRAVE)

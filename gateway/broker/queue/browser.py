@@ -11,17 +11,15 @@ session's `max_outbound`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from gateway.codec import Head
 
+from ..core.context import Context
 from ..errors import BROWSER, SlowConsumer
 from ..model.changes import Stored
 from ..model.message import Message
-
-if TYPE_CHECKING:
-    from .queue import Queue
-    from .subscription import Subscription
+from .subscription import Subscription
 
 # Messages that are looked at in one turn: about 2 ms.
 _LOOKS_PER_TURN = 2_000
@@ -30,22 +28,45 @@ _PAGE = 200
 
 
 class Browser:
-    """One browser of one queue."""
+    """One browser of one queue.
 
-    __slots__ = ("_behind", "_ended", "_is_reading", "_new", "_queue", "_read", "_rows", "_subscription", "_waited")
+    Args:
+        waited: the messages in memory that wait now, in order.
+        rows: those that only the store has.
+        on_end: called when it has seen all, and does not go on.
+    """
 
-    def __init__(self, queue: Queue, subscription: Subscription) -> None:
-        self._queue = queue
+    __slots__ = (
+        "_behind",
+        "_context",
+        "_ended",
+        "_is_reading",
+        "_new",
+        "_on_end",
+        "_read",
+        "_rows",
+        "_subscription",
+        "_waited",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        subscription: Subscription,
+        waited: Iterable[Message],
+        rows: Iterable[int],
+        on_end: Callable[[Subscription], None],
+    ) -> None:
+        self._context = context
         self._subscription = subscription
-        self._waited = deque(queue.waiting_messages())
-        self._rows: deque[int] = deque(queue.storage.rows_of_backlog() if queue.storage is not None else ())
+        self._waited = deque(waited)
+        self._rows = deque(rows)
         self._read: deque[Message] = deque()
         self._is_reading = False
         self._new: deque[Message] = deque()
         self._behind = 0  # bytes of `_new`
         self._ended = False
-        queue.browsers[subscription] = self
-        subscription.queue = queue
+        self._on_end = on_end
 
     def offer(self) -> None:
         """Go on: there is room in the outbox."""
@@ -57,17 +78,17 @@ class Browser:
             if not self._has_room():
                 return
             message = self._waited.popleft()
-            if message.waits and not self._queue.has_expired(message):
+            if message.waits and not self._has_expired(message):
                 self._show(message)
             looks -= 1
             if not looks:
-                self._queue.broker.scheduler.later(self.offer)
+                self._context.scheduler.later(self.offer)
                 return
         while self._read:
             if not self._has_room():
                 return
             message = self._read.popleft()
-            if not self._queue.has_expired(message):
+            if not self._has_expired(message):
                 self._show(message)
         if self._rows:
             self._read_on()
@@ -80,19 +101,19 @@ class Browser:
                 return
             message = self._new.popleft()
             self._behind -= message.size
-            if not self._queue.has_expired(message):
+            if not self._has_expired(message):
                 self._show(message)
 
     def _read_on(self) -> None:
         """Have the next of the backlog read; nobody else gets them for it."""
         assert not self._is_reading  # nobody asks before they have come
         self._is_reading = True
-        storage = self._queue.broker.storage
+        storage = self._context.storage
         assert storage is not None  # the rows are there
         storage.read([self._rows.popleft() for _ in range(min(_PAGE, len(self._rows)))], self._arrived)
 
     def _arrived(self, found: list[Stored]) -> None:
-        storage = self._queue.broker.storage
+        storage = self._context.storage
         assert storage is not None  # it has read
         self._is_reading = False
         self._read.extend([storage.facts.message(each) for each in found])
@@ -112,9 +133,12 @@ class Browser:
         self._behind += message.size
         if self._behind > outbox.limit:
             why = f"more than {outbox.limit} octets (max_outbound) wait for a browser"
-            self._queue.broker.end_slow(self._subscription.session, SlowConsumer(why, BROWSER))
+            self._context.slow_consumers.end(self._subscription.peer, SlowConsumer(why, BROWSER))
         elif len(self._new) == 1 and not (self._waited or self._rows or self._read or self._is_reading):
             self.offer()
+
+    def _has_expired(self, message: Message) -> bool:
+        return 0 < message.expires <= self._context.scheduler.clock()
 
     def _has_room(self) -> bool:
         outbox = self._subscription.outbox
@@ -128,7 +152,7 @@ class Browser:
     def _show(self, message: Message) -> None:
         selector = self._subscription.options.selector
         if selector is None or selector(message.head.headers):
-            self._queue.broker.counters.delivered += 1
+            self._context.counters.delivered += 1
             notes = self._subscription.extra_headers
             self._subscription.show(message, b"" if notes is None else notes.of(message))
             if self._subscription.records is not None:
@@ -136,8 +160,6 @@ class Browser:
 
     def _end(self) -> None:
         self._ended = True
-        broker, queue = self._queue.broker, self._queue
-        queue.browsers.pop(self._subscription, None)
         headers = {"destination": self._subscription.destination, "browser": "end"}
-        self._subscription.show(Message(broker.next_number(), Head.of("MESSAGE", headers), b""))
-        broker.forget_if_idle(queue)
+        self._subscription.show(Message(self._context.next_number(), Head.of("MESSAGE", headers), b""))
+        self._on_end(self._subscription)

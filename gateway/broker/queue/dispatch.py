@@ -1,142 +1,493 @@
-"""Dispatch: what waits in a queue goes to the consumers that have room.
+"""Dispatch: which consumer gets which message, and when.
 
-    an interest gets room, or messages  ->  its lane, first come first served, as far as anybody has room
-    a group's token comes into lanes    ->  everybody, for any of them may want it
-    a token is parked with its owner    ->  to the owner, when nothing older waits for it
+    a message comes           ->  to a consumer with room, else to its place among those that wait (`place`)
+    a consumer gets room      ->  the messages of its set's ready list, first come first served (`enlist`)
+    messages come back        ->  to their old places, then everything is dispatched in order (`restore`)
 
-A lane that a selector has to read for long is read in turns (`catch_up`); nobody gets anything past it meanwhile.
+Of a message group only the first message, its token, stands in the ready lists (see `groups`):
 
-What happens on the way is marked, and acted upon when everything stands in its place again:
+    the token enters the ready lists   ->  all sets are dispatched, for any of them may want it
+    it is parked with the owner        ->  the owner gets it when no older message waits for that consumer
 
-    mark           what happened                       set by                       consumed by
-    changed        groups came free, or the exclusive  `Consumers.leave`, `.join`   `returns.restore`, which lists all
-                   consumer is another one, or none                                 that have room again
-    freed          the groups that came free by it     the same                     `returns.restore`, behind that:
-                                                                                    their tokens enter the lanes
-    token_entered  a token came into the lanes         `groups.settle`              `dispatch_all`, which begins anew;
-                                                                                    until then `dispatch` gives nothing
-    touched        a consumer has to be asked for      `Consumers.park`,            `dispatch`, behind the lane: each
-                   what is parked with it              `give_parked`                interest for its own consumers
-
-Who may have caused one of the last two ends with `go_on`.
+A ready list that a selector has to read for long is read in turns (`_catch_up`); its consumers get nothing past it
+meanwhile.  What frees a group amid a dispatch is noted (`_token_entered`, `Groups.touched`) and acted upon behind it, in
+`_go_on`; what a consumer that came or left has changed (`_changed`, `_freed`), in `restore`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ..core.context import Context
 from ..model.message import Message
-from . import fate, groups
-from .rotation import ConsumerSet
+from .consumers import Consumers, ConsumerSet
+from .groups import Group, Groups
+from .ready import ReadyList
+from .subscription import Subscription
+from .waiting import WaitingMessages
 
-if TYPE_CHECKING:
-    from .queue import Queue
-    from .subscription import Subscription
+
+class Outlet(Protocol):
+    """The queue, as far as dispatch needs it."""
+
+    def hand(self, message: Message, consumer: Subscription) -> None:
+        """Give a kept message, which does not wait, to a consumer."""
+        ...
+
+    def remove(self, message: Message) -> None:
+        """A message waits no longer."""
+        ...
+
+    def expire(self, message: Message) -> None:
+        """The time of a kept message, which does not wait, is over."""
+        ...
+
+    def has_expired(self, message: Message) -> bool:
+        """True if the time of a message is over."""
+        ...
+
+    def is_due(self, message: Message) -> bool:
+        """True if a kept message has a place here; if not, it is gone."""
+        ...
+
+    def group_name_of(self, message: Message) -> str | None:
+        """The group by which a message is given out; None: by none."""
+        ...
+
+    def holds_up(self, message: Message) -> bool:
+        """True if a message must wait for a more urgent one that is still to be read from the store."""
+        ...
+
+    def read_on(self) -> None:
+        """A consumer has room, and wants none of the messages in memory: read further ones from the store."""
+        ...
 
 
-def dispatch_all(queue: Queue) -> None:
-    """Give everybody what waits, also of groups that come free by it; those of higher priority first."""
-    consumers = queue.consumers
-    while True:
-        consumers.token_entered = False
-        for consumer_set in list(consumers.consumer_sets):
-            dispatch(queue, consumer_set)
-            if consumers.token_entered:
-                break
-        if not consumers.token_entered and (consumers.groups is None or not consumers.groups.touched):
+class Dispatcher:
+    """Gives the messages of one queue to its consumers.
+
+    Attributes:
+        groups: None as long as there was no message of a group.
+
+    Args:
+        outlet: the queue, which carries it out.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_consumers",
+        "_context",
+        "_freed",
+        "_held_up",
+        "_outlet",
+        "_thinned",
+        "_token_entered",
+        "_waiting",
+        "groups",
+    )
+
+    def __init__(self, context: Context, waiting: WaitingMessages, consumers: Consumers, outlet: Outlet) -> None:
+        self.groups: Groups | None = None
+        self._context = context
+        self._waiting = waiting
+        self._consumers = consumers
+        self._outlet = outlet
+        self._changed = False  # groups came free, or the exclusive consumer is another one, or none
+        self._freed: list[Group] = []  # the groups that came free by it
+        self._token_entered = False  # the first message of a group came into the ready lists
+        self._thinned: dict[Group, None] = {}  # groups of which messages were taken out
+        self._held_up: dict[Subscription, None] = {}  # parked tokens of theirs are held up
+
+    # a message comes
+
+    def place(self, message: Message) -> None:
+        """Give a kept message without a group to a consumer with room, else to its place."""
+        outlet = self._outlet
+        refusing: set[ReadyList] = set()
+        has_consumers = bool(self._consumers.sets)
+        if has_consumers and outlet.holds_up(message):
+            self._waiting.add(message)
             return
-
-
-def dispatch(queue: Queue, consumer_set: ConsumerSet) -> None:
-    """Give the consumers of an interest what waits for them, until a group comes free: then it is everybody's turn
-    (`go_on`)."""
-    ready_list = consumer_set.ready_list
-    consumers = queue.consumers
-    while True:
-        while consumer_set.has_room() and not consumers.token_entered:
-            message = consumers.first(ready_list)
-            if message is None or (queue.storage is not None and queue.storage.holds_up(message)):
-                break
-            hand_out(queue, message, consumer_set)
-        owners = [] if consumers.token_entered else consumers.take_touched(consumer_set)
-        if ready_list.tired or not owners:
-            break
-        for owner in owners:
-            give_parked(queue, owner)
-    if ready_list.tired and consumer_set.rotation and not consumer_set.behind:
-        consumer_set.behind = True
-        queue.broker.scheduler.later(partial(catch_up, queue, consumer_set))
-    if queue.storage is not None and consumer_set.has_room():
-        queue.storage.refill(stuck=True)
-    if len(queue.ready_lists) > 1:
-        queue.tidy()
-
-
-def go_on(queue: Queue) -> None:
-    """Behind whatever may have freed a group: its token stands in the lanes now, where somebody may want it."""
-    consumers = queue.consumers
-    if consumers.token_entered or (consumers.groups is not None and consumers.groups.touched):
-        dispatch_all(queue)
-
-
-def catch_up(queue: Queue, consumer_set: ConsumerSet) -> None:
-    """Read on in the lane of an interest that is behind, for one turn."""
-    consumer_set.behind = False
-    dispatch(queue, consumer_set)
-    if not consumer_set.behind and queue.consumers.groups is not None:
-        for consumer in list(consumer_set.rotation):
-            give_parked(queue, consumer)
-    go_on(queue)
-
-
-def give_parked(queue: Queue, consumer: Subscription) -> None:
-    """Give a consumer what is parked with it, unless something older waits for it."""
-    consumer_set = consumer.consumer_set
-    assert consumer_set is not None  # it has joined
-    while (found := groups.next_parked(queue, consumer)) is not None and consumer.is_ready():
-        earlier = queue.consumers.first(consumer_set.ready_list)
-        if consumer_set.ready_list.tired:
-            dispatch(queue, consumer_set)  # in turns
-            return
-        first = found[1] if earlier is None or found[1].order < earlier.order else earlier
-        if queue.storage is not None and queue.storage.holds_up(first):
-            queue.storage.hold(consumer)
-            return
-        if first is earlier:
-            queue.consumers.touch(consumer)  # behind that one it is its turn
-            return
-        groups.give_parked(queue, consumer, *found)
-
-
-def hand_out(queue: Queue, message: Message, consumer_set: ConsumerSet) -> None:
-    """Give the first message of a lane to whose turn it is, or what is parked there and older; somebody has room."""
-    consumers = queue.consumers
-    if consumers.groups is None and not message.expires:  # the usual case
-        consumer = consumers.next_of(consumer_set, message)
-        consumer_set.ready_list.pop()
-        queue.take(message, consumer)
-        return
-    if queue.has_expired(message):
-        consumer_set.ready_list.pop()
-        queue.remove(message)
-        fate.expired(queue, message)
-        group = consumers.group_of(message)
-        if group is not None:
-            groups.settle(queue, group)
-        return
-    consumer = consumers.next_of(consumer_set, message)
-    parked = groups.next_parked(queue, consumer)
-    if parked is not None and parked[1].order < message.order:
-        if queue.storage is not None and queue.storage.holds_up(parked[1]):
-            queue.storage.hold(consumer)  # and with it the message
+        consumer = self._consumers.choose(message, refusing) if has_consumers else None
+        if consumer is not None:
+            outlet.hand(message, consumer)
         else:
-            groups.give_parked(queue, consumer, *parked)
-        return
-    consumer_set.ready_list.pop()
-    group = consumers.group_of(message)
-    if group is not None:
-        group.pop()  # the token is its first
-    queue.take(message, consumer)
-    if group is not None:
-        groups.settle(queue, group)
+            self._waiting.add(message, refusing)
+
+    def place_of_group(self, message: Message, name: str) -> None:
+        """Give a kept message of a group to the owner of the group, else to its place behind others of the group."""
+        group = self._group(name)
+        groups = self.groups
+        assert groups is not None  # it is one of them
+        if self._is_ready(group, message) and not self._outlet.holds_up(message):
+            owner = group.owner
+            assert owner is not None  # it is ready
+            groups.taken(message, owner)
+            self._outlet.hand(message, owner)
+            if group.owner is None:
+                groups.forget(group)
+        else:
+            self._add(group, message)
+            self._serve(group)
+
+    def _group(self, name: str) -> Group:
+        """The group of that name, which may be new."""
+        if self.groups is None:
+            self.groups = Groups(self._context)
+        return self.groups.of(name)
+
+    def _is_ready(self, group: Group, message: Message) -> bool:
+        """Whether a new message can go straight to the owner of its group: the usual case, no other one waits."""
+        owner = group.owner
+        if owner is None or not group.is_empty() or not self._consumers.is_ready(owner):
+            return False
+        assert self.groups is not None
+        parked = self.groups.parked(owner)
+        return (
+            not self._consumers.all[owner].behind
+            and (parked is None or parked.first() is None)
+            and group.is_for_owner(message)
+        )
+
+    def _add(self, group: Group, message: Message) -> None:
+        """A message of a group waits."""
+        group.add(message)
+        self._waiting.count_in(message)
+        self._settle(group)
+
+    def _serve(self, group: Group) -> None:
+        """Give the first message of a group to a consumer that has room and may have it."""
+        if group.owner is not None:
+            self._give_parked(group.owner)
+        self._go_on()
+
+    # a consumer has room
+
+    def enlist(self, subscription: Subscription) -> None:
+        """A consumer may have room again."""
+        consumer_set = self._consumers.all[subscription]
+        consumer_set.list(subscription)
+        self._dispatch(consumer_set)
+        if self.groups is not None and self.groups.parked(subscription) is not None:
+            self._give_parked(subscription)
+        self._go_on()
+
+    def dispatch_all(self) -> None:
+        """Give all consumers what waits, also of groups that come free by it; those of higher priority first."""
+        while True:
+            self._token_entered = False
+            for consumer_set in list(self._consumers.sets):
+                self._dispatch(consumer_set)
+                if self._token_entered:
+                    break
+            if not self._token_entered and (self.groups is None or not self.groups.touched):
+                return
+
+    def _dispatch(self, consumer_set: ConsumerSet) -> None:
+        """Give the consumers of a set what waits for them, until a group comes free: then all sets have their turn
+        (`_go_on`)."""
+        ready_list = consumer_set.ready_list
+        while True:
+            while consumer_set.has_room() and not self._token_entered:
+                message = self._first(ready_list)
+                if message is None or self._outlet.holds_up(message):
+                    break
+                self._hand_out(message, consumer_set)
+            owners = [] if self._token_entered else self._touched_of(consumer_set)
+            if ready_list.tired or not owners:
+                break
+            for owner in owners:
+                self._give_parked(owner)
+        if ready_list.tired and consumer_set.rotation and not consumer_set.behind:
+            consumer_set.read_on_later(is_behind=True)
+            self._context.scheduler.later(partial(self._catch_up, consumer_set))
+        if consumer_set.has_room():
+            self._outlet.read_on()
+        if len(self._waiting.ready_lists) > 1:
+            self._waiting.tidy()
+
+    def _touched_of(self, consumer_set: ConsumerSet) -> list[Subscription]:
+        """The consumers of a set that are to be asked for what is parked with them."""
+        if self.groups is None or not self.groups.touched:
+            return []
+        return self.groups.take_touched(self._consumers.all, consumer_set)
+
+    def _go_on(self) -> None:
+        """Behind what may have freed a group: its token stands in the ready lists now, where any set may want it."""
+        if self._token_entered or (self.groups is not None and self.groups.touched):
+            self.dispatch_all()
+
+    def _catch_up(self, consumer_set: ConsumerSet) -> None:
+        """Read on in the ready list of a set that is behind, for one turn."""
+        consumer_set.read_on_later(is_behind=False)
+        self._dispatch(consumer_set)
+        if not consumer_set.behind and self.groups is not None:
+            for consumer in list(consumer_set.rotation):
+                self._give_parked(consumer)
+        self._go_on()
+
+    def resume(self) -> None:
+        """Messages were read from the store: what waited for them can go."""
+        held_up, self._held_up = self._held_up, {}
+        self.dispatch_all()
+        for consumer in held_up:
+            if not consumer.ended:
+                self._give_parked(consumer)
+        self._go_on()
+
+    def _first(self, ready_list: ReadyList) -> Message | None:
+        """The first message of a ready list that is not parked elsewhere."""
+        first = ready_list.first()
+        if self.groups is not None:
+            while first is not None and self._is_elsewhere(first):
+                ready_list.pop()
+                first = ready_list.first()
+        return first
+
+    def _is_elsewhere(self, message: Message) -> bool:
+        """Whether a message is parked with the owner of its group, or waits behind the group's token."""
+        group = self.group_of(message)
+        return group is not None and (group.owner is not None or group.token is not message)
+
+    # handing out
+
+    def _hand_out(self, message: Message, consumer_set: ConsumerSet) -> None:
+        """Give the first message of a ready list to the consumer whose turn it is, or an older one that is parked there.
+
+        A consumer of the set has room.
+        """
+        if self.groups is None and not message.expires:  # the usual case
+            consumer = self._next_of(consumer_set, message)
+            consumer_set.ready_list.pop()
+            self._take(message, consumer)
+            return
+        if self._outlet.has_expired(message):
+            consumer_set.ready_list.pop()
+            self._outlet.remove(message)
+            self._outlet.expire(message)
+            group = self.group_of(message)
+            if group is not None:
+                self._settle(group)
+            return
+        consumer = self._next_of(consumer_set, message)
+        parked = self._next_parked(consumer)
+        if parked is not None and parked[1].order < message.order:
+            if self._outlet.holds_up(parked[1]):
+                self._held_up[consumer] = None  # and with it the message
+            else:
+                self._take_parked(consumer, *parked)
+            return
+        consumer_set.ready_list.pop()
+        group = self.group_of(message)
+        if group is not None:
+            group.pop()  # the token is its first
+        self._take(message, consumer)
+        if group is not None:
+            self._settle(group)
+
+    def _take(self, message: Message, consumer: Subscription) -> None:
+        """Give a message that waits to a consumer."""
+        self._outlet.remove(message)
+        if self.groups is not None:
+            self.groups.taken(message, consumer)
+        self._outlet.hand(message, consumer)
+
+    def _next_of(self, consumer_set: ConsumerSet, message: Message) -> Subscription:
+        """The consumer that gets a message of a set's ready list; a consumer there has room."""
+        avoid = message.history.avoid if message.history is not None else 0
+        consumer = self._next_but(avoid, consumer_set, message) if avoid else None
+        consumer = consumer or consumer_set.next()
+        assert consumer is not None  # the set has room
+        return consumer
+
+    def _next_but(self, avoid: int, consumer_set: ConsumerSet, message: Message) -> Subscription | None:
+        """The consumer that gets it, of any set, but not the one with the serial `avoid`."""
+        consumer = consumer_set.next_but(avoid)
+        if consumer is not None:
+            return consumer
+        headers = message.head.headers
+        for other in self._consumers.sets:
+            selector = other.ready_list.selector
+            if not other.rotation or other.behind or not (selector is None or selector(headers)):
+                continue
+            first = self._first(other.ready_list)  # none that is older, unless this is the middle of a hand-over
+            if (first is None or first.order >= message.order) and (consumer := other.next_but(avoid)):
+                return consumer
+        return None
+
+    # groups
+
+    def group_of(self, message: Message) -> Group | None:
+        """The group of a message; None: it has none."""
+        return self.groups.find(message) if self.groups is not None else None
+
+    def _settle(self, group: Group) -> None:
+        """Put a group's token where the group is waited for: with its owner, or into the ready lists."""
+        groups = self.groups
+        assert groups is not None  # this is one of them
+        while (first := group.first()) is not None:
+            if self._outlet.has_expired(first):
+                group.pop()
+                self._outlet.remove(first)
+                self._outlet.expire(first)
+                continue
+            if group.owner is not None and not group.is_for_owner(first):
+                groups.free(group)
+            if first is not group.token:
+                group.stand(first)
+                if group.owner is None:
+                    self._waiting.enter(first)
+                    self._token_entered = True
+                else:
+                    groups.park(first, group.owner)
+            return
+        group.stand(None)
+        if group.owner is None:
+            groups.forget(group)
+
+    def _next_parked(self, consumer: Subscription) -> tuple[Group, Message] | None:
+        """The first message that is parked with a consumer, and its group."""
+        parked = self.groups.parked(consumer) if self.groups is not None else None
+        while parked is not None and (token := parked.first()) is not None:
+            group = self.group_of(token)
+            if group is None or group.owner is not consumer or group.token is not token:
+                parked.pop()
+            elif not self._outlet.has_expired(token):
+                return group, token
+            else:
+                parked.pop()  # first of all: a dead letter may come back here, for the same consumer
+                self._settle(group)
+        return None
+
+    def _give_parked(self, consumer: Subscription) -> None:
+        """Give a consumer what is parked with it, unless an older message waits for it."""
+        while (found := self._next_parked(consumer)) is not None and self._consumers.is_ready(consumer):
+            consumer_set = self._consumers.all[consumer]
+            earlier = self._first(consumer_set.ready_list)
+            if consumer_set.ready_list.tired:
+                self._dispatch(consumer_set)  # in turns
+                return
+            first = found[1] if earlier is None or found[1].order < earlier.order else earlier
+            if self._outlet.holds_up(first):
+                self._held_up[consumer] = None
+                return
+            if first is earlier:
+                assert self.groups is not None
+                self.groups.touch(consumer)  # behind that one it is its turn
+                return
+            self._take_parked(consumer, *found)
+
+    def _take_parked(self, consumer: Subscription, group: Group, token: Message) -> None:
+        """Give a consumer what `_next_parked` found."""
+        parked = self.groups.parked(consumer) if self.groups is not None else None
+        assert parked is not None  # it was found there
+        parked.pop()
+        group.pop()
+        self._take(token, consumer)
+        self._settle(group)
+
+    # a message goes otherwise
+
+    def withdraw(self, message: Message) -> None:
+        """A message waits no longer, and no consumer got it."""
+        self._outlet.remove(message)
+        group = self.group_of(message)
+        if group is not None:
+            self._settle(group)
+            self._serve(group)
+            assert self.groups is not None
+            self.groups.tidy(group, self._waiting.most_places())
+        self._waiting.tidy()
+
+    def take_out(self, message: Message) -> None:
+        """One of many messages waits no longer; `close_gaps` must follow before the end of the turn."""
+        self._outlet.remove(message)
+        group = self.group_of(message)
+        if group is not None:
+            self._thinned[group] = None
+
+    def close_gaps(self) -> None:
+        """Messages were taken out: the next one of a group can go now, and not while it may be taken out, too."""
+        found, self._thinned = self._thinned, {}
+        for group in found:
+            self._settle(group)
+            group.tidy(self._waiting.most_places())
+        for group in found:
+            self._serve(group)
+        self._waiting.shed()
+        self._waiting.tidy()
+
+    def waiting_messages(self) -> list[Message]:
+        """All that wait in memory, in the order in which they are due."""
+        found = self._waiting.ready_lists[0].messages()
+        if self.groups is not None:
+            found += [message for group in self.groups for message in group.messages()]
+            found = sorted(dict.fromkeys(found), key=lambda message: message.order)
+        return found
+
+    def settle_groups(self) -> None:
+        """All that waited was removed: groups without an owner are forgotten."""
+        for group in list(self.groups or ()):
+            self._settle(group)
+
+    # consumers come and go
+
+    def join(self, subscription: Subscription, text: str) -> None:
+        """Add a consumer, with the text of its selector; see `Consumers.join`."""
+        if self._consumers.join(subscription, text, self._waiting.ready_lists):
+            self._free_those_standing_by()
+        self._waiting.weigh()
+
+    def leave(self, subscription: Subscription) -> None:
+        """Take out a consumer."""
+        is_changed = self._consumers.leave(subscription, self._waiting.ready_lists)
+        self._free(subscription)
+        if is_changed:
+            self._free_those_standing_by()
+        self._waiting.weigh()
+
+    def _free_those_standing_by(self) -> None:
+        """Another consumer is the exclusive one, or none: groups of the others are free."""
+        for each in self._consumers.standing_by():
+            self._free(each)
+        self._changed = True
+
+    def _free(self, owner: Subscription) -> None:
+        if self.groups is not None and (freed := self.groups.free_all(owner)):
+            self._freed += freed
+            self._changed = True
+
+    def restore(self, messages: Sequence[Message] = ()) -> None:
+        """Take messages back, in order, and let those consumers go on that can since another one left.
+
+        If no consumer came or left, and no message has a group, one message after the other is placed: no consumer with
+        room misses an older one.  Else all messages take their places first, and then everything is dispatched in order.
+        """
+        outlet = self._outlet
+        changed, self._changed = self._changed, False
+        if not changed and all(outlet.group_name_of(message) is None for message in messages):
+            for message in messages:
+                if outlet.is_due(message):
+                    self.place(message)
+            return
+        if changed:
+            self._consumers.list_ready()
+            freed, self._freed = self._freed, []
+            for group in freed:
+                self._settle(group)
+        for message in messages:
+            if not outlet.is_due(message):
+                continue
+            name = outlet.group_name_of(message)
+            if name is None:
+                self._waiting.add(message)
+            else:
+                self._add(self._group(name), message)
+        self.dispatch_all()
+
+    def end(self) -> None:
+        """The queue goes."""
+        if self.groups is not None:
+            self.groups.end()

@@ -4,37 +4,45 @@ durable message comes            a row, in the batch at hand
 it is settled, for good          the row goes
 it comes back after a failure    the row's facts are new
 too much waits                   rows alone: the backlog
-it may have been delivered       the place's facts tell (see `reach`)
+the process is killed            which messages were delivered, the store cannot know: when the next process starts,
+                                 all that are there count as delivered once, and come with `redelivered:true`
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ..core.context import Context
+from ..core.counters import Drop
 from ..core.scheduler import Action
 from ..core.storage import Storage
 from ..model.changes import Container, Stored, StoredRow
 from ..model.message import Message
 from ..model.options import SendOptions
-from ..model.policy import ClientArguments
-from . import arrivals, dispatch
-from .delivery_mark import DeliveryMark
-from .paging import LEAST_IN_MEMORY, MOST_IN_MEMORY, PagedMessages
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..core.counters import Drop
-    from .queue import Queue
-    from .subscription import Subscription
-
+from ..model.policy import ClientArguments, Policy
+from .consumers import Consumers
+from .overflow import QueueLimits
+from .paging import LEAST_IN_MEMORY, MOST_IN_MEMORY, PagedMessages, PagedQueue
 
 ENDED = "ended"
 """The kind of a place that is no more as soon as nobody holds a row of it."""
+
+
+class StoredQueue(PagedQueue, Protocol):
+    """The queue that has rows in the store.
+
+    Attributes:
+        policy: its rules.
+        limits: of what may wait.
+    """
+
+    policy: Policy
+    limits: QueueLimits
+    consumers: Consumers
 
 
 class QueueStorage:
@@ -44,44 +52,42 @@ class QueueStorage:
         rows: how many there are.
         transient: how many of them are gone with the process.
         paged: what is in the store alone; None: nothing is.
-        is_holding: nobody gets anything before something is written.
 
     Args:
         durable: True: all messages are stored; False: none; None: those that ask for it.
     """
 
     __slots__ = (
+        "_context",
         "_durable",
         "_facts",
         "_goes_with_last",
-        "_held",
         "_keyed",
         "_kind",
         "_place",
         "_queue",
-        "_reach",
         "_storage",
-        "is_holding",
+        "_suspect",
         "paged",
         "rows",
         "transient",
     )
 
-    def __init__(self, queue: Queue, storage: Storage, durable: bool | None) -> None:
+    def __init__(self, context: Context, queue: StoredQueue, storage: Storage, durable: bool | None) -> None:
+        self._context = context
         self.rows = 0
         self.transient = 0
         self.paged: PagedMessages | None = None
-        self.is_holding = False
         self._goes_with_last = False  # the place, with its last row
         self._keyed: list[int] = []  # rows that replace each other, at the start of the process
-        self._held: dict[Subscription, None] = {}
         self._queue = queue
-        self._reach = DeliveryMark(queue, storage)
         self._storage = storage
         self._durable = durable
         self._place = 0
         self._kind = "queue"
         self._facts: dict[str, object] = {}
+        # Rows up to this one were in the store when a process was killed: 0: none.
+        self._suspect = 0
 
     def describe(self, facts: dict[str, object]) -> None:
         """The queue is a durable subscription's: the store keeps what it is, also while nothing waits."""
@@ -111,25 +117,26 @@ class QueueStorage:
             return False
         if not message.row:
             self._enter(message, transient=True)
-        self.paged = self.paged or PagedMessages(self._queue, self._storage)
+        self.paged = self.paged or PagedMessages(self._context, self._queue, self._storage)
         self.paged.add(message.row, message.rank, message.size, message.expires)
-        if any(consumer_set.rotation for consumer_set in self._queue.consumers.consumer_sets):
+        if self._queue.consumers.has_room():
             self.paged.refill(stuck=True)  # for somebody who wants nothing of what is in memory
         return True
 
     def _is_too_much(self, message: Message) -> bool:
         """Whether a new message stands behind what fits into memory."""
-        queue, paged = self._queue, self.paged
-        in_memory = queue.nbytes
-        if paged is not None:
-            if paged.precedes(message):
-                return message.options.conflation_key is None
-            in_memory -= paged.nbytes
-        if in_memory < MOST_IN_MEMORY and not (in_memory >= LEAST_IN_MEMORY and _is_short(queue.broker)):
+        paged, in_memory = self.paged, self._queue.in_memory
+        if paged is not None and paged.precedes(message):
+            return message.options.conflation_key is None
+        if in_memory.nbytes < MOST_IN_MEMORY and not (in_memory.nbytes >= LEAST_IN_MEMORY and self._is_memory_short()):
             return False
         # What is more urgent than the last one in memory stands there, too.
         has_key = message.options.conflation_key is not None
-        return not has_key and self._may_page() and queue.ready_lists[0].is_behind(message)
+        return not has_key and self._may_page() and in_memory.ready_lists[0].is_behind(message)
+
+    def _is_memory_short(self) -> bool:
+        """Whether memory is short: long before publishers are held back."""
+        return self._context.memory.used > self._context.quotas.memory_limit // 2
 
     def is_durable(self, options: SendOptions) -> bool:
         """Whether such a message outlives the process here."""
@@ -166,7 +173,6 @@ class QueueStorage:
         self.transient += transient
         self._goes_with_last = False  # it may have been forgotten, and come back
         row = row or message.place
-        self._reach.note(row, message.rank)
         self._storage.enter(self._place, message, row=row, transient=transient)
 
     # messages go
@@ -196,47 +202,12 @@ class QueueStorage:
         """A message comes back."""
         self._storage.note(message)
 
-    def delivered(self, message: Message) -> None:
-        """A message with a row is delivered."""
-        if self._reach.is_near(message):
-            self._move_on(message)
-
     def holds_up(self, message: Message) -> bool:
-        """Whether a message must wait on: something more urgent is still to be read, or something to be written."""
-        if self.is_holding or (self.paged is not None and self.paged.is_before(message.rank)):
-            return True
-        if self._reach.holds(message):
-            self._move_on(message)
-        return self.is_holding
-
-    def hold(self, consumer: Subscription) -> None:
-        """What is parked with a consumer is held up."""
-        self._held[consumer] = None
-
-    def _move_on(self, message: Message) -> None:
-        moved = self._reach.move_on(message.row)
-        self.is_holding = self.is_holding or self._reach.holds(message)  # until what is moved is written
-        if moved:
-            self._describe()
-            self._storage.when_settled(partial(self._settled, self._reach.row))
-
-    def _settled(self, row: int) -> None:
-        """The store knows of all up to that row."""
-        self._reach.written = max(self._reach.written, row)
-        self.is_holding = False
-        self.go_on()
-
-    def go_on(self) -> None:
-        """What held others up is written, or read."""
-        held, self._held = self._held, {}
-        dispatch.dispatch_all(self._queue)
-        for consumer in held:
-            if not consumer.ended:
-                dispatch.give_parked(self._queue, consumer)
-        dispatch.go_on(self._queue)
+        """True if a more urgent message is still to be read."""
+        return self.paged is not None and self.paged.is_before(message.rank)
 
     def _describe(self) -> None:
-        facts = json.dumps(self._facts | self._reach.facts)
+        facts = json.dumps(self._facts | ({"suspect": self._suspect} if self._suspect else {}))
         self._storage.describe(Container(self._place, self._kind, self._queue.name, facts))
 
     def adopt(self, messages: Iterable[Message], storage: QueueStorage) -> None:
@@ -249,19 +220,19 @@ class QueueStorage:
 
     # the start of the process
 
-    def recover(self, place: Container, *, clean: bool) -> None:
-        """The store knows the queue from the last process.
-
-        Args:
-            clean: that one has told all it knew; else what it may have delivered is marked.
-        """
+    def recover(self, place: Container) -> None:
+        """The store knows the queue from the last process."""
         facts = json.loads(place.facts)
         if not self._place:
             self._place, self._kind = place.number, place.kind
         self._facts = {name: value for name, value in facts.items() if name not in ("reach", "suspect")}
-        self.paged = self.paged or PagedMessages(self._queue, self._storage)
-        if self._reach.recover(facts, clean=clean):
-            self._describe()
+        self._suspect = max(self._suspect, facts.get("suspect", 0))
+        self.paged = self.paged or PagedMessages(self._context, self._queue, self._storage)
+
+    def suspect(self, row: int) -> None:
+        """The last process was killed: all rows up to this one, which is the last, may have been delivered."""
+        self._suspect = row
+        self._describe()
 
     def has_place(self, number: int) -> bool:
         """Whether new rows of the queue go there; it may have others, from before it was forgotten once."""
@@ -274,7 +245,6 @@ class QueueStorage:
 
         def add(row: StoredRow) -> None:
             self.rows += 1
-            self._reach.note(row.row, row.rank)
             expires = 0.0
             if row.facts is not None:
                 if '"key":' in row.facts:
@@ -287,7 +257,7 @@ class QueueStorage:
         return add
 
     def has_pages(self) -> bool:
-        """Whether the queue can stay in the store alone; else some of it comes back by `take_all` and `place`."""
+        """Whether the queue can stay in the store alone; else some of it comes back by `take_all` and `Queue.arrive`."""
         return self._may_page() and not self._keyed
 
     def take_all(self) -> list[int]:
@@ -299,16 +269,14 @@ class QueueStorage:
             rows = sorted(rows + paged.take_all())
         return rows
 
-    def place(self, found: Iterable[Stored]) -> None:
-        """Messages that were read take their places in memory."""
-        queue = self._queue
+    def messages(self, found: Iterable[Stored]) -> Iterator[Message]:
+        """Messages that were read."""
         for stored in found:
             message = self._storage.facts.message(stored)
-            if not message.attempts and 0 < message.row <= self._reach.suspect:
+            if not message.attempts and 0 < message.row <= self._suspect:
                 message.attempts = 1
                 self._storage.note(message)
-            queue.broker.keep(message.size)
-            arrivals.put(queue, message)
+            yield message
 
     # the backlog
 
@@ -320,14 +288,9 @@ class QueueStorage:
     def purge(self, why: Drop, then: Action | None = None) -> None:
         """The backlog is thrown away; see there."""
         if self.paged is not None:
-            self._queue.broker.counters.drops[why] += self.paged.count
+            self._context.counters.drops[why] += self.paged.count
             self.paged.purge(why, then)
 
     def rows_of_backlog(self) -> list[int]:
         """What is in the store alone, in order."""
         return [] if self.paged is None else list(chain.from_iterable(self.paged.next_rows()))
-
-
-def _is_short(broker: Broker) -> bool:
-    """Whether memory is short: long before publishers are held back."""
-    return broker.stored_bytes > broker.quotas.memory_limit // 2

@@ -27,18 +27,17 @@ from array import array
 from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ..core.context import Context
+from ..core.counters import Drop
 from ..core.scheduler import Action, Timer
+from ..core.storage import Storage
+from ..model.changes import Stored
 from ..model.message import LOWEST_PRIORITY, Message
-from . import fate
 from .page_index import PageIndex
-
-if TYPE_CHECKING:
-    from ..core.counters import Drop
-    from ..core.storage import Storage
-    from ..model.changes import Stored
-    from .queue import Queue
+from .subscription import Subscription
+from .waiting import WaitingMessages
 
 # Bytes of messages that wait in memory before the backlog begins; and where memory is short.
 MOST_IN_MEMORY, LEAST_IN_MEMORY = 16 * 1024 * 1024, 256 * 1024
@@ -54,15 +53,49 @@ _PAUSE = 1.0
 _SLICE = 5_000
 
 
-class PagedMessages:
-    """The backlog of one queue.
+class PagedQueue(Protocol):
+    """The queue whose messages are paged out.
 
     Attributes:
-        count: messages in it, also those that are being read.
+        name: canonical.
+        in_memory: its messages that are not paged out.
+    """
+
+    name: str
+    in_memory: WaitingMessages
+
+    @property
+    def subscriptions(self) -> Collection[Subscription]:
+        """The consumers."""
+        ...
+
+    def expire(self, message: Message) -> None:
+        """The time of a kept message is over."""
+        ...
+
+    def arrive(self, found: list[Stored]) -> None:
+        """Messages were read: they take their places in memory."""
+        ...
+
+    def leave_row(self, row: int) -> None:
+        """A row is settled for good."""
+        ...
+
+    def look_for_room(self) -> None:
+        """Let publishers go on, if there is room."""
+        ...
+
+
+class PagedMessages:
+    """The messages of one queue that are in the store alone.
+
+    Attributes:
+        count: how many, also those that are being read.
         nbytes: what they would cost in memory.
     """
 
     __slots__ = (
+        "_context",
         "_date",
         "_due",
         "_expiring",
@@ -77,7 +110,8 @@ class PagedMessages:
         "nbytes",
     )
 
-    def __init__(self, queue: Queue, storage: Storage) -> None:
+    def __init__(self, context: Context, queue: PagedQueue, storage: Storage) -> None:
+        self._context = context
         self.count = 0
         self.nbytes = 0
         self._queue = queue
@@ -159,13 +193,13 @@ class PagedMessages:
     def _look_at(self, expires: float) -> None:
         """Look for what has expired at that time, or before."""
         if expires < self._due:
-            scheduler = self._queue.broker.scheduler
+            scheduler = self._context.scheduler
             scheduler.cancel(self._date)
             self._due = expires
             self._date = scheduler.at(expires, self._sweep)
 
     def _sweep(self) -> None:
-        scheduler = self._queue.broker.scheduler
+        scheduler = self._context.scheduler
         now = scheduler.clock()
         gone, soonest = [], math.inf
         for rows in self._ranks.values():
@@ -189,22 +223,19 @@ class PagedMessages:
         queue = self._queue
         for stored in found:
             message = self._storage.facts.message(stored)
-            queue.broker.keep(message.size)
-            fate.expired(queue, message)
+            self._context.memory.keep(message.size)
+            queue.expire(message)
         queue.look_for_room()
-        queue.broker.forget_if_idle(queue)
+        self._context.destinations.forget_if_idle(queue)
 
     def close(self) -> None:
         """The queue goes."""
-        self._queue.broker.scheduler.cancel(self._date)
+        self._context.scheduler.cancel(self._date)
 
     def _count(self, messages: int, nbytes: int) -> None:
         self.count += messages
         self.nbytes += nbytes
-        queue = self._queue
-        queue.nbytes += nbytes
-        queue.waiting += messages
-        queue.broker.waiting += messages
+        self._context.waiting += messages
         self._storage.in_backlog += messages
 
     def refill(self, *, stuck: bool = False) -> None:
@@ -216,9 +247,9 @@ class PagedMessages:
         queue = self._queue
         if self._reading or not queue.subscriptions or not any(map(len, self._ranks.values())):
             return
-        nbytes = queue.nbytes - self.nbytes
-        little = queue.waiting - self.count < _LOW and nbytes < _LOW_BYTES
-        if little or (stuck and nbytes < _MOST_OF_OTHERS and not queue.broker.pressed):
+        in_memory = queue.in_memory
+        little = in_memory.count < _LOW and in_memory.nbytes < _LOW_BYTES
+        if little or (stuck and in_memory.nbytes < _MOST_OF_OTHERS and not self._context.memory.pressed):
             self._reading_rank = min([rank for rank, rows in self._ranks.items() if len(rows)])
             self._reading = dict(self._ranks[self._reading_rank].take(_PAGE, _PAGE_BYTES))
             self._storage.read(list(map(abs, self._reading)), partial(self._arrived, self._reading))
@@ -229,19 +260,9 @@ class PagedMessages:
             return  # it was purged meanwhile
         self._reading = {}
         self._count(-len(reading), -sum(reading.values()))
-        queue = self._queue
-        storage = queue.storage
-        assert storage is not None  # this is its backlog
-        held, storage.is_holding = (
-            storage.is_holding,
-            True,
-        )  # until all have their places: they may be due in another order
-        storage.place([each for each in found if _signed(each) in reading])  # others were claimed meanwhile
-        storage.is_holding = held
-        queue.look_for_room()
-        storage.go_on()  # who has room still gets what comes next
+        self._queue.arrive([each for each in found if _signed(each) in reading])  # others were claimed meanwhile
         self.refill()
-        queue.broker.forget_if_idle(queue)  # all may have expired
+        self._context.destinations.forget_if_idle(self._queue)  # all may have expired
 
     def take_all(self) -> list[int]:
         """Remove all of it, at the start of the process; in the order of the rows."""
@@ -270,17 +291,15 @@ class PagedMessages:
 
     def _leave(self) -> None:
         """Some of what was thrown away leaves the store."""
-        storage = self._queue.storage
-        assert storage is not None  # this is its backlog
         most = _SLICE
         while self._leaving and most:
             leaving, why = self._leaving[0]
             rows = leaving.take(most)
             most -= len(rows)
-            if self._queue.broker.records is not None:
-                self._queue.broker.records.purged(self._queue.name, [abs(row) for row, _ in rows], why)
+            if self._context.records is not None:
+                self._context.records.purged(self._queue.name, [abs(row) for row, _ in rows], why)
             for row, _ in rows:
-                storage.leave_row(row)
+                self._queue.leave_row(row)
             if not len(leaving):
                 del self._leaving[0]
         if self._leaving:

@@ -1,291 +1,318 @@
-"""A queue: messages wait until consumed, each goes to one consumer.
+"""Queue: messages wait until they are consumed, and each goes to one consumer.
 
-    accept -> (a consumer with room) -> deliver -> ledger -> acknowledge
-       '----> lanes ------^                          '-----> reject, take_back: to its old place in the lanes
+    accept -> (a consumer with room) -> hand -> ledger -> acknowledge
+       '----> waiting ---------^                   '-----> reject, take_back: to its old place among those that wait
 
-Consumers that want the same messages form a `ConsumerSet` and read one `ReadyList`; nearly always there is one of
-each.  Who gets a message is up to `Consumers`.  What holds at each moment between two calls: no consumer with room
-wants a message that waits.  (An interest that is `behind` is the exception; its lane is being read, in turns.)
+What holds between any two calls:
 
-Of a message group only the first message stands in the lanes, or with the consumer that has the group (see `groups`).
+* No consumer with room wants a message that waits.  (A set of consumers that is `behind` is the exception: its ready
+  list is being read, in turns.)
+* A message that waits has `waits`, and is counted in `in_memory`; one that only the store has is counted in
+  `storage.paged`; one that a consumer has is in its ledger, or in its outbox; one that comes back later is `resting`.
+* `Memory.used` counts each of these once, but those that only the store has.
+* Of a message group only the first message stands in the ready lists, or with the consumer that has the group.
 
-What becomes of messages that are not consumed (limits, expiry, failures) is in `fate`.
+The queue carries out; what is to happen is decided by `dispatch` (which consumer), `overflow` (which message goes at the
+limit), `redelivery` (what becomes of a rejected one) and `dead_letters` (what the dead letter looks like).
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import TypeAlias
 
+from ..core.ages import Age
+from ..core.context import Context
+from ..core.counters import Drop
 from ..core.scheduler import Timer
-from ..model.message import Delivery, Message
+from ..model.changes import Stored
+from ..model.destinations import QUEUE
+from ..model.message import History, Message
 from ..model.options import PERSISTENT, PLAIN
-from ..model.policy import ClientArguments, Policy
-from . import arrivals, dispatch, fate, groups, redelivery
+from ..model.policy import DEAD_LETTERS, ClientArguments, Policy
+from . import dead_letters, redelivery
 from .browser import Browser
 from .consumers import Consumers
+from .dispatch import Dispatcher
 from .durable import QueueStorage
-from .overflow import QueueLimits, forget_latest, limits_of, remember_latest
-from .ready import ReadyList
-from .subscription import Subscription
+from .groups import Group
+from .overflow import Overflow, QueueLimits, limits_of
+from .redelivery import DeadLetter, Discard, Requeue, RequeueAfter
+from .subscription import ConsumedQueue, Delivery, Subscription
+from .waiting import WaitingMessages
 
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..topic.durable_subscriptions import DurableSubscription
+# A dead letter may meet a full queue, whose dead letters go to a full queue, and so on: round in a circle at worst.
+_LONGEST_CHAIN = 4
 
-# What a message costs in each lane but the first, and how little of that is not worth counting.
-_PLACE, _LITTLE = 8, 64 * 1024
-# Places of a lane that may be taken by messages that have gone, beside twice as many as wait.
-SLACK = 16
+Returned: TypeAlias = "dict[ConsumedQueue, list[Message]]"
+"""Messages that are to come back, by the queue to which."""
 
 
 class Queue:
     """A queue of the broker, or the private one of a topic's subscription.
 
     Attributes:
+        context: what the parts of the broker share.
         name: canonical.
         policy: its rules.
-        nbytes: what the messages cost that nobody has.
-        waiting: how many they are.
+        limits: of what may wait.
+        in_memory: the messages in memory that no consumer has.
         resting: messages that come back later, after a failure, and when.
-        consumers: who gets what waits.
-        browsers: those who read what waits, or comes, without consuming it.
-        private: belongs to one subscription; it vanishes with it.
-        ready_lists: what waits; the first holds all of it, the others what a selector may want.
-        ready_bytes: what the others cost, as it was last counted.
+        consumers: the subscriptions that consume it.
+        browsers: the subscriptions that read what waits, or comes, without consuming it.
+        private: it belongs to one subscription of a topic, and vanishes with it.
+        filled_by_topic: it is a durable or shared subscription's: its topic filters the messages.
+        lasts: it stays without consumers and messages, as a durable subscription does.
         abandoned: the last consumer has left, or was stopped, and by its policy the queue goes with it.
-        unused: the date of the queue's end, unless somebody subscribes.
         full: publishers are held back until there is room.
-        ages: the messages that wait, by age, where the oldest may have to go; None: none did.
-        expiry: by time; None as long as no message of this queue could expire.
-        latest: the waiting message of each conflation key; None as long as there was none.
-        storage: its rows in the store; None: nothing here outlives the process.
-        feed: the durable subscription that fills it; None: whoever sends to its name.
+        storage: its rows in the store; None: its messages end with the process.
         of_client: the keys of its policy that a client's arguments set.
+        on_retire: called when it was idle for as long as its policy says; None: it goes by itself.
     """
 
     __slots__ = (
+        "_dispatcher",
+        "_idle_timer",
+        "_is_arriving",
         "abandoned",
-        "ages",
-        "broker",
         "browsers",
         "consumers",
-        "expiry",
-        "feed",
+        "context",
+        "filled_by_topic",
         "full",
-        "latest",
+        "in_memory",
+        "lasts",
         "limits",
         "name",
-        "nbytes",
         "of_client",
+        "on_retire",
         "policy",
         "private",
-        "ready_bytes",
-        "ready_lists",
         "resting",
         "storage",
-        "unused",
-        "waiting",
     )
 
-    def __init__(self, broker: Broker, name: str, policy: Policy, *, limits: QueueLimits | None = None) -> None:
-        self.broker = broker
+    def __init__(self, context: Context, name: str, policy: Policy, *, limits: QueueLimits | None = None) -> None:
+        self.context = context
         self.name = name
         self.policy = policy
-        self.nbytes = 0
-        self.waiting = 0
-        self.resting: dict[Message, Timer] = {}
-        self.consumers = Consumers(broker)
-        self.browsers: dict[Subscription, Browser] = {}
         self.private = limits is not None
         self.limits = limits or limits_of(policy)
-        self.ready_lists = [ReadyList()]
-        self.ready_bytes = 0
+        self.in_memory = WaitingMessages(context, self.limits, self._expire_waiting, self._forget_if_idle)
+        self.consumers = Consumers()
+        self._dispatcher = Dispatcher(context, self.in_memory, self.consumers, self)
+        self.resting: dict[Message, Timer] = {}
+        self.browsers: dict[Subscription, Browser] = {}
+        self.filled_by_topic = False
+        self.lasts = False
+        self.on_retire: partial[None] | None = None
         self.full = False
         self.abandoned = False
-        self.unused: Timer | None = None
-        self.expiry: fate.LazyHeap | None = None
-        self.ages: fate.LazyHeap | None = None
-        self.latest: dict[str, Message] | None = None
         self.storage: QueueStorage | None = None
-        self.feed: DurableSubscription | None = None
         self.of_client: tuple[str, ...] = ()
+        self._idle_timer: Timer | None = None
+        self._is_arriving = False
 
     @property
-    def subscriptions(self) -> dict[Subscription, None]:
+    def waiting(self) -> int:
+        """Messages that no consumer has."""
+        paged = self.storage.paged if self.storage is not None else None
+        return self.in_memory.count if paged is None else self.in_memory.count + paged.count
+
+    @property
+    def nbytes(self) -> int:
+        """What they cost, or would cost in memory."""
+        paged = self.storage.paged if self.storage is not None else None
+        return self.in_memory.nbytes if paged is None else self.in_memory.nbytes + paged.nbytes
+
+    @property
+    def subscriptions(self) -> Collection[Subscription]:
         """The consumers."""
         return self.consumers.all
 
     @property
+    def groups(self) -> list[Group]:
+        """The message groups that it knows."""
+        return list(self._dispatcher.groups or ())
+
+    @property
     def stored(self) -> int:
-        """How many messages outlive the process."""
+        """Messages that outlive the process."""
         return 0 if self.storage is None else self.storage.rows - self.storage.transient
 
     @property
     def is_idle(self) -> bool:
-        """Nobody subscribes and nothing waits; a private queue is not the broker's to drop, nor one that lasts."""
-        lasts = self.private or (self.feed is not None and self.feed.lasts)
-        return not (self.subscriptions or self.waiting or self.resting or self.browsers or lasts)
+        """True if the broker may drop it: it has neither subscriptions nor messages, and is not to last."""
+        stays = self.private or self.lasts
+        return not (self.consumers.all or self.waiting or self.resting or self.browsers or stays)
+
+    def oldest(self) -> int | None:
+        """The number of the message that has waited longest; None: none waits.
+
+        Within a priority the first that is due is the oldest; of several priorities see `ReadyList`.  Of a group only
+        the first that is due is looked at.
+        """
+        if not self.waiting:
+            return None
+        first = self.in_memory.ready_lists[0].oldest()
+        numbers = [] if first is None else [first.number]
+        if self._dispatcher.groups is not None:
+            numbers += self._dispatcher.groups.oldest_parked()
+        if self.storage is not None and self.storage.paged is not None:
+            numbers += self.storage.paged.first_rows()
+        return min(numbers, default=None)
+
+    def age_of_oldest(self) -> Age | None:
+        """The age of the message that has waited longest; None: none waits."""
+        number = self.oldest()
+        return None if number is None else self.context.ages.age(number)
+
+    @property
+    def takes_dead_letters(self) -> bool:
+        """True if dead letters go here, by its name or by a policy."""
+        return self.name.startswith(QUEUE + DEAD_LETTERS) or self.name in self.context.policies.dead_letters
+
+    def waiting_messages(self) -> list[Message]:
+        """All that wait in memory, in the order in which they are due."""
+        return self._dispatcher.waiting_messages()
 
     # messages in
 
     def accept(self, message: Message) -> None:
         """Take a new message: to a consumer with room, else to its place among those that wait."""
-        broker = self.broker
+        memory = self.context.memory
         self.abandoned = False
         if self.policy.time_to_live and not message.expires:
-            message.expires = broker.scheduler.clock() + self.policy.time_to_live
-        is_held = False
-        if self.storage is not None:
-            if self.storage.takes(message):
-                arrivals.came(self, message)  # it waits behind all that is in memory
-                return
-            is_held = self.storage.is_holding
-        consumer_sets = self.consumers.consumer_sets
+            message.expires = self.context.scheduler.clock() + self.policy.time_to_live
+        if self.storage is not None and self.storage.takes(message):
+            if self.limits.any:  # it waits in the store alone, behind all that is in memory
+                self._limit(message)
+            self._show_browsers(message)
+            return
+        sets = self.consumers.sets
         options = message.options
         is_plain = options is PLAIN or options is PERSISTENT
-        if is_held or message.expires or not is_plain or self.limits.conflate_by:
-            broker.keep(message.size)
-            arrivals.put(self, message)
-        elif len(consumer_sets) != 1 or consumer_sets[0].ready_list.selector is not None:
-            broker.keep(message.size)
-            arrivals.offer(self, message)
-        elif (consumer := consumer_sets[0].next()) is not None:
+        if message.expires or not is_plain or self.limits.conflate_by or self._is_arriving:
+            memory.keep(message.size)
+            self._place(message)
+        elif len(sets) != 1 or sets[0].ready_list.selector is not None:
+            memory.keep(message.size)
+            self._dispatcher.place(message)
+        elif (consumer := sets[0].next()) is not None:
             if consumer.ledger is not None:
-                broker.keep(message.size)
+                memory.keep(message.size)
             self._deliver(message, consumer)
         else:
-            broker.keep(message.size)
-            self.stand(message)
+            memory.keep(message.size)
+            self.in_memory.add(message)
         if message.waits and self.limits.any:
-            self.limits.apply(self, message)
+            self._limit(message)
         if self.browsers and not self.has_expired(message):
-            for browser in list(self.browsers.values()):
-                browser.follow(message)
+            self._show_browsers(message)
 
-    def stand(self, message: Message, refusing: Container[ReadyList] = ()) -> None:
-        """A message waits, in the lanes of all that may want it."""
-        self.enter(message, refusing)
-        self.wait(message)
-
-    def enter(self, message: Message, refusing: Container[ReadyList] = ()) -> None:
-        """Into the lanes of all that may want it."""
-        for ready_list in self.ready_lists:
-            if ready_list not in refusing:
-                ready_list.add(message)
-        if len(self.ready_lists) > 1 and not self.waiting % 1024:
-            self.weigh()
-
-    def weigh(self) -> None:
-        """Count what the lanes of selectors cost: many of them on a deep queue are as good as more messages."""
-        data = _PLACE * sum([len(ready_list) for ready_list in self.ready_lists[1:]])
-        data = data if data > _LITTLE else 0
-        if data > self.ready_bytes:
-            self.broker.keep(data - self.ready_bytes)
+    def _place(self, message: Message) -> None:
+        """Give a kept message to a consumer with room, or to its place, if it has one."""
+        if not self.is_due(message):
+            return
+        name = self.group_name_of(message)
+        if name is None:
+            self._dispatcher.place(message)
         else:
-            self.broker.release(self.ready_bytes - data)
-        self.ready_bytes = data
+            self._dispatcher.place_of_group(message, name)
 
-    def wait(self, message: Message) -> None:
-        """A message waits; where, the caller sees to."""
-        message.waits = True
-        self.nbytes += message.size
-        self.waiting += 1
-        self.broker.waiting += 1
-        if message.expires:
-            fate.watch(self, message)
-        if self.limits.drops_oldest:
-            fate.remember_age(self, message)
-        if self.conflates(message):
-            remember_latest(self, message)
+    def _show_browsers(self, message: Message) -> None:
+        for browser in list(self.browsers.values()):
+            browser.follow(message)
+
+    def arrive(self, found: Iterable[Stored]) -> None:
+        """Messages were read from the store: they take their places in memory, and then are dispatched."""
+        assert self.storage is not None  # they come from there
+        before, self._is_arriving = self._is_arriving, True  # none goes out before all are in their places
+        for message in self.storage.messages(found):
+            self.context.memory.keep(message.size)
+            self._place(message)
+        self._is_arriving = before
+        self.look_for_room()
+        self._dispatcher.resume()
+
+    # what dispatch asks
+
+    def is_due(self, message: Message) -> bool:
+        """True if a kept message has a place here; if it has expired, or a newer one of its key waits, it is gone."""
+        if self.has_expired(message):
+            self.expire(message)
+            return False
+        return not self.limits.conflates(message) or self._conflate(message)
+
+    def has_expired(self, message: Message) -> bool:
+        """True if the time of a message is over."""
+        return 0 < message.expires <= self.context.scheduler.clock()
+
+    def group_name_of(self, message: Message) -> str | None:
+        """The group by which a message is given out; None: by none, as where there is but one consumer."""
+        return None if self.private else message.options.group
+
+    def holds_up(self, message: Message) -> bool:
+        """True if a message must wait for a more urgent one that is still to be read from the store."""
+        return self.storage is not None and (self._is_arriving or self.storage.holds_up(message))
+
+    def read_on(self) -> None:
+        """A consumer has room, and wants none of the messages in memory."""
+        if self.storage is not None:
+            self.storage.refill(stuck=True)
 
     # messages out
 
-    def withdraw(self, message: Message) -> None:
-        """A message waits no longer, and nobody got it.  It still counts as kept."""
-        self.remove(message)
-        group = self.consumers.group_of(message)
-        if group is not None:
-            groups.settle(self, group)
-            arrivals.serve(self, group)
-            group.tidy(2 * self.present + SLACK)
-        self.tidy()
-
-    def remove(self, message: Message) -> None:
-        """A message waits no longer: for its group, the caller sees to it."""
-        message.waits = False
-        self.nbytes -= message.size
-        self.waiting -= 1
-        self.broker.waiting -= 1
-        if self.latest:
-            forget_latest(self, message)
-        if self.storage is not None:
-            self.storage.refill()
-        if self.expiry is not None:
-            self.expiry.tidy(self.present)
-        if self.ages is not None:
-            self.ages.tidy(self.present)
-        if self.browsers:
-            for browser in self.browsers.values():
-                browser.tidy(2 * self.present + SLACK)
-        if self.full:
-            self.look_for_room()
-
-    def look_for_room(self) -> None:
-        """Let those go on who were held back, if there is room."""
-        if self.full and not self.limits.reached(self):
-            self.full = False
-            self.broker.on_room()
-
-    @property
-    def present(self) -> int:
-        """Messages that wait in memory."""
-        paged = self.storage.paged if self.storage is not None else None
-        return self.waiting - (paged.count if paged is not None else 0)
-
-    def tidy(self) -> None:
-        """Let no lane keep much that has gone."""
-        most = 2 * self.present + SLACK
-        for ready_list in self.ready_lists:
-            if len(ready_list) > most:
-                ready_list.compact()
-        if self.ready_bytes > _PLACE * most * len(self.ready_lists):
-            self.weigh()
-
-    def waiting_messages(self) -> list[Message]:
-        """All that wait, in the order in which they are due."""
-        found = self.ready_lists[0].messages()
-        if self.consumers.groups is not None:
-            found += [message for group in self.consumers.groups for message in group.messages()]
-            found = sorted(dict.fromkeys(found), key=lambda message: message.order)
-        return found
-
-    def conflates(self, message: Message) -> bool:
-        """Whether a message may be replaced by a newer one."""
-        return bool(self.limits.conflate_by) or message.options.conflation_key is not None
-
-    def has_expired(self, message: Message) -> bool:
-        """Whether a message's time is over."""
-        return 0 < message.expires <= self.broker.scheduler.clock()
+    def hand(self, message: Message, consumer: Subscription) -> None:
+        """Give a message that is kept, and did not wait, to a consumer."""
+        if consumer.ledger is None:
+            self.context.memory.release(message.size)
+        self._deliver(message, consumer)
 
     def _deliver(self, message: Message, consumer: Subscription) -> None:
-        counters = self.broker.counters
+        counters = self.context.counters
         counters.delivered += 1
         if message.attempts:
             counters.redelivered += 1
         consumer.deliver(message)
 
-    def hand(self, message: Message, consumer: Subscription) -> None:
-        """Give a message that is kept, and did not wait, to a consumer."""
-        if consumer.ledger is None:
-            self.broker.release(message.size)
-        if message.row and self.storage is not None:
-            self.storage.delivered(message)
-        self._deliver(message, consumer)
+    def withdraw(self, message: Message) -> None:
+        """A message waits no longer, and no consumer got it.  It still counts as kept."""
+        self._dispatcher.withdraw(message)
+
+    def take_out(self, message: Message) -> None:
+        """The same of one of many messages; `close_gaps` must follow before the end of the turn."""
+        self._dispatcher.take_out(message)
+
+    def close_gaps(self) -> None:
+        """Messages were taken out: what they held up can go."""
+        self._dispatcher.close_gaps()
+        self.look_for_room()
+        if self.storage is not None:
+            self._dispatcher.resume()
+        self._forget_if_idle()
+
+    def remove(self, message: Message) -> None:
+        """A message waits no longer: for its group, the caller sees to it."""
+        self.in_memory.remove(message)
+        if self.storage is not None:
+            self.storage.refill()
+        if self.browsers:
+            for browser in self.browsers.values():
+                browser.tidy(self.in_memory.most_places())
+        if self.full:
+            self.look_for_room()
+
+    def look_for_room(self) -> None:
+        """Let publishers go on that were held back, if there is room."""
+        if self.full and not self.limits.reached(self.waiting, self.nbytes):
+            self.full = False
+            self.context.on_room()
 
     def let_go(self, message: Message) -> None:
         """A message that is kept is settled for good, whatever became of it."""
-        self.broker.release(message.size)
+        self.context.memory.release(message.size)
         if message.row:
             self.leave(message)
 
@@ -294,54 +321,135 @@ class Queue:
         assert self.storage is not None  # it gave the row
         self.storage.leave(message)
 
-    def note(self, message: Message) -> None:
-        """What is known of a message has changed."""
+    def leave_row(self, row: int) -> None:
+        """A message that is not in memory is settled for good; the row is negative where it is transient."""
+        assert self.storage is not None  # it gave the row
+        self.storage.leave_row(row)
+
+    def _note(self, message: Message) -> None:
+        """What the store knows of a message has changed."""
         if message.row and self.storage is not None:
             self.storage.note(message)
 
-    def take(self, message: Message, consumer: Subscription) -> None:
-        """Give a message that waits to a consumer."""
-        self.remove(message)
-        if self.consumers.groups is not None:
-            self.consumers.groups.taken(message, consumer)
-        self.hand(message, consumer)
+    # limits
+
+    def _limit(self, message: Message) -> None:
+        """A message came that waits: keep the limits."""
+        limits, action = self.limits, self.limits.action
+        if action is Overflow.BLOCK:
+            if limits.reached(self.waiting, self.nbytes):
+                self.full = True
+                self.context.full.add(self)
+        elif not limits.exceeded(self.waiting, self.nbytes):
+            return
+        elif action is Overflow.DROP_NEWEST:
+            self.withdraw(message)
+            self.drop_message(message, "queue-full")
+        elif action is Overflow.DISCONNECT:
+            error = limits.slow_consumer(self.name, self.waiting)
+            for subscription in self.subscriptions:
+                self.context.slow_consumers.end(subscription.peer, error)
+        else:
+            while limits.exceeded(self.waiting, self.nbytes):
+                oldest = self.in_memory.oldest()
+                self.withdraw(oldest)
+                if action is Overflow.DROP_OLDEST:
+                    self.drop_message(oldest, "queue-full")
+                else:
+                    self._dead_letter(oldest, "queue-full")
+
+    def _conflate(self, message: Message) -> bool:
+        """A kept message comes; False: a newer one of its key waits, and it is gone.
+
+        An older one is replaced: the newer one gets its place, so that every key has its turn however often it changes.
+        """
+        other = self.in_memory.newest_of_key(message)
+        if other is None:
+            return True
+        older, newer = (other, message) if other.number < message.number else (message, other)
+        self.let_go(older)
+        self.context.counters.conflated += 1
+        if self.context.records is not None:
+            self.context.records.dropped(self.name, older, "conflated")
+        if older is message:
+            return False
+        if older.rank == newer.rank:
+            newer.place = older.place
+        self.withdraw(older)
+        return True
+
+    def expire(self, message: Message) -> None:
+        """The time of a kept message, which does not wait any more, is over."""
+        self.context.counters.expired += 1
+        if self.context.records is not None:
+            self.context.records.expired(self.name, message)
+        if self.policy.dead_letter_expired:
+            self._dead_letter(message, "expired")
+        else:
+            self.let_go(message)
+
+    def _expire_waiting(self, message: Message) -> None:
+        self.withdraw(message)
+        self.expire(message)
+
+    def _dead_letter(self, message: Message, why: Drop) -> None:
+        """A kept message leaves the queue for good; it goes where the policy says, or nowhere."""
+        context = self.context
+        target = self.policy.target_of(self.name)
+        if not target or target == self.name or context.dead_letters_under_way >= _LONGEST_CHAIN:
+            self.drop_message(message, why)
+            return
+        options = dead_letters.options_of(message)
+        self.let_go(message)
+        context.counters.dead_lettered += 1
+        context.dead_letters_under_way += 1
+        try:
+            headers = dead_letters.headers_of(message, why, self.name, target, context.scheduler.epoch())
+            if context.records is not None:
+                context.records.dead_lettered(self.name, message, why, headers)
+            context.destinations.deposit(target, dead_letters.head_of(headers), message.body, options)
+        finally:
+            context.dead_letters_under_way -= 1
+
+    def drop_message(self, message: Message, why: Drop) -> None:
+        """A kept message is thrown away."""
+        self.let_go(message)
+        self.context.counters.drops[why] += 1
+        if self.context.records is not None:
+            self.context.records.dropped(self.name, message, why)
 
     # consumers
 
     def join(self, subscription: Subscription) -> None:
-        """A new consumer; what waits is dispatched at once."""
+        """Add a consumer; what waits is dispatched at once."""
         subscription.queue = self
         self.abandoned = False
-        fate.used(self)
-        filtered = self.private or self.feed is not None  # by the topic
-        self.consumers.join(subscription, "" if filtered else subscription.options.selector_text, self.ready_lists)
-        self.weigh()
-        redelivery.restore(self)
+        self.context.scheduler.cancel(self._idle_timer)
+        self._idle_timer = None
+        filtered = self.private or self.filled_by_topic
+        self._dispatcher.join(subscription, "" if filtered else subscription.options.selector_text)
+        self._dispatcher.restore()
         self.enlist(subscription)
 
-    def declare(self, hints: ClientArguments) -> None:
-        """A client's wishes for the queue, which it comes into being with."""
-        before, self.policy = self.policy, hints.applied_to(self.policy)
-        self.of_client = tuple(before.changes_of(self.policy))
-        self.limits = limits_of(self.policy)
-        fate.unused(self)  # nobody subscribes yet, and its end may have another date now
-
     def browse(self, subscription: Subscription) -> None:
-        """A new browser: it reads what waits, and consumes nothing."""
-        Browser(self, subscription).offer()
+        """Add a browser: it reads what waits, and consumes nothing."""
+        subscription.queue = self
+        rows = self.storage.rows_of_backlog() if self.storage is not None else []
+        browser = Browser(self.context, subscription, self.waiting_messages(), rows, partial(self._end_browser))
+        self.browsers[subscription] = browser
+        browser.offer()
+
+    def _end_browser(self, subscription: Subscription) -> None:
+        self.browsers.pop(subscription, None)
+        self._forget_if_idle()
 
     def enlist(self, subscription: Subscription) -> None:
         """A consumer may have room again."""
-        consumer_set = subscription.consumer_set
-        assert consumer_set is not None  # it has joined
-        consumer_set.list(subscription)
-        dispatch.dispatch(self, consumer_set)
-        if subscription.parked is not None:
-            dispatch.give_parked(self, subscription)
-        dispatch.go_on(self)
+        if subscription in self.consumers.all:
+            self._dispatcher.enlist(subscription)
 
     def stopped(self) -> None:
-        """Consumers have gone, or were stopped: with the last of them the queue goes, unless something comes yet."""
+        """Consumers have gone, or were stopped: with the last of them the queue goes, unless a message comes yet."""
         if self.policy.auto_delete and not self.private and all(each.ended for each in self.subscriptions):
             self.abandoned = True
 
@@ -355,47 +463,190 @@ class Queue:
             What it did not settle, for `take_back`, once all that go together have gone.  Deliveries that an open
             transaction holds are not among it; they stay with the transaction.
         """
-        was_stopped, subscription.ended = subscription.ended, True
+        was_stopped = subscription.ended
+        subscription.stop()
         subscription.outbox.starved.pop(subscription, None)
-        if subscription not in self.subscriptions:
+        if subscription not in self.consumers.all:
             browser = self.browsers.pop(subscription, None)
             if browser is not None:
                 subscription.outbox.starved.pop(browser, None)
             return []
-        self.consumers.leave(subscription, self.ready_lists)
-        self.weigh()
+        self._dispatcher.leave(subscription)
         if not was_stopped:
             self.stopped()
         if not self.subscriptions and not self.private:
-            fate.unused(self)
-        return redelivery.give_back(self, subscription, lost=lost)
+            self.start_idle_timer()
+        free = [delivery for delivery in (subscription.ledger or {}).values() if not delivery.held]
+        for delivery in free:
+            subscription.remove(delivery)
+        messages = [delivery.message for delivery in free]
+        if lost and messages:
+            self._history(messages[0]).lost = True
+        return messages
 
     # deliveries come back
 
     def acknowledge(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries, all of one subscription, are settled for good."""
-        subscription = redelivery.settle(deliveries)
-        broker = self.broker
-        if broker.records is not None:
-            broker.records.acknowledged(subscription, deliveries)
+        subscription = _take_from_ledger(deliveries)
+        context = self.context
+        if context.records is not None:
+            context.records.acknowledged(subscription, deliveries)
         for delivery in deliveries:
-            broker.counters.acknowledged += 1
-            broker.release(delivery.size)
+            context.counters.acknowledged += 1
+            context.memory.release(delivery.size)
             if delivery.message.row:
                 self.leave(delivery.message)
         subscription.offer()
 
+    def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
+        """Deliveries, all of one subscription, come back by NACK: to another consumer if there is one, else to the same.
+
+        Args:
+            requeue: False: they are dead letters.
+            reason: the client's.
+        """
+        subscription = _take_from_ledger(deliveries)
+        context = self.context
+        if context.records is not None:
+            context.records.rejected(subscription, deliveries, reason)
+        again = []
+        for delivery in deliveries:
+            message = delivery.message
+            context.counters.rejected += 1
+            self._note(message)
+            history = self._history(message)
+            history.avoid, history.reason = subscription.serial, reason
+            history.failures += 1
+            verdict = redelivery.after_nack(self.policy, history.failures, requeue=requeue)
+            if self._carry_out(verdict, message):
+                again.append(message)
+        self.take_back(again)
+        subscription.offer()
+
+    def _carry_out(self, verdict: redelivery.Verdict, message: Message) -> bool:
+        """Do with a failed message what was decided; True: it goes back to its place now."""
+        match verdict:
+            case DeadLetter(why):
+                self._dead_letter(message, why)
+            case Discard(why):
+                self.drop_message(message, why)
+            case RequeueAfter(seconds) if not self.has_expired(message):
+                scheduler = self.context.scheduler
+                due = scheduler.clock() + seconds
+                due = min(due, message.expires or due)  # a back-off may be longer than the time to live
+                self.resting[message] = scheduler.at(due, partial(_come_back, self, message))
+            case Requeue() | RequeueAfter():
+                return True
+        return False
+
+    def _history(self, message: Message) -> History:
+        if message.history is None:
+            message.history = History(self.context.scheduler.epoch())
+        return message.history
+
+    def take_resting(self, message: Message) -> None:
+        """A message that would have come back later does not."""
+        self.context.scheduler.cancel(self.resting.pop(message))
+
     def take_back(self, messages: Iterable[Message]) -> None:
         """Messages come back, to their places; a queue forgotten meanwhile returns with them."""
-        redelivery.take_back(self, messages)
+        destinations = self.context.destinations
+        home: Queue | None = destinations.home_of(self)
+        if home is None:
+            for message in messages:
+                if self._survives_loss(message):
+                    self.drop_message(message, "queue-gone")
+            self.purge()
+            destinations.forget_if_idle(self)
+            return
+        if home is not self and home.storage is not None and self.storage is not None:
+            messages = list(messages)
+            home.storage.adopt(messages, self.storage)
+        home.take_home(messages)
+
+    def take_home(self, messages: Iterable[Message]) -> None:
+        """Messages come back, of this queue or of one of its name that was forgotten meanwhile."""
+        again = []
+        for message in messages:
+            self._note(message)
+            if self._survives_loss(message):
+                again.append(message)
+        self._dispatcher.restore(sorted(again, key=lambda message: message.order))
+        if self.abandoned and not self.subscriptions:
+            self.purge()
+        self._forget_if_idle()
+
+    def _survives_loss(self, message: Message) -> bool:
+        """Count a failure if a message was lost with its consumer; False: it was the last, and it is a dead letter."""
+        history = message.history
+        if history is None or not history.lost:
+            return True
+        history.lost = False
+        history.reason = ""
+        history.failures += 1
+        return self._carry_out(redelivery.after_loss(self.policy, history.failures), message)
+
+    # the queue's own end
+
+    def declare(self, arguments: ClientArguments) -> None:
+        """Apply a client's arguments to a queue that comes into being with them."""
+        before, self.policy = self.policy, arguments.applied_to(self.policy)
+        self.of_client = tuple(before.changes_of(self.policy))
+        self.limits = self.in_memory.limits = limits_of(self.policy)
+        self.start_idle_timer()  # there is no subscription yet, and its end may have another date now
+
+    def start_idle_timer(self) -> None:
+        """There is no consumer from now on."""
+        timeout = self.policy.idle_timeout
+        if timeout:
+            scheduler = self.context.scheduler
+            scheduler.cancel(self._idle_timer)
+            self._idle_timer = scheduler.at(scheduler.clock() + timeout, self._retire)
+
+    def _retire(self) -> None:
+        if self.on_retire is not None:
+            self.on_retire()
+            return
+        self.purge()
+        self.start_idle_timer()  # once more, where a message comes back later
+        self._forget_if_idle()
 
     def purge(self) -> None:
-        """Throw away what waits: the queue goes, or nobody uses it."""
+        """Throw away what waits: the queue goes, or has been idle for too long."""
         for message in self.waiting_messages():
             self.remove(message)
-            fate.drop(self, message, "queue-gone")
+            self.drop_message(message, "queue-gone")
         if self.storage is not None:
             self.storage.purge("queue-gone")
-        for group in list(self.consumers.groups or ()):
-            groups.settle(self, group)
-        self.tidy()
+        self._dispatcher.settle_groups()
+        self.in_memory.tidy()
+
+    def _forget_if_idle(self) -> None:
+        self.context.destinations.forget_if_idle(self)
+
+    def end(self) -> None:
+        """The queue goes: no timer may refer to it until some far time."""
+        self.context.scheduler.cancel(self._idle_timer)
+        self._idle_timer = None
+        self.in_memory.end()
+        self._dispatcher.end()
+
+
+def take_back_all(returned: Returned) -> None:
+    """What was collected comes back, queue by queue, now that all are gone that go together."""
+    for queue, messages in returned.items():
+        queue.take_back(messages)
+
+
+def _take_from_ledger(deliveries: Iterable[Delivery]) -> Subscription:
+    """Deliveries leave the ledger of their subscription."""
+    for delivery in deliveries:
+        subscription = delivery.subscription
+        subscription.remove(delivery)
+    return subscription
+
+
+def _come_back(queue: Queue, message: Message) -> None:
+    del queue.resting[message]
+    queue.take_back([message])

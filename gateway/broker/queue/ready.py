@@ -27,9 +27,9 @@ from itertools import islice
 
 from gateway.codec import Head
 
+from ..core.lazy_heap import LazyHeap
 from ..model.message import Message
 from ..model.options import Selector
-from .fate import LazyHeap
 
 # Messages that a selector is asked about in one turn: about 2 ms.
 READS_PER_TURN = 3_000

@@ -1,121 +1,70 @@
-"""What comes back to a queue: after NACK, with a consumer that leaves, from a socket that broke.
+"""Redelivery: what happens to a message that its consumer did not settle with an ACK.
 
-Each message returns to its old place, so that it goes before all that arrived after it.  Two cases:
+    NACK, or the connection lost under way  ->  again: at once, or after the back-off
+                                            ->  dead letter behind the last attempt, or dropped
 
-nothing else changed   one after the other is given to a consumer with room, or waits: nobody with room misses anything
-                       older, for that holds between any two calls
-a consumer has left    others may go on who could not before, with what waited all the while: so all that comes back
-                       takes its place first, and then everything is dispatched in order.  Groups do the same.
+Pure decisions: the queue carries them out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from ..model.message import Delivery, Message
-from . import arrivals, dispatch, fate, groups
-
-if TYPE_CHECKING:
-    from .queue import Queue
-    from .subscription import Subscription
-
-Returned: TypeAlias = "dict[Queue, list[Message]]"
-"""What is to come back, and to which queue."""
+from ..core.counters import Drop
+from ..model.policy import OnNack, Policy
 
 
-def reject(queue: Queue, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
-    """Deliveries, all of one subscription, come back by NACK: to another consumer if there is one, else to the same.
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """The message goes back to its place, now."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueAfter:
+    """The message goes back to its place after so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """The message goes to where the policy sends dead letters."""
+
+    why: Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """The message is thrown away."""
+
+    why: Drop
+
+
+Verdict: TypeAlias = Requeue | RequeueAfter | DeadLetter | Discard
+
+
+def after_nack(policy: Policy, failures: int, *, requeue: bool) -> Verdict:
+    """Decide on a message that was rejected.
 
     Args:
-        requeue: False: they are dead letters.
-        reason: the client's.
+        failures: failed attempts, this one included.
+        requeue: False: the client wants it dead-lettered.
     """
-    subscription = settle(deliveries)
-    if queue.broker.records is not None:
-        queue.broker.records.rejected(subscription, deliveries, reason)
-    again = []
-    for delivery in deliveries:
-        queue.broker.counters.rejected += 1
-        queue.note(delivery.message)
-        if fate.rejected(queue, delivery.message, subscription.serial, requeue=requeue, reason=reason):
-            again.append(delivery.message)
-    take_back(queue, again)
-    subscription.offer()
+    if not requeue or policy.on_nack is OnNack.DEAD_LETTER:
+        return DeadLetter("rejected")
+    if policy.on_nack is OnNack.DROP:
+        return Discard("rejected")
+    if 0 < policy.max_attempts <= failures:
+        return DeadLetter("max-attempts")
+    delay = policy.delay_after(failures)
+    return RequeueAfter(delay) if delay else Requeue()
 
 
-def settle(deliveries: Iterable[Delivery]) -> Subscription:
-    """Deliveries leave the ledger of their subscription."""
-    for delivery in deliveries:
-        subscription = delivery.subscription
-        subscription.remove(delivery)
-    return subscription
+def after_loss(policy: Policy, failures: int) -> Verdict:
+    """Decide on a message whose consumer lost its connection while it was at work on it.
 
-
-def give_back(queue: Queue, subscription: Subscription, *, lost: bool) -> list[Message]:
-    """What a consumer did not settle, that goes; see `Queue.drop`."""
-    ledger = subscription.ledger
-    if not ledger:
-        return []
-    free = [delivery for delivery in ledger.values() if delivery.transaction is None]
-    for delivery in free:
-        subscription.remove(delivery)
-    messages = [delivery.message for delivery in free]
-    if lost and messages:
-        fate.mark_lost(queue, messages[0])
-    return messages
-
-
-def take_back(queue: Queue, messages: Iterable[Message]) -> None:
-    """Messages come back, to their places; a queue forgotten meanwhile returns with them."""
-    broker = queue.broker
-    home = broker.home_of(queue)
-    if home is None:
-        for message in messages:
-            if not fate.was_last_attempt(queue, message):
-                fate.drop(queue, message, "queue-gone")
-        queue.purge()
-        broker.forget_if_idle(queue)
-        return
-    if home is not queue and home.storage is not None and queue.storage is not None:
-        messages = list(messages)
-        home.storage.adopt(messages, queue.storage)
-    again = []
-    for message in messages:
-        home.note(message)
-        if not fate.was_last_attempt(home, message):
-            again.append(message)
-    restore(home, sorted(again, key=lambda message: message.order))
-    if home.abandoned and not home.subscriptions:
-        home.purge()
-    broker.forget_if_idle(home)
-
-
-def take_back_all(returned: Returned) -> None:
-    """What was collected comes back, queue by queue, now that all are gone that go together."""
-    for queue, messages in returned.items():
-        take_back(queue, messages)
-
-
-def restore(queue: Queue, messages: Sequence[Message] = ()) -> None:
-    """Messages come back, in order, and those go on who can since a consumer left."""
-    consumers = queue.consumers
-    changed, consumers.changed = consumers.changed, False
-    if not changed and not any(arrivals.is_grouped(queue, message) for message in messages):
-        for message in messages:
-            if arrivals.is_due(queue, message):
-                arrivals.offer(queue, message)
-        return
-    if changed:
-        consumers.list_ready()
-        freed, consumers.freed = consumers.freed, []
-        for group in freed:
-            groups.settle(queue, group)
-    for message in messages:
-        if not arrivals.is_due(queue, message):
-            continue
-        if arrivals.is_grouped(queue, message):
-            groups.add(queue, consumers.group(message.options.group or ""), message)
-        else:
-            queue.stand(message)
-    dispatch.dispatch_all(queue)
+    Args:
+        failures: failed attempts, this one included.
+    """
+    return DeadLetter("max-attempts") if 0 < policy.max_attempts <= failures else Requeue()

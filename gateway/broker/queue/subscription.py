@@ -11,27 +11,18 @@ from __future__ import annotations
 
 import itertools
 import sys
-from enum import Enum
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
+from typing import Protocol
 
 from gateway.codec import encoder
 
-from ..model.message import Delivery, Message
-from ..model.options import SubscribeOptions
-from .ready import ReadyList
-
-if TYPE_CHECKING:
-    from ..core.authorization import PatternFilter
-    from ..events import EventLog
-    from ..session.session import Session
-    from ..topic.offsets import Offset
-    from ..topic.topic import Topic
-    from .extra_headers import ExtraHeaders
-    from .groups import Group
-    from .outbox import Feeder
-    from .queue import Queue
-    from .rotation import ConsumerSet
-
+from ..core.ages import Age
+from ..core.context import Context
+from ..core.events import EventLog
+from ..core.outbox import Feeder, Outbox, Source
+from ..core.ports import Peer
+from ..model.message import Message
+from ..model.options import AckMode, SubscribeOptions
 
 _serials = itertools.count(1)
 
@@ -41,12 +32,150 @@ def _limit(asked: int | None, default: int) -> int:
     return default if asked is None else asked or sys.maxsize
 
 
-class AckMode(Enum):
-    """The `ack` header of SUBSCRIBE."""
+class ConsumedQueue(Source, Protocol):
+    """The queue of a subscription, as its session uses it.
 
-    AUTO = "auto"
-    CLIENT = "client"
-    INDIVIDUAL = "client-individual"
+    Attributes:
+        private: it belongs to one subscription of a topic, and vanishes with it.
+        filled_by_topic: it is that of a durable or shared subscription, which has its name.
+    """
+
+    private: bool
+    filled_by_topic: bool
+
+    @property
+    def waiting(self) -> int:
+        """Messages that no consumer has."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """What they cost."""
+        ...
+
+    @property
+    def subscriptions(self) -> Collection[Subscription]:
+        """The consumers."""
+        ...
+
+    def accept(self, message: Message) -> None:
+        """Take a new message."""
+        ...
+
+    def enlist(self, subscription: Subscription) -> None:
+        """A consumer may have room again."""
+        ...
+
+    def acknowledge(self, deliveries: Iterable[Delivery]) -> None:
+        """Deliveries, all of one subscription, are settled for good."""
+        ...
+
+    def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
+        """Deliveries, all of one subscription, come back by NACK."""
+        ...
+
+    def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
+        """A consumer goes; returns what it did not settle, for `take_back`."""
+        ...
+
+    def take_back(self, messages: Iterable[Message]) -> None:
+        """Messages come back to their places."""
+        ...
+
+    def stopped(self) -> None:
+        """Consumers were stopped."""
+        ...
+
+
+class FollowedTopic(Protocol):
+    """The topic of a subscription, as its session uses it.
+
+    Attributes:
+        name: canonical, or a pattern.
+        last: the number of the last message that came while a subscriber had to acknowledge; 0: none did.
+    """
+
+    name: str
+    last: int
+
+    def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
+        """A subscriber goes."""
+        ...
+
+
+class DeliveryIndex(Protocol):
+    """The deliveries of a session whose client names them by message-id alone."""
+
+    def add(self, delivery: Delivery) -> None:
+        """A delivery is to be acknowledged."""
+        ...
+
+    def remove(self, delivery: Delivery) -> None:
+        """A delivery is settled, or has come back."""
+        ...
+
+
+class Delivery:
+    """A message sent to a subscription and not yet settled.
+
+    Attributes:
+        size: what keeping the message costs.
+        held: an open transaction holds its ACK or NACK.
+        at: when it went out, in nanoseconds of the recorder; 0: it is not known.
+    """
+
+    __slots__ = ("at", "handle", "held", "message", "size", "subscription")
+
+    def __init__(self, message: Message, subscription: Subscription, handle: str) -> None:
+        self.message = message
+        self.subscription = subscription
+        self.handle = handle
+        self.size = message.size
+        self.held = False
+        self.at = 0
+
+
+def gap(first: int) -> bytes:
+    """What tells a client that messages before that seq are gone."""
+    return b"gap:true\nfirst-seq:%d\n" % first
+
+
+class ExtraHeaders:
+    """The lines of one subscription.
+
+    Args:
+        names: of headers that tell each message's number.
+        numbered: the numbers are those of a log; else of a queue.
+    """
+
+    __slots__ = ("_gaps", "_names", "_numbered")
+
+    def __init__(self, names: Iterable[str], *, numbered: bool) -> None:
+        every = {"seq"} if numbered else set()  # all of them have that
+        self._names = tuple(dict.fromkeys(name.encode() for name in names if name and name not in every))
+        self._numbered = numbered
+        self._gaps: dict[int, bytes] = {}
+
+    def __bool__(self) -> bool:
+        """There will be any."""
+        return bool(self._names or self._gaps)
+
+    def tell_gap(self, message: Message, first: int) -> None:
+        """Before that message, others are gone; `first` is the seq of the first that is there."""
+        self._gaps[message.number] = gap(first)
+
+    def of(self, message: Message) -> bytes:
+        """The lines of a message."""
+        lines = self._gaps.pop(message.number, b"") if self._gaps else b""
+        seq = message.head.derived if self._numbered else message.place
+        if isinstance(seq, int):
+            for name in self._names:
+                lines += b"%b:%d\n" % (name, seq)
+        else:  # of a topic that a pattern matched, and that has no log: a number there would be the sender's
+            for name in self._names:
+                if name.decode() in message.head.headers:
+                    lines += b"%b:\n" % name
+        return lines
 
 
 class Subscription:
@@ -64,34 +193,29 @@ class Subscription:
         window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
         prefetch: messages that it may have at a time, as far as they are counted.
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
-        consumer_set: the consumers of its queue that want the same messages as it does.
-        groups: the message groups that are this consumer's; None: it has none.
-        parked: the first message that waits of each group that is this consumer's; None: it has no group.
         listed: it stands in its queue's rotation.
         reader: gives it what its topic retained, or has in its log; None: there is nothing more.
         extra_headers: header lines that it alone gets; None: there are none.
-        pattern_filter: what it may see of what its pattern matches; None: all of it.
-        offset: the name under which it reads a log; None: it has none.
-        records: told of each delivery; None: nobody records.
-        names: what its rows have in common; empty: they are not told, or differ with the message.
-        names_by: the same for each destination that a message of it had, and for it itself; None: they are not told.
+        records: the event log; None: events are not recorded.
+        names, names_by: the event log's, see there.
         stands_by: another consumer of the queue is the exclusive one.
         ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
             transaction's deliveries go back to.
     """
 
     __slots__ = (
+        "_ages",
+        "_by_message_id",
+        "_frame_end",
         "_most_bytes",
         "_most_messages",
         "_open_window",
-        "consumer_set",
+        "_version",
         "delivered",
         "destination",
         "ended",
         "extra_headers",
         "form",
-        "frame_end",
-        "groups",
         "held_bytes",
         "id",
         "key",
@@ -100,63 +224,59 @@ class Subscription:
         "mode",
         "names",
         "names_by",
-        "offset",
         "options",
         "outbox",
-        "parked",
-        "pattern_filter",
+        "peer",
         "prefetch",
         "prefix",
         "queue",
         "reader",
         "records",
         "serial",
-        "session",
         "stands_by",
         "topic",
-        "version",
         "window",
     )
 
     def __init__(
         self,
-        session: Session,
+        context: Context,
+        peer: Peer,
+        outbox: Outbox,
+        form: int,
         subscription_id: str | None,
         key: str,
         destination: str,
         mode: AckMode,
         options: SubscribeOptions,
+        by_message_id: DeliveryIndex | None = None,
     ) -> None:
-        quotas = session.broker.quotas
-        self.session = session
+        quotas = context.quotas
+        self._ages = context.ages
+        self.peer = peer
         self.id = subscription_id
         self.key = key
         self.destination = destination
         self.mode = mode
         self.options = options
-        self.version = session.version
-        self.form = session.form
-        self.frame_end = session.frame_end
-        self.outbox = session.outbox
-        self.prefix = encoder.message_prefix(subscription_id, session.version)
+        self.form = form
+        self._version, self._frame_end = encoder.FORMS[form]
+        self.outbox = outbox
+        self.prefix = encoder.message_prefix(subscription_id, self._version)
         self.ledger: dict[str, Delivery] | None = None if mode is AckMode.AUTO else {}
         self.held_bytes = 0
-        self.window = self._open_window = session.outbox.window
-        self.queue: Queue | None = None
-        self.topic: Topic | None = None
+        self.window = self._open_window = outbox.window
+        self.queue: ConsumedQueue | None = None
+        self.topic: FollowedTopic | None = None
         self.reader: Feeder | None = None
         self.extra_headers: ExtraHeaders | None = None
-        self.pattern_filter: PatternFilter | None = None
-        self.offset: Offset | None = None
-        self.records: EventLog | None = session.broker.records
+        self.records: EventLog | None = context.records
         self.names = b""
         self.names_by: dict[str, bytes] | None = None
-        self.consumer_set: ConsumerSet | None = None
-        self.groups: dict[Group, None] | None = None
-        self.parked: ReadyList | None = None
         self.listed = False
         self.stands_by = False
         self.ended = False
+        self._by_message_id = by_message_id
         self._most_messages = _limit(options.prefetch, quotas.max_unacknowledged)
         self.prefetch = min(self._most_messages, quotas.max_unacknowledged)
         self._most_bytes = _limit(options.prefetch_bytes, quotas.max_unacknowledged_octets)
@@ -190,24 +310,31 @@ class Subscription:
         self.window = min(self.window, most)
 
     @property
-    def is_stored(self) -> bool:
-        """Whether the store knows of the subscription itself, or of the name under which it reads a log."""
-        return self.offset is not None or (self.queue is not None and self.queue.feed is not None)
+    def source(self) -> str:
+        """The canonical name, or pattern, that it consumes."""
+        target = self.topic or self.queue
+        assert target is not None  # it has joined
+        return target.name
+
+    @property
+    def oldest(self) -> Delivery | None:
+        """The delivery that it has had longest and did not settle; None: it has none."""
+        return next(iter(self.ledger.values())) if self.ledger else None
+
+    def age_of_oldest(self) -> Age | None:
+        """The age of the message that it has had longest; None: it has none."""
+        oldest = self.oldest
+        return None if oldest is None else self._ages.age(oldest.message.number)
+
+    @property
+    def durable_name(self) -> str:
+        """The name of the durable or shared subscription that it consumes; empty: none."""
+        return self.queue.name if self.queue is not None and self.queue.filled_by_topic else ""
 
     def stop(self) -> None:
         """Get nothing more from its queue, and keep what it has not settled until it leaves."""
         self.ended = True
         self.window = -1
-
-    def is_ready(self) -> bool:
-        """Whether it stands in its rotation and has room; if it turns out that it has not, it leaves the rotation."""
-        if not self.listed:
-            return False
-        if self.has_room():
-            return True
-        assert self.consumer_set is not None  # it is listed there
-        self.consumer_set.unlist(self)
-        return False
 
     def offer(self) -> None:
         """Back into the queue's rotation: there may be room again."""
@@ -230,7 +357,7 @@ class Subscription:
         outbox = self.outbox
         wire = message.wire
         if wire is None:
-            shared = encoder.message(message.head, message.id, message.body, self.version, self.frame_end)
+            shared = encoder.message(message.head, message.id, message.body, self._version, self._frame_end)
         else:
             shared = wire[self.form]
         outbox.append(prefix, shared)
@@ -248,21 +375,20 @@ class Subscription:
         Args:
             lines: further header lines, of this receiver alone.
         """
-        shared = encoder.message(message.head, message.id, message.body, self.version, self.frame_end)
+        shared = encoder.message(message.head, message.id, message.body, self._version, self._frame_end)
         self.outbox.append(self.prefix + lines, shared)
 
     def _enter(self, message: Message, ledger: dict[str, Delivery]) -> bytes:
         """Enter a delivery into the ledger; returns the header line that tells its handle, where a line does."""
-        self.session.outstanding += 1
-        if self.version.ack_id:
+        if self._version.ack_id:
             handle = f"{self.key}-{self.delivered}"
             line = b"ack:%b\n" % handle.encode()
         else:
             handle = message.id.decode()
             line = b""
         ledger[handle] = delivery = Delivery(message, self, handle)
-        if self.session.subscriptions.by_message_id is not None:
-            self.session.subscriptions.by_message_id.add(delivery)
+        if self._by_message_id is not None:
+            self._by_message_id.add(delivery)
         self.held_bytes += delivery.size
         return line
 
@@ -270,10 +396,9 @@ class Subscription:
         """A delivery leaves the ledger."""
         assert self.ledger is not None  # there are deliveries only where there is a ledger
         del self.ledger[delivery.handle]
-        if self.session.subscriptions.by_message_id is not None:
-            self.session.subscriptions.by_message_id.remove(delivery)
+        if self._by_message_id is not None:
+            self._by_message_id.remove(delivery)
         self.held_bytes -= delivery.size
-        self.session.outstanding -= 1
 
     def covered(self, delivery: Delivery) -> list[Delivery]:
         """What an ACK or NACK of that delivery settles: it, and in mode client all before it (ACK-04, NAK-02).
@@ -283,4 +408,18 @@ class Subscription:
         if self.mode is AckMode.INDIVIDUAL or self.ledger is None:
             return [delivery]
         earlier = itertools.takewhile(lambda each: each is not delivery, self.ledger.values())
-        return [*(each for each in earlier if each.transaction is None), delivery]
+        return [*(each for each in earlier if not each.held), delivery]
+
+    # written by its queue
+
+    def enter_rotation(self) -> None:
+        """It stands in its queue's rotation."""
+        self.listed = True
+
+    def leave_rotation(self) -> None:
+        """It stands there no longer."""
+        self.listed = False
+
+    def stand_by(self, stands_by: bool) -> None:
+        """Another consumer of the queue is the exclusive one, or no longer."""
+        self.stands_by = stands_by

@@ -8,10 +8,10 @@ of subscriptions with wildcards, whose name is the pattern.
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ..core.context import Context
+from ..core.ports import Peer
 from ..core.queue_arguments import ArgumentsNotice
 from ..errors import NotAllowed
 from ..model import destinations as names
@@ -20,19 +20,11 @@ from ..model.patterns import has_wildcard
 from ..model.policy import ClientArguments, Policies
 from ..model.trie import PatternTrie
 from ..queue.durable import QueueStorage
-from ..queue.fate import forgotten, unused
 from ..queue.queue import Queue
 from ..topic.durable_subscriptions import DurableSubscriptions
 from ..topic.stream import Stream
 from ..topic.streams import Streams
 from ..topic.topic import Topic
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..session.session import Session
-
-# Queues whose declared arguments are remembered; the ones that were declared first go first.
-_MOST_DECLARED = 10_000
 
 
 class Registry:
@@ -49,17 +41,16 @@ class Registry:
         temporaries: canonical name of each temporary destination -> its session.
     """
 
-    def __init__(self, broker: Broker, policies: Policies) -> None:
+    def __init__(self, context: Context, policies: Policies) -> None:
         self.destinations: dict[str, Queue | Topic] = {}
         self.hidden: dict[str, Queue | Topic] = {}
         self.patterns: PatternTrie[Topic] = PatternTrie()
         self.has_patterns = False
-        self.durable_subscriptions = DurableSubscriptions(broker, self)
-        self.streams = Streams(broker)
-        self.temporaries: dict[str, Session] = {}
-        self._broker = broker
+        self.durable_subscriptions = DurableSubscriptions(context, self._queue_of_durable, self._drop_hidden)
+        self.streams = Streams(context)
+        self.temporaries: dict[str, Peer] = {}
+        self._context = context
         self._policies = policies
-        self._declared: OrderedDict[str, ClientArguments] = OrderedDict()
 
     def find(self, name: str) -> Queue | Topic | None:
         """The destination of that canonical name, if there is one."""
@@ -77,7 +68,7 @@ class Registry:
             if checked:
                 self.check_room(1)
             policy = self._policies.find(name)
-            found = Topic(self._broker, name, policy, None if is_pattern else self.streams.of(name, policy))
+            found = Topic(self._context, name, policy, None if is_pattern else self.streams.of(name, policy))
             if is_pattern:
                 self.patterns.add(name, found)
                 self.has_patterns = True
@@ -86,38 +77,39 @@ class Registry:
         assert isinstance(found, Topic)  # names of queues and topics differ
         return found
 
-    def queue_of_durable(self, name: str, topic: Topic, *, lasts: bool) -> Queue:
+    def _queue_of_durable(self, name: str, topic: Topic, lasts: bool) -> Queue:
         """The queue of a new durable or shared subscription."""
         policy = dataclasses.replace(topic.policy, auto_delete=not lasts)
-        queue = self.hidden[name] = Queue(self._broker, name, policy)
-        storage = self._broker.storage
+        queue = self.hidden[name] = Queue(self._context, name, policy)
+        storage = self._context.storage
         if storage is not None and lasts and policy.durable is not False:
-            queue.storage = QueueStorage(queue, storage, policy.durable)
-        unused(queue)
+            queue.storage = QueueStorage(self._context, queue, storage, policy.durable)
+        queue.start_idle_timer()
         return queue
+
+    def _drop_hidden(self, name: str) -> None:
+        """A durable or shared subscription has ended."""
+        self.hidden.pop(name, None)
 
     def create_queue(self, name: str, hints: ClientArguments | None = None, sender: str = "") -> Queue:
         """A new queue.
 
         Args:
-            hints: what a client wishes for it; what one wished for a queue of that name before it comes first.
+            hints: the queue arguments of the client whose frame creates it.
             sender: id of its session.
         """
-        queue = self.table(name)[name] = Queue(self._broker, name, self._policies.find(name))
-        storage = self._broker.storage
+        queue = self.table(name)[name] = Queue(self._context, name, self._policies.find(name))
+        storage = self._context.storage
         if storage is not None and not name.startswith(names.REPLY_QUEUE):
-            queue.storage = QueueStorage(queue, storage, queue.policy.durable)
-        if name in self._declared:
-            queue.declare(self._declared[name])
-            self.heed(queue, hints, sender)
-        elif hints is not None and not name.startswith(names.HIDDEN):
+            queue.storage = QueueStorage(self._context, queue, storage, queue.policy.durable)
+        if hints is not None and not name.startswith(names.HIDDEN):
             before = queue.policy
             self._declare(queue, hints)
             self._tell(queue, before.changes_of(queue.policy), sender, heard=True)
-        unused(queue)
+        queue.start_idle_timer()
         return queue
 
-    def restore(self, place: Container, *, clean: bool) -> Queue:
+    def restore(self, place: Container) -> Queue:
         """A queue, or durable subscription, that the store holds from the last process; see `QueueStorage.recover`."""
         queue = self.table(place.name).get(place.name)
         if queue is None and place.kind == "subscription":
@@ -125,12 +117,12 @@ class Registry:
         elif queue is None:
             queue = self.create_queue(place.name)
         assert isinstance(queue, Queue)  # names of queues and topics differ
-        storage = self._broker.storage
+        storage = self._context.storage
         assert storage is not None  # it holds the queue
-        queue.storage = queue.storage or QueueStorage(queue, storage, queue.policy.durable)
-        queue.storage.recover(place, clean=clean)
+        queue.storage = queue.storage or QueueStorage(self._context, queue, storage, queue.policy.durable)
+        queue.storage.recover(place)
         hints = queue.storage.hints
-        if place.kind == "queue" and hints is not None and place.name not in self._declared:
+        if place.kind == "queue" and hints is not None:
             self._declare(queue, hints)
         return queue
 
@@ -157,21 +149,18 @@ class Registry:
         return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
 
     def heed(self, queue: Queue, hints: ClientArguments | None, sender: str) -> None:
-        """A client's wishes for a queue that is there: they are not carried out, and the log says so.
+        """Log that a client's arguments for a queue that is there are not applied.
 
-        Messages and consumers of others are there, and to narrow the queue could cost them what was confirmed.  Nobody
-        is refused: programs that RabbitMQ takes send arguments with each frame, and there the first of a connection
+        Messages and consumers of others are there, and a narrower queue could cost them what was confirmed.  The frame
+        is not refused: programs written for RabbitMQ send arguments with each frame, and there the first of a connection
         counts.
         """
-        if hints is None or self._declared.get(queue.name) == hints or queue.name.startswith(names.HIDDEN):
+        if hints is None or queue.name.startswith(names.HIDDEN):
             return
         self._tell(queue, queue.policy.changes_of(hints.applied_to(queue.policy)), sender, heard=False)
 
     def _declare(self, queue: Queue, hints: ClientArguments) -> None:
-        """They hold for the queue, and are remembered for when it went and comes again."""
-        self._declared[queue.name] = hints
-        if len(self._declared) > _MOST_DECLARED:
-            self._declared.popitem(last=False)
+        """Apply a client's arguments to a queue that comes into being with them."""
         queue.declare(hints)
         if queue.storage is not None:
             queue.storage.declare(hints)
@@ -179,8 +168,8 @@ class Registry:
     def _tell(self, queue: Queue, changes: dict[str, object], sender: str, *, heard: bool) -> None:
         """Say what a client's wishes came to; those for a temporary queue concern nobody else."""
         if changes and not queue.name.startswith(names.REPLY_QUEUE):
-            session = self._broker.sessions.get(sender)
-            self._broker.on_wish(
+            session = self._context.sessions.get(sender)
+            self._context.on_arguments(
                 ArgumentsNotice(queue.name, changes, sender, session.login if session else "", heard=heard)
             )
 
@@ -191,15 +180,13 @@ class Registry:
         """
         if queue.private:
             return queue if queue.subscriptions else None
-        if self.is_gone(queue.name) or (
-            queue.feed is not None and self.durable_subscriptions.get(queue.name) is not queue.feed
-        ):
+        if self.is_gone(queue.name) or (queue.filled_by_topic and self.durable_subscriptions.of(queue) is None):
             return None
         table = self.table(queue.name)
         home = table.get(queue.name)
         if home is None:
             home = table[queue.name] = queue
-            unused(queue)
+            queue.start_idle_timer()
         assert isinstance(home, Queue)  # names of queues and topics differ
         return home
 
@@ -214,13 +201,12 @@ class Registry:
                 if target.stream is not None:
                     self.streams.rest(target.stream)
             else:
-                forgotten(target)
-                if target.policy.auto_delete:
-                    self._declared.pop(target.name, None)
+                target.end()
                 if target.storage is not None:
                     target.storage.forget()
-                if target.feed is not None:
-                    self.durable_subscriptions.forget(target.feed)
+                durable = self.durable_subscriptions.of(target)
+                if durable is not None:
+                    self.durable_subscriptions.forget(durable)
         elif isinstance(target, Topic) and self.patterns.get(target.name) is target:
             self.patterns.remove(target.name)
             self.has_patterns = len(self.patterns) > 0
@@ -241,6 +227,6 @@ class Registry:
         return len(self.destinations) + len(self.hidden) + len(self.patterns)
 
     def check_room(self, new: int) -> None:
-        limit = self._broker.quotas.max_destinations
+        limit = self._context.quotas.max_destinations
         if self.count() + new > limit:
             raise NotAllowed("too many destinations", f"the server may have {limit} (max_destinations)")

@@ -11,32 +11,27 @@ A SEND that asks for nothing special to a destination that is there, which is ne
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from gateway.codec import Head
 
 from ..core import authorization
+from ..core.context import Context
 from ..core.dedup import DedupIds, digest
+from ..core.ports import Peer
 from ..core.queue_arguments import QueueArguments
 from ..core.sender_id import SenderIds
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
 from ..model.changes import Stored
-from ..model.message import Message, Wire
+from ..model.message import Message, PreparedSend, Wire
 from ..model.options import PERSISTENT, PLAIN, Retain, SendOptions
 from ..model.policy import Policies
-from ..model.sending import PreparedSend
 from ..queue.queue import Queue
-from ..session import renewal
 from ..topic.replay import Replay
 from ..topic.retained import Retained
 from ..topic.topic import Topic
 from .registry import Registry
 from .scheduled import ScheduledSends
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..session.session import Session
 
 
 class Router:
@@ -47,15 +42,16 @@ class Router:
         delayed: messages that wait for their time.
         replay: who begins in the past.
         arguments: what clients may wish of queues.
-        number: of the last message.
+        registry: which destinations there are.
         policies: of destinations.
     """
 
-    def __init__(self, broker: Broker, registry: Registry, policies: Policies) -> None:
-        quotas = broker.quotas
-        self.retained = Retained(broker)
-        self.delayed = ScheduledSends(broker, self._arrive)
-        self._broker = broker
+    def __init__(self, context: Context, registry: Registry, policies: Policies) -> None:
+        quotas = context.quotas
+        self.registry = registry
+        self.retained = Retained(context, policies)
+        self.delayed = ScheduledSends(context, self._arrive, self.outlives)
+        self._context = context
         self._registry = registry
         self._destinations = registry.destinations
         self._patterns = registry.patterns
@@ -63,46 +59,45 @@ class Router:
         self._stamps = SenderIds(policies) if policies.add_user_ids else None
         self.arguments = QueueArguments(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
-        self.replay = Replay(broker, registry.streams)
-        self.number = 0
+        self.replay = Replay(context, registry.streams)
 
-    def next_number(self) -> int:
-        """The number of the next message."""
-        self.number += 1
-        return self.number
+    @property
+    def number(self) -> int:
+        """The number of the last message."""
+        return self._context.last_number
 
     # SEND
 
-    def publish(self, head: Head, body: bytes, destination: str, sender: Session, options: SendOptions = PLAIN) -> None:
+    def publish(self, head: Head, body: bytes, destination: str, sender: Peer, options: SendOptions = PLAIN) -> None:
         """Route a message that asks for nothing special, but perhaps to be stored.
 
         Raises:
             NotAllowed: no such kind of destination, or a limit is reached.
         """
-        broker = self._broker
+        context = self._context
         target = self._destinations.get(destination)
-        if target is None or broker.careful:
+        if target is None or context.checks_sends:
             # Only patterns, as the last time: nothing is left to be checked.
             is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
-            if is_known and not broker.careful and not self._registry.keeps_log(destination):
+            if is_known and not context.checks_sends and not self._registry.keeps_log(destination):
                 if self._stamps is not None:
                     head = self._stamps.on(head, destination, sender)
-                self.number += 1
-                broker.counters.published += 1
-                message = Message(self.number, head, body, options)
-                if broker.records is not None:
-                    broker.records.accepted(message, destination, sender.id)
+                context.last_number += 1
+                context.counters.published += 1
+                message = Message(context.last_number, head, body, options)
+                if context.records is not None:
+                    context.records.accepted(message, destination, sender.id)
                 self._fan_out(None, destination, message, sender.id)
             else:
                 self.send(self.prepare(head, body, destination, options, sender))
             return
         if self._stamps is not None:
             head = self._stamps.on(head, destination, sender)
-        self.number += 1
-        broker.counters.published += 1
-        message = Message(self.number, head, body, options)
-        if broker.records is not None:
-            broker.records.accepted(message, destination, sender.id)
+        context.last_number += 1
+        context.counters.published += 1
+        message = Message(context.last_number, head, body, options)
+        if context.records is not None:
+            context.records.accepted(message, destination, sender.id)
         if isinstance(target, Queue):
             target.accept(message)
             return
@@ -121,19 +116,16 @@ class Router:
         return target.stream is None and not target.durable_subscriptions and not self._registry.has_patterns
 
     def prepare(
-        self, head: Head, body: bytes, destination: str, options: SendOptions, sender: Session | None
+        self, head: Head, body: bytes, destination: str, options: SendOptions, sender: Peer | None
     ) -> PreparedSend:
         """Check a SEND and find its destinations.
 
         Raises:
             NotAllowed: it cannot be carried out.
         """
-        broker = self._broker
-        if destination == renewal.RENEW and sender is not None:
-            renewal.ask(sender, head, body)
-            return PreparedSend([], b"", PLAIN, sender.id, 0.0)
+        context = self._context
         if not self._keeps_nothing(destination, options):
-            broker.check_memory()
+            self._context.memory.check()
         parts = names.split(destination)
         if sender is not None and sender.access is not None:
             authorization.check_reply_to(sender, head.headers)
@@ -155,10 +147,10 @@ class Router:
         expires = 0.0
         if options.time_to_live is not None:
             expires = self._clock() + options.time_to_live
-            moment = str(int((broker.scheduler.epoch() + options.time_to_live) * 1000))
+            moment = str(int((context.scheduler.epoch() + options.time_to_live) * 1000))
             targets = [(name, _with(each, "expires", moment)) for name, each in targets]
         elif options.expires_at is not None:
-            expires = max(self._clock() + options.expires_at - broker.scheduler.epoch(), 1e-9)
+            expires = max(self._clock() + options.expires_at - context.scheduler.epoch(), 1e-9)
         sending = PreparedSend(targets, body, options, "" if sender is None else sender.id, expires)
         self.check([sending])
         return sending
@@ -167,12 +159,7 @@ class Router:
         """Whether a message outlives the process at that destination, by itself or in a log."""
         if names.is_topic(name) and self._registry.keeps_log(name):
             return self.policies.find(name).durable is not False
-        return self.is_durable(name, options)
-
-    def is_durable(self, name: str, options: SendOptions) -> bool:
-        """Whether a message outlives the process at that destination."""
-        durable = self.policies.find(name).durable
-        return options.persistent if durable is None else durable
+        return self.policies.is_durable(name, persistent=options.persistent)
 
     def _is_stored(self, name: str, options: SendOptions) -> bool:
         """Whether a message would have to be stored now."""
@@ -202,7 +189,7 @@ class Router:
         ]
         if new:
             self._registry.check_room(len(new))
-        storage = self._broker.storage
+        storage = self._context.storage
         if storage is not None and storage.failure:
             durable = [self._is_stored(name, each.options) for each in sendings for name, _ in each.targets]
             if any(durable):
@@ -210,20 +197,20 @@ class Router:
         kept = {name for each in sendings if each.options.retain is Retain.SET for name, _ in each.targets}
         if kept:
             self.retained.check_room(kept)
-        limit = self._broker.quotas.max_delayed
+        limit = self._context.quotas.max_delayed
         if len(self.delayed) + sum(sending.is_delayed for sending in sendings) > limit:
             raise NotAllowed("too many delayed messages", f"the server may keep {limit} (max_delayed)")
 
-    def _name(self, destination: str, multicast: bool | None, sender: Session | None) -> str:
+    def _name(self, destination: str, multicast: bool | None, sender: Peer | None) -> str:
         if sender is not None and destination.startswith(names.TEMPORARY):
             name = sender.temporaries.canonical(destination)
             names.check_type(destination, name, multicast)
             return name
         return names.canonical(destination, multicast)
 
-    def _for_function(self, name: str, head: Head, sender: Session | None) -> tuple[str, Head]:
+    def _for_function(self, name: str, head: Head, sender: Peer | None) -> tuple[str, Head]:
         """The queue of the function that handles a SEND, and the head, which tells it for sure who sent it."""
-        application = self._broker.application
+        application = self._context.application
         queue = application.queue_of_send(name) if application is not None else None
         if queue is None:
             raise NoFunction(name)
@@ -238,7 +225,7 @@ class Router:
                 sending.targets = self._new_ones(sending, options.dedup_id)
             due = options.delay
             if options.deliver_at is not None:
-                due = options.deliver_at - self._broker.scheduler.epoch()
+                due = options.deliver_at - self._context.scheduler.epoch()
         if due > 0 and sending.targets:
             self.delayed.put_off(sending, due)
         else:
@@ -247,22 +234,22 @@ class Router:
     def _new_ones(self, sending: PreparedSend, dedup_id: str) -> list[tuple[str, Head]]:
         now = self._clock()
         found = [target for target in sending.targets if self._dedup.is_new(target[0], dedup_id, now)]
-        storage = self._broker.storage
+        storage = self._context.storage
         if storage is not None:
-            until = self._broker.scheduler.epoch() + self._broker.quotas.dedup_window
+            until = self._context.scheduler.epoch() + self._context.quotas.dedup_window
             for name, _ in found:
                 if self.outlives(name, sending.options):
                     storage.saw(digest(name, dedup_id), until)
-        self._broker.counters.duplicates += len(sending.targets) - len(found)
+        self._context.counters.duplicates += len(sending.targets) - len(found)
         return found
 
     def _arrive(self, sending: PreparedSend) -> None:
         for name, head in sending.targets:
-            message = Message(self.next_number(), head, sending.body, sending.options)
+            message = Message(self._context.next_number(), head, sending.body, sending.options)
             message.expires = sending.expires
-            self._broker.counters.published += 1
-            if self._broker.records is not None:
-                self._broker.records.accepted(message, name, sending.sender)
+            self._context.counters.published += 1
+            if self._context.records is not None:
+                self._context.records.accepted(message, name, sending.sender)
             self._route(name, message, sending.sender)
 
     # the way to a destination
@@ -270,9 +257,9 @@ class Router:
     def _route(self, name: str, message: Message, sender: str) -> None:
         options = message.options
         if message.expires and names.is_topic(name) and message.expires <= self._clock():
-            self._broker.counters.expired += 1
-            if self._broker.records is not None:
-                self._broker.records.expired(name, message)
+            self._context.counters.expired += 1
+            if self._context.records is not None:
+                self._context.records.expired(name, message)
             return
         target = self._registry.find(name)
         if target is None and names.is_topic(name) and self._registry.keeps_log(name):
@@ -298,7 +285,7 @@ class Router:
         if topic is not None:
             topic.accept(message, sender, wire, name)
         elif not found:
-            self._broker.counters.unroutable += 1
+            self._context.counters.unroutable += 1
         for pattern in found:
             pattern.accept(message, sender, wire, name)
             if pattern.has_late:
@@ -306,13 +293,13 @@ class Router:
 
     def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
         """A message of the broker's own, a dead letter or one that an operator moves: it must find room."""
-        full = self._broker.full.copy()
-        message = Message(self.next_number(), head, body, options)
+        full = self._context.full.copy()
+        message = Message(self._context.next_number(), head, body, options)
         message.expires = expires
-        if self._broker.records is not None:
-            self._broker.records.came(message)
+        if self._context.records is not None:
+            self._context.records.came(message)
         self._route(name, message, "")
-        self._broker.full.intersection_update(full)  # whoever is at work did not publish there
+        self._context.full.intersection_update(full)  # whoever is at work did not publish there
 
     # what the store has of the last process
 
@@ -322,15 +309,15 @@ class Router:
 
     def restore_seen(self, seen: Mapping[bytes, float]) -> None:
         """De-duplication ids that the store holds, and until when they count, in seconds since the epoch."""
-        now = self._broker.scheduler.epoch()
+        now = self._context.scheduler.epoch()
         self._dedup.restore({key: self._clock() + until - now for key, until in seen.items()})
 
     def number_from(self, number: int) -> None:
         """Messages are numbered from there on: no two processes use the same numbers in one store."""
-        self.number = number
+        self._context.last_number = number
 
     def _clock(self) -> float:
-        return self._broker.scheduler.clock()
+        return self._context.scheduler.clock()
 
 
 def _with(head: Head, name: str, value: str) -> Head:

@@ -14,19 +14,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gateway.codec import Head
 
+from ..core.context import Context
+from ..core.scheduler import Timer
 from ..model.changes import Stored
-from ..model.message import Message
-from ..model.options import Retain
+from ..model.message import Message, PreparedSend
+from ..model.options import Retain, SendOptions
 from ..model.policy import ClientArguments
-from ..model.sending import PreparedSend
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..core.scheduler import Timer
 
 KIND = "delayed"
 """The place in the store."""
@@ -69,10 +65,17 @@ class ScheduledSends:
 
     Args:
         arrive: routes a SEND whose time has come.
+        outlives: tells whether a message with these options outlives the process at a destination.
     """
 
-    def __init__(self, broker: Broker, arrive: Callable[[PreparedSend], None]) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        context: Context,
+        arrive: Callable[[PreparedSend], None],
+        outlives: Callable[[str, SendOptions], bool],
+    ) -> None:
+        self._outlives = outlives
+        self._context = context
         self._arrive = arrive
         self._found: dict[int, ScheduledSend] = {}
         self.stored = 0
@@ -91,17 +94,16 @@ class ScheduledSends:
 
     def put_off(self, sending: PreparedSend, delay: float) -> None:
         """Carry out a SEND so many seconds later."""
-        due = self._broker.scheduler.epoch() + delay
+        due = self._context.scheduler.epoch() + delay
         durable = []
-        if self._broker.storage is not None:
-            outlives = self._broker.router.outlives
-            durable = [target for target in sending.targets if outlives(target[0], sending.options)]
+        if self._context.storage is not None:
+            durable = [target for target in sending.targets if self._outlives(target[0], sending.options)]
         self._wait(sending, delay, [self._store(sending, name, head, due) for name, head in durable])
 
     def _store(self, sending: PreparedSend, name: str, head: Head, due: float) -> Message:
-        storage = self._broker.storage
+        storage = self._context.storage
         assert storage is not None  # something is durable
-        message = Message(self._broker.next_number(), head, sending.body, sending.options)
+        message = Message(self._context.next_number(), head, sending.body, sending.options)
         message.expires = sending.expires
         retain, hints = sending.options.retain, sending.options.hints
         extra = {"name": name, "due": due, "sender": sending.sender, "retain": retain and retain.value}
@@ -111,12 +113,12 @@ class ScheduledSends:
         return message
 
     def _wait(self, sending: PreparedSend, delay: float, stored: list[Message]) -> None:
-        broker = self._broker
-        number = stored[0].number if stored else broker.next_number()
-        waiting = self._found[number] = ScheduledSend(number, sending, broker.scheduler.clock() + delay, stored)
+        context = self._context
+        number = stored[0].number if stored else context.next_number()
+        waiting = self._found[number] = ScheduledSend(number, sending, context.scheduler.clock() + delay, stored)
         self.stored += bool(stored)
-        broker.keep(waiting.nbytes)
-        waiting.date = broker.scheduler.at(waiting.due, partial(self._arrives, waiting))
+        context.memory.keep(waiting.nbytes)
+        waiting.date = context.scheduler.at(waiting.due, partial(self._arrives, waiting))
 
     def _arrives(self, waiting: ScheduledSend) -> None:
         self._forget(waiting)
@@ -126,7 +128,7 @@ class ScheduledSends:
         """It never arrives; False: it has already, or was called off."""
         if waiting.date is None:
             return False
-        self._broker.scheduler.cancel(waiting.date)
+        self._context.scheduler.cancel(waiting.date)
         self._forget(waiting)
         return True
 
@@ -134,15 +136,15 @@ class ScheduledSends:
         del self._found[waiting.number]
         waiting.date = None
         self.stored -= bool(waiting.stored)
-        broker = self._broker
-        broker.release(waiting.nbytes)
+        context = self._context
+        context.memory.release(waiting.nbytes)
         for message in waiting.stored:
-            assert broker.storage is not None  # it stands there
-            broker.storage.leave(message)
+            assert context.storage is not None  # it stands there
+            context.storage.leave(message)
 
     def restore(self, found: Stored) -> None:
         """One that the store holds from the last process."""
-        storage = self._broker.storage
+        storage = self._context.storage
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)
         options = dataclasses.replace(
@@ -152,4 +154,4 @@ class ScheduledSends:
             hints=ClientArguments(**extra["hints"]) if "hints" in extra else None,
         )
         sending = PreparedSend([(extra["name"], message.head)], message.body, options, extra["sender"], message.expires)
-        self._wait(sending, extra["due"] - self._broker.scheduler.epoch(), [message])
+        self._wait(sending, extra["due"] - self._context.scheduler.epoch(), [message])

@@ -11,69 +11,15 @@ ACK, NACK                 1.2: the message-id, in `id` or `message-id`; 1.1: `su
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from gateway.codec import V10, V11, V12, Frame
+from gateway.codec import V10, V11, V12, Frame, Version
 
 from ..errors import HeaderMissing, NotAllowed
 from ..model.message import Message
-
-if TYPE_CHECKING:
-    from ..model.message import Delivery
-    from ..queue.subscription import Subscription
-    from .session import Session
+from ..queue.subscription import Delivery, Subscription
 
 _LENIENT = "with lenient = true in its settings the server {}"
-
-
-def subscription_id_of(frame: Frame, session: Session) -> str | None:
-    """The id that a SUBSCRIBE gives its subscription; None: it has none, in 1.0.
-
-    Raises:
-        HeaderMissing: the version asks for one (SUB-05), and the settings do not forgive that.
-    """
-    subscription_id = frame.headers.get("id")
-    if subscription_id is None and session.version.subscription_id:
-        if not session.broker.quotas.lenient:
-            raise HeaderMissing("SUBSCRIBE", "id", _LENIENT.format("takes the destination for it"))
-        return frame.headers.get("destination")
-    return subscription_id
-
-
-def subscription_named(frame: Frame, session: Session) -> str | tuple[str]:
-    """The key of the subscription that an UNSUBSCRIBE means: by id, else by destination where that may be.
-
-    Raises:
-        HeaderMissing: it has neither.
-        NotAllowed: there is none of that name.
-    """
-    subscription_id, destination = frame.headers.get("id"), frame.headers.get("destination")
-    by_destination = _by_destination(session, destination)
-    if subscription_id is not None:
-        if subscription_id in session.subscriptions:
-            return subscription_id
-    elif by_destination is None:
-        hint = _LENIENT.format("takes the destination for it") if session.version.subscription_id else ""
-        raise HeaderMissing("UNSUBSCRIBE", "id", hint)
-    elif by_destination in session.subscriptions:
-        return by_destination
-    shown = destination if subscription_id is None else subscription_id
-    raise NotAllowed("unknown subscription", f"this connection has no subscription {str(shown)[:80]!r}")
-
-
-def is_named(frame: Frame, session: Session) -> bool:
-    """Whether an UNSUBSCRIBE means a subscription that the session has."""
-    subscription_id = frame.headers.get("id")
-    if subscription_id:
-        return subscription_id in session.subscriptions
-    return _by_destination(session, frame.headers.get("destination")) in session.subscriptions
-
-
-def _by_destination(session: Session, destination: str | None) -> str | tuple[str] | None:
-    """The key of a subscription without an id; None: there cannot be one."""
-    if destination is None or not session.version.subscription_id:
-        return None if destination is None else (destination,)
-    return destination if session.broker.quotas.lenient else None
 
 
 class DeliveriesByMessageId:
@@ -107,76 +53,142 @@ class DeliveriesByMessageId:
             but_of: a destination whose subscriptions are left out.
         """
         found = [each for each in self._found.get(message_id, ()) if each.subscription.destination != but_of]
-        free = [each for each in found if each.transaction is None]
+        free = [each for each in found if not each.held]
         return next(iter(free or found), None)
 
 
-def delivery_named(frame: Frame, session: Session) -> Delivery:
-    """The unacknowledged delivery that an ACK or NACK names.
+class Naming:
+    """The names by which the frames of one session mean its subscriptions and deliveries.
 
-    Raises:
-        HeaderMissing: it lacks what its version asks for (ACK-09, NAK-06).
-        NotAllowed: there is none of that name (ACK-10).
+    Attributes:
+        acknowledging: subscriptions whose messages must be acknowledged, by the key that their `ack` handles start with.
+        by_message_id: deliveries that are not settled; None: the session cannot name them by that alone.
+
+    Args:
+        subscriptions: of the session.
+        lenient: the setting.
     """
-    headers = frame.headers
-    if session.version is V12:
-        handle = headers.get("id")
-        if handle is None:
-            return _without_id(frame, session)
-        subscription = session.subscriptions.acknowledging.get(handle.partition("-")[0])
-        delivery = subscription.ledger.get(handle) if subscription is not None and subscription.ledger else None
-        return delivery or _with_message_id(frame, handle, session)
-    message_id = headers.get("message-id")
-    if message_id is None:
-        raise HeaderMissing(frame.command, "message-id")
-    if session.version is V11 and "subscription" not in headers and not session.broker.quotas.lenient:
-        raise HeaderMissing(frame.command, "subscription", _LENIENT.format("finds it by its message-id"))
-    return _with_message_id(frame, message_id, session)
 
+    __slots__ = ("_lenient", "_subscriptions", "_version", "acknowledging", "by_message_id")
 
-def _without_id(frame: Frame, session: Session) -> Delivery:
-    """What an ACK or NACK of 1.2 means that has no `id`."""
-    message_id = frame.headers.get("message-id")
-    if message_id is None:
-        raise HeaderMissing(frame.command, "id")
-    if session.broker.quotas.lenient:
-        return _with_message_id(frame, message_id, session)
-    raise NotAllowed(
-        f"{frame.command} needs the header id",
-        "in STOMP 1.2 `id` is the value of the `ack` header of the MESSAGE; message-id is no substitute; "
-        + _LENIENT.format("accepts it"),
-    )
+    def __init__(
+        self, version: Version, subscriptions: Mapping[str | tuple[str], Subscription], *, lenient: bool
+    ) -> None:
+        self._version = version
+        self._subscriptions = subscriptions
+        self._lenient = lenient
+        self.acknowledging: dict[str, Subscription] = {}
+        by_message_id = not version.subscription_id or lenient
+        self.by_message_id = DeliveriesByMessageId() if by_message_id else None
 
+    def subscription_id_of(self, frame: Frame) -> str | None:
+        """The id that a SUBSCRIBE gives its subscription; None: it has none, in 1.0.
 
-def _with_message_id(frame: Frame, message_id: str, session: Session) -> Delivery:
-    """What an ACK or NACK means that names a message by its message-id, and perhaps its subscription.
+        Raises:
+            HeaderMissing: the version asks for one (SUB-05), and the settings do not forgive that.
+        """
+        subscription_id = frame.headers.get("id")
+        if subscription_id is None and self._version.subscription_id:
+            if not self._lenient:
+                raise HeaderMissing("SUBSCRIBE", "id", _LENIENT.format("takes the destination for it"))
+            return frame.headers.get("destination")
+        return subscription_id
 
-    A subscription that is there, and has settled that message, or is to another destination, does not keep the
-    frame from meaning one of another destination.  It never means another subscription's copy of the same topic.
-    """
-    subscriptions = session.subscriptions
-    named = None if session.version is V10 else subscriptions.get(frame.headers.get("subscription", ""))
-    if named is not None and named.ledger and not session.version.ack_id and message_id in named.ledger:
-        return named.ledger[message_id]
-    if subscriptions.by_message_id is not None:
-        if named is not None and (delivery := subscriptions.by_message_id.find_in(message_id, named)) is not None:
-            return delivery
-        found = subscriptions.by_message_id.find(message_id, None if named is None else named.destination)
-        if found is not None:
-            return found
-    raise _unknown(frame, message_id, session)
+    def subscription_named(self, frame: Frame) -> str | tuple[str]:
+        """The key of the subscription that an UNSUBSCRIBE means: by id, else by destination where that may be.
 
+        Raises:
+            HeaderMissing: it has neither.
+            NotAllowed: there is none of that name.
+        """
+        subscription_id, destination = frame.headers.get("id"), frame.headers.get("destination")
+        by_destination = self._by_destination(destination)
+        if subscription_id is not None:
+            if subscription_id in self._subscriptions:
+                return subscription_id
+        elif by_destination is None:
+            hint = _LENIENT.format("takes the destination for it") if self._version.subscription_id else ""
+            raise HeaderMissing("UNSUBSCRIBE", "id", hint)
+        elif by_destination in self._subscriptions:
+            return by_destination
+        shown = destination if subscription_id is None else subscription_id
+        raise NotAllowed("unknown subscription", f"this connection has no subscription {str(shown)[:80]!r}")
 
-def _unknown(frame: Frame, handle: str, session: Session) -> NotAllowed:
-    """The error of an ACK or NACK that names no delivery; it says what would help."""
-    hint = ""
-    if not session.broker.quotas.lenient and handle.startswith(Message.run.decode() + "-"):
-        if session.version is V12:
-            hint = "it is a message-id, and in STOMP 1.2 `id` is the value of the `ack` header of the MESSAGE; "
-            hint = f"; {hint}{_LENIENT.format('accepts the message-id')}"
-        elif session.version is V11:
-            hint = f"; `subscription` must name the one that it came by; {_LENIENT.format('does not look at it')}"
-    return NotAllowed(
-        f"{frame.command} of an unknown message",
-        f"no unacknowledged message of this connection is called {handle[:80]!r}{hint}",
-    )
+    def is_named(self, frame: Frame) -> bool:
+        """Whether an UNSUBSCRIBE means a subscription that the session has."""
+        subscription_id = frame.headers.get("id")
+        if subscription_id:
+            return subscription_id in self._subscriptions
+        return self._by_destination(frame.headers.get("destination")) in self._subscriptions
+
+    def _by_destination(self, destination: str | None) -> str | tuple[str] | None:
+        """The key of a subscription without an id; None: there cannot be one."""
+        if destination is None or not self._version.subscription_id:
+            return None if destination is None else (destination,)
+        return destination if self._lenient else None
+
+    def delivery_named(self, frame: Frame) -> Delivery:
+        """The unacknowledged delivery that an ACK or NACK names.
+
+        Raises:
+            HeaderMissing: it lacks what its version asks for (ACK-09, NAK-06).
+            NotAllowed: there is none of that name (ACK-10).
+        """
+        headers = frame.headers
+        if self._version is V12:
+            handle = headers.get("id")
+            if handle is None:
+                return self._without_id(frame)
+            subscription = self.acknowledging.get(handle.partition("-")[0])
+            delivery = subscription.ledger.get(handle) if subscription is not None and subscription.ledger else None
+            return delivery or self._with_message_id(frame, handle)
+        message_id = headers.get("message-id")
+        if message_id is None:
+            raise HeaderMissing(frame.command, "message-id")
+        if self._version is V11 and "subscription" not in headers and not self._lenient:
+            raise HeaderMissing(frame.command, "subscription", _LENIENT.format("finds it by its message-id"))
+        return self._with_message_id(frame, message_id)
+
+    def _without_id(self, frame: Frame) -> Delivery:
+        """What an ACK or NACK of 1.2 means that has no `id`."""
+        message_id = frame.headers.get("message-id")
+        if message_id is None:
+            raise HeaderMissing(frame.command, "id")
+        if self._lenient:
+            return self._with_message_id(frame, message_id)
+        raise NotAllowed(
+            f"{frame.command} needs the header id",
+            "in STOMP 1.2 `id` is the value of the `ack` header of the MESSAGE; message-id is no substitute; "
+            + _LENIENT.format("accepts it"),
+        )
+
+    def _with_message_id(self, frame: Frame, message_id: str) -> Delivery:
+        """What an ACK or NACK means that names a message by its message-id, and perhaps its subscription.
+
+        A subscription that is there, and has settled that message, or is to another destination, does not keep the
+        frame from meaning one of another destination.  It never means another subscription's copy of the same topic.
+        """
+        named = None if self._version is V10 else self._subscriptions.get(frame.headers.get("subscription", ""))
+        if named is not None and named.ledger and not self._version.ack_id and message_id in named.ledger:
+            return named.ledger[message_id]
+        if self.by_message_id is not None:
+            if named is not None and (delivery := self.by_message_id.find_in(message_id, named)) is not None:
+                return delivery
+            found = self.by_message_id.find(message_id, None if named is None else named.destination)
+            if found is not None:
+                return found
+        raise self._unknown(frame, message_id)
+
+    def _unknown(self, frame: Frame, handle: str) -> NotAllowed:
+        """The error of an ACK or NACK that names no delivery; it says what would help."""
+        hint = ""
+        if not self._lenient and handle.startswith(Message.run.decode() + "-"):
+            if self._version is V12:
+                hint = "it is a message-id, and in STOMP 1.2 `id` is the value of the `ack` header of the MESSAGE; "
+                hint = f"; {hint}{_LENIENT.format('accepts the message-id')}"
+            elif self._version is V11:
+                hint = f"; `subscription` must name the one that it came by; {_LENIENT.format('does not look at it')}"
+        return NotAllowed(
+            f"{frame.command} of an unknown message",
+            f"no unacknowledged message of this connection is called {handle[:80]!r}{hint}",
+        )

@@ -10,75 +10,24 @@ Frames behind a renewal are carried out meanwhile, and its RECEIPT goes out when
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from gateway.codec import Head, encoder
+from gateway.codec import Head
 
 from ..errors import NotAllowed
-from ..model.options import PLAIN
-
-if TYPE_CHECKING:
-    from .session import Session
-
-EVENTS = "/session/events"
-RENEW = "/session/renew"
+from ..model.destinations import EVENTS, RENEW
+from ..model.identity import Renewal
 
 _LONGEST = 64 * 1024
 """Bytes of a token in a body: as many as a header may have."""
 
 
-class Renewal:
-    """What a client shows to stay longer.
-
-    Attributes:
-        login: the name that it claims; empty: the session's.
-        passcode: empty: none.
-        authorization: likewise, as HTTP has it.
-        receipt: that it asked for.
-    """
-
-    __slots__ = ("authorization", "login", "passcode", "receipt")
-
-    def __init__(self, login: str, passcode: str, authorization: str) -> None:
-        self.login = login
-        self.passcode = passcode
-        self.authorization = authorization
-        self.receipt: str | None = None
-
-
-def tell(session: Session, event: str, headers: Mapping[str, str], sentence: str) -> bool:
-    """Send a client a word on its own session; False: it has not subscribed to `/session/events`."""
-    name, carrier = session.temporaries.known(EVENTS), session.outbox.carrier
-    if name is None or carrier is None:
-        return False
+def message_of(event: str, headers: Mapping[str, str]) -> Head:
+    """The head of a MESSAGE by which a session is told of itself."""
     told = {"destination": EVENTS, "event": event, **headers, "content-type": "text/plain;charset=utf-8"}
-    session.broker.deposit(name, Head.of("SEND", told), sentence.encode(), PLAIN)
-    carrier.flush()
-    return True
+    return Head.of("SEND", told)
 
 
-def ask(session: Session, head: Head, body: bytes) -> None:
-    """Have the connection ask whether the client may stay longer.
-
-    Raises:
-        NotAllowed: it does not show with what, or it has asked already.
-    """
-    if session.renewal is not None:
-        raise NotAllowed("a renewal is under way", f"wait for the RECEIPT of one before the next SEND to {RENEW}")
-    carrier = session.outbox.carrier
-    assert carrier is not None  # its frames are handled
-    session.renewal = _renewal_of(head, body)
-    carrier.renew(session.renewal)
-
-
-def accepted(session: Session) -> None:
-    """It may: the RECEIPT of its renewal is due."""
-    renewal, session.renewal = session.renewal, None
-    if renewal is not None and renewal.receipt is not None:
-        session.confirm(encoder.receipt(renewal.receipt, session.version, session.frame_end))
-
-
-def _renewal_of(head: Head, body: bytes) -> Renewal:
+def renewal_of(head: Head, body: bytes) -> Renewal:
     """What a SEND to `/session/renew` shows.
 
     Raises:

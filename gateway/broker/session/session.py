@@ -11,35 +11,32 @@ A RECEIPT goes out when the frame was carried out without error (RCP-03); inside
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gateway.codec import Frame, Head, ProtocolError, Version, encoder
 
+from ..core.ages import Age
 from ..core.authorization import is_known, remember
+from ..core.context import Context
 from ..core.freeing import freeing
-from ..core.ports import ANONYMOUS
+from ..core.outbox import Outbox, Source
+from ..core.ports import ANONYMOUS, Carrier
 from ..errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
 from ..headers.parse import properties_of, requeue_of
+from ..model.access import Access
+from ..model.destinations import EVENTS, RENEW
+from ..model.identity import Renewal
 from ..model.message import Message
-from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions
-from ..queue.outbox import Outbox
-from ..queue.redelivery import Returned
-from ..queue.subscription import AckMode
-from .naming import delivery_named
-from .renewal import RENEW
+from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, AckMode, SendOptions
+from ..queue.queue import Queue, Returned
+from ..queue.subscription import Subscription
+from ..routing.router import Router
+from ..topic.durable_subscriptions import DurableSubscription
+from .renewal import message_of, renewal_of
 from .subscriptions import ENDS_PER_STEP, Subscriptions
 from .temporary import TemporaryDestinations
 from .transactions import Settlement, Transactions
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..core.ports import Carrier
-    from ..model.access import Access
-    from ..queue.queue import Queue
-    from ..queue.subscription import Subscription
-    from .renewal import Renewal
 
 
 class Session:
@@ -58,22 +55,26 @@ class Session:
         form: of its MESSAGEs: the place of version and `frame_end` in `encoder.FORMS`.
         frames_in: frames handled.
         heart_beat: milliseconds between the server's heart-beats, and between the client's; 0: none.
-        outstanding: deliveries not yet settled.
         temporaries: its temporary destinations.
         ended: the client sent DISCONNECT; whatever follows it is ignored (DSC-02).
         failed: its ERROR is in the outbox.
         batch: the last batch of the store in which it changed anything.
         names: what its rows in the records have in common.
         renewal: that the connection is asking about; None: there is none.
+
+    Args:
+        on_close: called when the connection is gone.
     """
 
     __slots__ = (
+        "_context",
         "_last_words",
         "_left_behind",
+        "_on_close",
         "_paused",
+        "_router",
         "access",
         "batch",
-        "broker",
         "client_id",
         "connected_at",
         "ended",
@@ -86,7 +87,6 @@ class Session:
         "login",
         "names",
         "outbox",
-        "outstanding",
         "peer",
         "renewal",
         "subscriptions",
@@ -99,7 +99,8 @@ class Session:
 
     def __init__(
         self,
-        broker: Broker,
+        context: Context,
+        router: Router,
         session_id: str,
         version: Version,
         login: str,
@@ -111,10 +112,13 @@ class Session:
         client_id: str = "",
         access: Access | None = None,
         frame_end: bytes = encoder.END,
+        on_close: Callable[[Session], None] = lambda session: None,
     ) -> None:
         self.client_id = client_id
         self.access = access
-        self.broker = broker
+        self._context = context
+        self._router = router
+        self._on_close = on_close
         self.id = session_id
         self.version = version
         self.frame_end = frame_end
@@ -124,13 +128,12 @@ class Session:
         self.peer = peer
         self.transport = transport
         self.connected_at = connected_at
-        self.outbox = Outbox(self, carrier, broker.quotas.max_outbound, broker.dirty)
-        self.subscriptions = Subscriptions(self)
-        self.transactions = Transactions(self)
-        self.temporaries = TemporaryDestinations(self, broker.quotas.max_subscriptions)
+        self.outbox = Outbox(self, carrier, context.quotas.max_outbound, context.dirty, context.slow_consumers.strain)
+        self.temporaries = TemporaryDestinations(self, router.registry, context.quotas.max_subscriptions)
+        self.subscriptions = Subscriptions(context, router, self, self.outbox, self.temporaries, version, self.form)
+        self.transactions = Transactions(context, router, self)
         self.frames_in = 0
         self.heart_beat = (0, 0)
-        self.outstanding = 0
         self.ended = False
         self.failed = False
         self.batch = 0
@@ -148,14 +151,14 @@ class Session:
         """
         head = frame.head
         self.frames_in += 1
-        self.broker.counters.frames_in += 1
+        self._context.counters.frames_in += 1
         handler = _COMMANDS.get(head.command)
         if handler is None:
             known = " ".join(command for command in _COMMANDS if command not in ("CONNECT", "STOMP"))
             raise NotAllowed(
                 "unknown command", f"{head.command[:40]!r} is no command of STOMP {self.version.name}: {known}"
             )
-        storage = self.broker.storage
+        storage = self._context.storage
         if storage is None:
             handler(self, frame)
         else:
@@ -183,7 +186,7 @@ class Session:
 
     def _promise(self, data: bytes) -> None:
         """A RECEIPT, as soon as what it is for is in the store."""
-        storage = self.broker.storage
+        storage = self._context.storage
         if storage is None or self.batch <= storage.committed:
             self.outbox.append(data)
         else:
@@ -195,15 +198,40 @@ class Session:
         A subscription with a queue gets nothing as long as its RECEIPT waits for the store, unless that fails.  A topic
         does not wait, so the RECEIPT of a subscription in mode auto goes out at once.
         """
-        storage = self.broker.storage
+        storage = self._context.storage
         if storage is not None and subscription.queue is not None:
-            batch = storage.last_changed if subscription.is_stored else self.batch
+            is_stored = self.durable_subscription_of(subscription) or self._router.replay.offsets.of(subscription)
+            batch = storage.last_changed if is_stored else self.batch
             if batch > storage.committed:
                 storage.when_written(batch, partial(self.confirm, data))
                 storage.when_settled(subscription.start, batch)
                 return
         self.confirm(data)
         subscription.start()
+
+    @property
+    def outstanding(self) -> int:
+        """Deliveries not yet settled."""
+        acknowledging = self.subscriptions.acknowledging
+        ledgers = sum([len(each.ledger or ()) for each in acknowledging.values()])
+        return ledgers + sum(
+            [
+                each.subscription.key not in acknowledging
+                for transaction in self.transactions.values()
+                for settlement in transaction.settlements
+                for each in settlement.deliveries
+            ]
+        )
+
+    def age_of_oldest(self) -> Age | None:
+        """The age of the message that a subscription of it has had longest; None: it has none."""
+        found = [each.oldest for each in self.subscriptions.acknowledging.values()]
+        numbers = [each.message.number for each in found if each is not None]
+        return self._context.ages.age(min(numbers)) if numbers else None
+
+    def durable_subscription_of(self, subscription: Subscription) -> DurableSubscription | None:
+        """The durable or shared subscription that a subscription consumes; None: none."""
+        return self._router.registry.durable_subscriptions.of(subscription.queue)
 
     def confirm(self, data: bytes) -> None:
         """A RECEIPT, now that what it is for has been done."""
@@ -216,10 +244,10 @@ class Session:
 
     def failing(self, error: ProtocolError, frame: Frame | None = None) -> Iterator[None]:
         """The same in steps, see `departing`."""
-        self.broker.counters.fail(error)
+        self._context.counters.fail(error)
         self.failed = True
-        if self.broker.records is not None:
-            self.broker.records.failed(self, error)
+        if self._context.records is not None:
+            self._context.records.failed(self, error)
         # Nothing goes out behind the ERROR (ERR-05).  Who is sent away by an operator did not fail.
         yield from self.departing(lost=not isinstance(error, SessionEnded))
         self.outbox.append(error_frame(error, frame, self.version, end=self.frame_end))
@@ -234,11 +262,11 @@ class Session:
         unsent = self.outbox.not_written()
         self.outbox.close()
         for _, message in unsent:
-            self.broker.keep(message.size)
+            self._context.memory.keep(message.size)
         self.depart(unsent, lost=not self.ended)
-        if self.broker.records is not None:
-            self.broker.records.disconnected(self, self._why_it_ended())
-        self.broker.forget_session(self)
+        if self._context.records is not None:
+            self._context.records.disconnected(self, self._why_it_ended())
+        self._on_close(self)
 
     def _why_it_ended(self) -> str | None:
         """For the records; None: the client said goodbye."""
@@ -246,11 +274,11 @@ class Session:
             return "error"
         return None if self.ended else "connection lost"
 
-    def depart(self, unsent: Iterable[tuple[Queue, Message]] = (), *, lost: bool = False) -> None:
+    def depart(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> None:
         """Leave the broker at once, see `departing`."""
         _go(self.departing(unsent, lost=lost))
 
-    def departing(self, unsent: Iterable[tuple[Queue, Message]] = (), *, lost: bool = False) -> Iterator[None]:
+    def departing(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> Iterator[None]:
         """Leave the broker in steps: abort transactions, end subscriptions, give back what was not settled.
 
         Others may have their turn between two steps, but no frame of this session.  From the first one on no queue
@@ -263,12 +291,13 @@ class Session:
         yield from self._leaving(unsent, lost=lost)
         yield from freeing([self._left_behind])
 
-    def _leaving(self, unsent: Iterable[tuple[Queue, Message]] = (), *, lost: bool = False) -> Iterator[None]:
+    def _leaving(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> Iterator[None]:
         """All of `departing` that somebody else can see."""
-        storage = self.broker.storage
+        storage = self._context.storage
         changes = 0 if storage is None else storage.changes
         returned: Returned = {}
         for queue, message in unsent:
+            assert isinstance(queue, Queue)  # no other source gives messages to an outbox
             returned.setdefault(queue, []).append(message)
         undone = [self.transactions.undo(name, returned, why="session ended") for name in list(self.transactions)]
         self._left_behind += [sending.body for transaction in undone for sending in transaction.sends]
@@ -291,8 +320,10 @@ class Session:
         options = head.derived
         if options is None:
             head.derived = options = properties_of(head.headers)
-        if options is PLAIN or options is PERSISTENT:
-            router, access = self.broker.router, self.access
+        if destination == RENEW:
+            self._renew(head, frame.body)
+        elif options is PLAIN or options is PERSISTENT:
+            router, access = self._router, self.access
             if access is None or is_known(access, head.headers):
                 router.publish(head, frame.body, destination, self, options)
             else:
@@ -311,13 +342,42 @@ class Session:
             headers["reply-to"] = self._awaits_replies(options.temporary_reply)
         if headers != head.headers:
             head = Head.of(head.command, headers)
-        router = self.broker.router
+        router = self._router
         transaction = None if options.transaction is None else self.transactions.of(frame)
         sending = router.prepare(head, frame.body, destination, options, self)
         if transaction is None:
             router.send(sending)
         else:
             self.transactions.add_send(transaction, sending)
+
+    # a session that lasts as long as a token
+
+    def _renew(self, head: Head, body: bytes) -> None:
+        """Have the connection ask whether the client may stay longer.
+
+        Raises:
+            NotAllowed: it does not show with what, or it has asked already.
+        """
+        if self.renewal is not None:
+            raise NotAllowed("a renewal is under way", f"wait for the RECEIPT of one before the next SEND to {RENEW}")
+        self.renewal = renewal_of(head, body)
+        assert self.outbox.carrier is not None  # its frames are handled
+        self.outbox.carrier.renew(self.renewal)
+
+    def renewed(self) -> None:
+        """The client may stay longer: the RECEIPT of its renewal is due."""
+        renewal, self.renewal = self.renewal, None
+        if renewal is not None and renewal.receipt is not None:
+            self.confirm(encoder.receipt(renewal.receipt, self.version, self.frame_end))
+
+    def tell(self, event: str, headers: Mapping[str, str], sentence: str) -> bool:
+        """Send the client an event of its own session; False: it has not subscribed to `/session/events`."""
+        name, carrier = self.temporaries.known(EVENTS), self.outbox.carrier
+        if name is None or carrier is None:
+            return False
+        self._router.deposit(name, message_of(event, headers), sentence.encode(), PLAIN)
+        carrier.flush()
+        return True
 
     # temporary destinations
 
@@ -328,7 +388,7 @@ class Session:
         with the destination as their `subscription`.
         """
         name = self.temporaries.canonical(destination)
-        target = self.broker.destinations.get(name)
+        target = self._router.registry.destinations.get(name)
         if target is None or not target.subscriptions:
             self.subscriptions.add(destination, destination, AckMode.AUTO, NO_OPTIONS)
         return name
@@ -352,9 +412,9 @@ class Session:
         self._settle(frame, acknowledged=False)
 
     def _settle(self, frame: Frame, *, acknowledged: bool) -> None:
-        delivery = delivery_named(frame, self)
+        delivery = self.subscriptions.naming.delivery_named(frame)
         subscription = delivery.subscription
-        if delivery.transaction is not None:
+        if delivery.held:
             raise NotAllowed(
                 f"{frame.command} of a message that a transaction holds",
                 f"{delivery.handle[:80]!r} was acknowledged or rejected in a transaction that is still open",

@@ -7,78 +7,75 @@ subscription joins what stands there under that name, or comes into being with i
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
 from gateway.codec import Head
 
 from ..core import authorization
+from ..core.context import Context
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
+from ..model.message import PreparedSend
 from ..model.options import PLAIN
-from ..model.sending import PreparedSend
 from ..queue.queue import Queue
+from ..queue.subscription import Subscription
+from ..routing.router import Router
 from ..topic import durable_subscriptions
-
-if TYPE_CHECKING:
-    from ..queue.subscription import Subscription
 
 INTERNAL = "internal"
 """The transport of sessions that are the server's own."""
 
 
-def subscribe(subscription: Subscription) -> None:
+def subscribe(context: Context, router: Router, subscription: Subscription) -> None:
     """Add a subscription to its destination, which comes into being with it.
 
     Raises:
         NotAllowed: no such kind of destination, or a limit is reached.
     """
-    session, destination = subscription.session, subscription.destination
+    peer, destination = subscription.peer, subscription.destination
     if names.is_temporary(destination):
-        name = session.temporaries.canonical(destination)
+        name = peer.temporaries.canonical(destination)
         names.check_type(destination, name, subscription.options.multicast)
-    elif destination.startswith(names.HANDLERS) and session.transport == INTERNAL:
+    elif destination.startswith(names.HANDLERS) and peer.transport == INTERNAL:
         name = destination
     else:
-        name = names.canonical_for(session.user, destination, subscription.options.multicast)
-    if session.access is not None:
-        authorization.check_subscribe(subscription, name)
+        name = names.canonical_for(peer.user, destination, subscription.options.multicast)
+    if peer.access is not None:
+        authorization.check_subscribe(peer, name, destination, subscription.options)
     if name.startswith(names.APP):
-        _ask_function(name, subscription)
+        _ask_function(context, router, name, subscription)
     elif names.is_topic(name):
-        _subscribe_topic(name, subscription)
+        _subscribe_topic(router, name, subscription)
     else:
-        _subscribe_queue(name, subscription)
+        _subscribe_queue(router, name, subscription)
 
 
-def _ask_function(name: str, subscription: Subscription) -> None:
+def _ask_function(context: Context, router: Router, name: str, subscription: Subscription) -> None:
     """A SUBSCRIBE to `/app/` is a request: what the function returns is the one MESSAGE that comes."""
-    session = subscription.session
-    broker, application = session.broker, session.broker.application
-    broker.check_memory()
+    peer, application = subscription.peer, context.application
+    context.memory.check()
     queue = application.queue_of_subscribe(name) if application is not None else None
     if queue is None:
         raise NoFunction(name)
     reply_to = names.REPLY_TOPIC + secrets.token_hex(12)
-    _subscribe_topic(reply_to, subscription)
-    asked = {"destination": name, "reply-to": reply_to, "user-id": session.user, "session": session.id}
-    broker.router.send(PreparedSend([(queue, Head.of("SEND", asked))], b"", PLAIN, session.id, 0.0))
+    _subscribe_topic(router, reply_to, subscription)
+    asked = {"destination": name, "reply-to": reply_to, "user-id": peer.user, "session": peer.id}
+    router.send(PreparedSend([(queue, Head.of("SEND", asked))], b"", PLAIN, peer.id, 0.0))
 
 
-def _subscribe_topic(name: str, subscription: Subscription) -> None:
+def _subscribe_topic(router: Router, name: str, subscription: Subscription) -> None:
     options = subscription.options
     if options.browser:
         raise NotAllowed(
             "browsers are for queues",
             f"{subscription.destination[:80]!r} is a topic; from-seq:0 replays its log, if it has one",
         )
-    durable = durable_subscriptions.name_of(options, subscription.session, subscription.id, name)
+    durable = durable_subscriptions.name_of(options, subscription.peer, subscription.id, name)
     if durable is not None and name.startswith(names.REPLY_TOPIC):
         raise NotAllowed(
             "a temporary topic has no durable subscriptions",
             f"{subscription.destination[:80]!r} goes with its session; leave out what asks for a durable one",
         )
-    broker = subscription.session.broker
-    registry, replay = broker.registry, broker.router.replay
+    registry, replay = router.registry, router.replay
     topic = registry.topic(name)
     try:
         replay.check(name, subscription, durable, has_log=topic.stream is not None)
@@ -91,24 +88,23 @@ def _subscribe_topic(name: str, subscription: Subscription) -> None:
         topic.join(subscription)
     elif not registry.durable_subscriptions.subscribe(durable, topic, subscription):
         return  # it was there, and knows what the topic retains
-    broker.router.retained.show(name, subscription, topic)
+    router.retained.show(name, subscription, topic)
 
 
-def _subscribe_queue(name: str, subscription: Subscription) -> None:
+def _subscribe_queue(router: Router, name: str, subscription: Subscription) -> None:
     options = subscription.options
     if options.no_local:
         raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
-    session = subscription.session
-    registry, router = session.broker.registry, session.broker.router
+    peer, registry = subscription.peer, router.registry
     router.replay.check_queue(subscription)
-    router.arguments.check(options.hints, name, subscription.destination, session)
+    router.arguments.check(options.hints, name, subscription.destination, peer)
     found = registry.find(name)
     if found is None:
         registry.check_room(1)
-        found = registry.create_queue(name, options.hints, session.id)
+        found = registry.create_queue(name, options.hints, peer.id)
     else:
         assert isinstance(found, Queue)  # names of queues and topics differ
-        registry.heed(found, options.hints, session.id)
+        registry.heed(found, options.hints, peer.id)
     if options.browser:
         found.browse(subscription)
     else:

@@ -13,25 +13,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from gateway.codec import Frame
+from gateway.codec import Frame, Version
 
+from ..core.context import Context
+from ..core.outbox import Outbox
+from ..core.ports import Peer
 from ..errors import HeaderMissing, NotAllowed
 from ..headers import ack_mode
 from ..headers.parse import ended_by, misspelt, options_of
 from ..model.destinations import is_temporary
-from ..model.options import SubscribeOptions
-from ..queue.redelivery import Returned, take_back, take_back_all
-from ..queue.subscription import AckMode, Subscription
+from ..model.options import AckMode, SubscribeOptions
+from ..queue.queue import Returned, take_back_all
+from ..queue.subscription import ConsumedQueue, Subscription
+from ..routing.router import Router
 from ..topic.durable_subscriptions import SubscriptionName, name_of
-from .naming import DeliveriesByMessageId, is_named, subscription_id_of, subscription_named
+from .naming import Naming
 from .quota import SessionQuota
 from .subscribe import subscribe
-
-if TYPE_CHECKING:
-    from ..queue.queue import Queue
-    from .session import Session
+from .temporary import TemporaryDestinations
 
 _MODES = {mode.value: mode for mode in AckMode}
 ENDS_PER_STEP = 16
@@ -42,20 +42,40 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
     """What one session has.
 
     Attributes:
-        acknowledging: those whose messages must be acknowledged, by what their `ack` handles start with.
-        by_message_id: what is not settled; None: the session cannot name messages by that alone.
+        naming: the names by which frames mean them.
+
+    Args:
+        peer: the session.
+        form: in which their MESSAGEs are written, see `encoder.FORMS`.
     """
 
-    __slots__ = ("_allowance", "_keys", "_session", "acknowledging", "by_message_id")
+    __slots__ = ("_context", "_form", "_keys", "_outbox", "_peer", "_quota", "_router", "_temporaries", "naming")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(
+        self,
+        context: Context,
+        router: Router,
+        peer: Peer,
+        outbox: Outbox,
+        temporaries: TemporaryDestinations,
+        version: Version,
+        form: int,
+    ) -> None:
         super().__init__()
-        self._session = session
-        self._allowance = SessionQuota()
+        self._context = context
+        self._router = router
+        self._peer = peer
+        self._outbox = outbox
+        self._temporaries = temporaries
+        self._form = form
+        self._quota = SessionQuota()
         self._keys = 0
-        self.acknowledging: dict[str, Subscription] = {}
-        by_message_id = not session.version.subscription_id or session.broker.quotas.lenient
-        self.by_message_id = DeliveriesByMessageId() if by_message_id else None
+        self.naming = Naming(version, self, lenient=context.quotas.lenient)
+
+    @property
+    def acknowledging(self) -> dict[str, Subscription]:
+        """Those whose messages must be acknowledged, by the key that their `ack` handles start with."""
+        return self.naming.acknowledging
 
     def subscribe(self, frame: Frame, *, paused: bool) -> Subscription:
         """Add what a SUBSCRIBE asks for.
@@ -70,15 +90,14 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         destination = headers.get("destination")
         if destination is None:
             raise HeaderMissing("SUBSCRIBE", "destination")
-        subscription_id = subscription_id_of(frame, self._session)
+        subscription_id = self.naming.subscription_id_of(frame)
         mode = _MODES.get(ack_mode(headers.get("ack", "auto")))
         if mode is None:
             raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {', '.join(_MODES)}")
         subscription = self.add(destination, subscription_id, mode, options_of(headers), paused=paused)
         for header in misspelt(headers):
-            broker = self._session.broker
-            broker.counters.misspelt_headers += 1
-            broker.on_misspelt(header, self._session.id, self._session.login)
+            self._context.counters.misspelt_headers += 1
+            self._context.on_misspelt(header, self._peer.id, self._peer.login)
         return subscription
 
     def add(
@@ -95,27 +114,37 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         Raises:
             ProtocolError: it is not allowed, or too many; nothing is added.
         """
-        session = self._session
         name: str | tuple[str] = (destination,) if subscription_id is None else subscription_id
         if name in self:
             raise NotAllowed(
                 "subscription id in use",
                 f"this connection already has a subscription {(subscription_id or destination)[:80]!r}",
             )
-        limit = session.broker.quotas.max_subscriptions
+        limit = self._context.quotas.max_subscriptions
         if len(self) >= limit:
             raise NotAllowed("too many subscriptions", f"a session may have {limit} (max_subscriptions)")
         if options.browser and mode is not AckMode.AUTO:
             raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
         names = len(destination) + len(subscription_id or "")
-        self._allowance.check(options, names)
+        self._quota.check(options, names)
         self._keys += 1
-        subscription = Subscription(session, subscription_id, str(self._keys), destination, mode, options)
+        subscription = Subscription(
+            self._context,
+            self._peer,
+            self._outbox,
+            self._form,
+            subscription_id,
+            str(self._keys),
+            destination,
+            mode,
+            options,
+            self.naming.by_message_id,
+        )
         if paused:
             subscription.pause()
-        subscribe(subscription)
-        session.broker.subscriptions += 1
-        self._allowance.use(options, names)
+        subscribe(self._context, self._router, subscription)
+        self._context.subscriptions += 1
+        self._quota.use(options, names)
         self[name] = subscription
         if subscription.records is not None:
             subscription.records.subscribed(subscription)
@@ -129,37 +158,37 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         Raises:
             ProtocolError: it names none, or two; nothing is ended.
         """
-        session = self._session
+        durable_subscriptions = self._router.registry.durable_subscriptions
         ends = ended_by(frame.headers)
         durable = None
         if ends is not None and ends.durable_name:  # the only one that can be named without being consumed here
-            durable = name_of(ends, session, None, "")
-        if durable is None or is_named(frame, session):
-            key = subscription_named(frame, session)
+            durable = name_of(ends, self._peer, None, "")
+        if durable is None or self.naming.is_named(frame):
+            key = self.naming.subscription_named(frame)
             subscription = self[key]
-            feed = subscription.queue.feed if subscription.queue is not None else None
-            if durable is not None and (feed is None or feed.name != durable.text):
+            filled = durable_subscriptions.of(subscription.queue)
+            if durable is not None and (filled is None or filled.name != durable.text):
                 raise NotAllowed(
                     "UNSUBSCRIBE names two subscriptions",
                     f"what it ends for good is {durable.text[:80]!r}, and its id is that of another one",
                 )
             if ends is not None and ends.resume:
-                session.broker.router.replay.offsets.end(session, ends.resume)
-            if ends is not None and ends.durable and feed is not None:
-                durable = SubscriptionName(feed.name, lasts=True)
+                self._router.replay.offsets.end(self._peer, ends.resume)
+            if ends is not None and ends.durable and filled is not None:
+                durable = SubscriptionName(filled.name, lasts=True)
             returned: Returned = {}
             self.end(key, returned)
             take_back_all(returned)
             if is_temporary(subscription.destination):
-                session.temporaries.release(subscription.destination)
-            if feed is not None and session.broker.registry.durable_subscriptions.get(feed.name) is None:
+                self._temporaries.release(subscription.destination)
+            if filled is not None and durable_subscriptions.get(filled.name) is None:
                 return  # it has gone with its last consumer
         if durable is not None:
-            session.broker.registry.durable_subscriptions.end(durable.text)
+            durable_subscriptions.end(durable.text)
 
     def stop(self) -> None:
         """Get nothing more from any queue: all of them end soon."""
-        queues: dict[Queue, None] = {}
+        queues: dict[ConsumedQueue, None] = {}
         for subscription in self.values():
             queue = subscription.queue
             if queue is not None and not subscription.ended:
@@ -176,7 +205,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             returned: what queues are to take back besides.
             lost: see `end`.
         """
-        by_queue: dict[Queue, list[str | tuple[str]]] = {queue: [] for queue in returned}
+        by_queue: dict[ConsumedQueue, list[str | tuple[str]]] = {queue: [] for queue in returned}
         topics = []
         for key, subscription in self.items():
             if subscription.queue is None:
@@ -193,7 +222,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
                 if key in self:  # the session may have been closed meanwhile
                     self.end(key, returned, lost=lost, why="session ended")
             if queue is not None:
-                take_back(queue, returned.pop(queue, ()))
+                queue.take_back(returned.pop(queue, ()))
 
     def end(self, key: str | tuple[str], returned: Returned, *, lost: bool = False, why: str | None = None) -> None:
         """End one; what its queue must take back goes into `returned`.
@@ -204,10 +233,11 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         """
         subscription = self.pop(key)
         self.acknowledging.pop(subscription.key, None)
-        self._session.broker.subscriptions -= 1
+        self._context.subscriptions -= 1
         if subscription.records is not None:
             subscription.records.unsubscribed(subscription, why)
-        self._allowance.give_back(subscription.options, len(subscription.destination) + len(subscription.id or ""))
+        self._quota.give_back(subscription.options, len(subscription.destination) + len(subscription.id or ""))
+        self._router.replay.offsets.leave(subscription)
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)
             return

@@ -7,13 +7,11 @@ alone, for it cannot be guessed.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
+from ..core.ports import Peer
 from ..errors import NotAllowed
 from ..model.destinations import REPLY_QUEUE, REPLY_TOPIC
-
-if TYPE_CHECKING:
-    from .session import Session
+from ..routing.registry import Registry
 
 
 class TemporaryDestinations:
@@ -23,10 +21,11 @@ class TemporaryDestinations:
         most: how many it may have.
     """
 
-    __slots__ = ("_most", "_names", "_session")
+    __slots__ = ("_most", "_names", "_peer", "_registry")
 
-    def __init__(self, session: Session, most: int) -> None:
-        self._session = session
+    def __init__(self, peer: Peer, registry: Registry, most: int) -> None:
+        self._peer = peer
+        self._registry = registry
         self._most = most
         self._names: dict[str, str] = {}
 
@@ -47,7 +46,7 @@ class TemporaryDestinations:
         # Nobody but us learns the name of `/session/events`, so nobody else can tell something there.
         name = (REPLY_QUEUE if kind == "temp-queue" else REPLY_TOPIC) + secrets.token_hex(12)
         self._names[destination] = name
-        self._session.broker.registry.temporaries[name] = self._session
+        self._registry.temporaries[name] = self._peer
         return name
 
     def known(self, destination: str) -> str | None:
@@ -56,7 +55,7 @@ class TemporaryDestinations:
 
     def release(self, destination: str) -> None:
         """A subscription to one of them ends: with the last one it goes, and the next of that name is another."""
-        registry = self._session.broker.registry
+        registry = self._registry
         name = self._names.get(destination)
         if name is not None and (name not in registry.destinations or not registry.destinations[name].subscriptions):
             del self._names[destination]
@@ -65,5 +64,5 @@ class TemporaryDestinations:
     def forget(self) -> None:
         """The session ends."""
         for name in self._names.values():
-            self._session.broker.registry.forget_temporary(name)
+            self._registry.forget_temporary(name)
         self._names.clear()

@@ -6,18 +6,17 @@ and since nothing else runs meanwhile, others see all of it or nothing (TXN-01).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gateway.codec import Frame
 
+from ..core.context import Context
+from ..core.ports import Peer
 from ..errors import HeaderMissing, NotAllowed
-from ..model.message import Delivery
-from ..queue import redelivery
-
-if TYPE_CHECKING:
-    from ..model.sending import PreparedSend
-    from ..queue.redelivery import Returned
-    from .session import Session
+from ..model.message import PreparedSend
+from ..queue.queue import Returned, take_back_all
+from ..queue.subscription import Delivery
+from ..routing.router import Router
 
 
 class Settlement(NamedTuple):
@@ -35,7 +34,7 @@ class Settlement(NamedTuple):
         if self.acknowledged:
             queue.acknowledge(self.deliveries)
         else:
-            redelivery.reject(queue, self.deliveries, requeue=self.requeue, reason=self.reason)
+            queue.reject(self.deliveries, requeue=self.requeue, reason=self.reason)
 
 
 class Transaction:
@@ -62,25 +61,27 @@ class Transaction:
     def add_settlement(self, settlement: Settlement) -> None:
         """Keep an ACK or NACK; nobody else can settle these deliveries meanwhile."""
         for delivery in settlement.deliveries:
-            delivery.transaction = self
+            delivery.held = True
         self.settlements.append(settlement)
 
     def let_go(self) -> list[Delivery]:
         """The deliveries it held, free again: for COMMIT and ABORT."""
         held = [delivery for settlement in self.settlements for delivery in settlement.deliveries]
         for delivery in held:
-            delivery.transaction = None
+            delivery.held = False
         return held
 
 
 class Transactions(dict[str, Transaction]):
     """The open transactions of a session, by name."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_context", "_peer", "_router")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, context: Context, router: Router, peer: Peer) -> None:
         super().__init__()
-        self._session = session
+        self._context = context
+        self._router = router
+        self._peer = peer
 
     def of(self, frame: Frame) -> Transaction:
         """The open transaction that a frame names.
@@ -105,12 +106,12 @@ class Transactions(dict[str, Transaction]):
         name = _name(frame)
         if name in self:
             raise NotAllowed("transaction id in use", f"this connection already has a transaction {name[:80]!r}")
-        limit = self._session.broker.quotas.max_transactions
+        limit = self._context.quotas.max_transactions
         if len(self) >= limit:
             raise NotAllowed("too many transactions", f"a session may have {limit} open (max_transactions)")
         self[name] = Transaction()
-        if self._session.broker.records is not None:
-            self._session.broker.records.begun(self._session, name)
+        if self._context.records is not None:
+            self._context.records.begun(self._peer, name)
 
     def add_send(self, transaction: Transaction, sending: PreparedSend) -> None:
         """Keep a SEND in one of them.
@@ -118,9 +119,9 @@ class Transactions(dict[str, Transaction]):
         Raises:
             NotAllowed: all of them keep more than a session may.
         """
-        self._session.broker.keep(sending.nbytes)
+        self._context.memory.keep(sending.nbytes)
         transaction.add_send(sending)
-        limit = self._session.broker.quotas.max_transaction_octets
+        limit = self._context.quotas.max_transaction_octets
         if sum([each.nbytes for each in self.values()]) > limit:
             raise NotAllowed(
                 "transaction too large", f"open transactions hold more than {limit} octets (max_transaction_octets)"
@@ -133,17 +134,17 @@ class Transactions(dict[str, Transaction]):
             ProtocolError: there is none of that name, or what it would send is no longer allowed; it stays open.
         """
         transaction = self.of(frame)
-        broker, name = self._session.broker, _name(frame)
-        broker.router.check(transaction.sends)
+        name = _name(frame)
+        self._router.check(transaction.sends)
         del self[name]
         transaction.let_go()
-        broker.release(transaction.nbytes)
-        records = broker.records
+        self._context.memory.release(transaction.nbytes)
+        records = self._context.records
         if records is not None:
-            records.committed(self._session, name)
+            records.committed(self._peer, name)
         try:
             for sending in transaction.sends:
-                broker.router.send(sending)
+                self._router.send(sending)
             for settlement in transaction.settlements:
                 settlement.carry_out()
         finally:
@@ -160,14 +161,14 @@ class Transactions(dict[str, Transaction]):
         self.of(frame)
         returned: Returned = {}
         self.undo(_name(frame), returned)
-        redelivery.take_back_all(returned)
+        take_back_all(returned)
 
     def undo(self, name: str, returned: Returned, why: str | None = None) -> Transaction:
         """End one without effect; what it held for subscriptions that are gone goes into `returned`."""
         transaction = self.pop(name)
-        if self._session.broker.records is not None:
-            self._session.broker.records.aborted(self._session, name, why)
-        self._session.broker.release(transaction.nbytes)
+        if self._context.records is not None:
+            self._context.records.aborted(self._peer, name, why)
+        self._context.memory.release(transaction.nbytes)
         for delivery in transaction.let_go():
             subscription = delivery.subscription
             if subscription.ended:

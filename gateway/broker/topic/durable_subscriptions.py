@@ -19,26 +19,21 @@ import json
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from .. import selectors
-from ..core.ports import ANONYMOUS
+from ..core.context import Context
+from ..core.ports import ANONYMOUS, Peer
 from ..errors import NotAllowed, TakenOver
+from ..model.changes import Container
 from ..model.destinations import DURABLE, USER
 from ..model.message import Message
 from ..model.options import Selector, SubscribeOptions
 from ..model.policy import ClientArguments
-from ..queue.fate import drop, forgotten
 from ..queue.queue import Queue
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..model.changes import Container
-    from ..queue.subscription import Subscription
-    from ..routing.registry import Registry
-    from ..session.session import Session
-    from .topic import Topic
+from ..queue.subscription import ConsumedQueue, Subscription
+from .topic import Topic
 
 # Messages that are thrown away in one turn: 1 ms.
 _PER_TURN = 500
@@ -58,9 +53,7 @@ class SubscriptionName(NamedTuple):
     single: bool = False
 
 
-def name_of(
-    options: SubscribeOptions, session: Session, subscription_id: str | None, topic: str
-) -> SubscriptionName | None:
+def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, topic: str) -> SubscriptionName | None:
     """The name that a SUBSCRIBE, or UNSUBSCRIBE, gives; None: an ordinary subscription.
 
     Raises:
@@ -68,24 +61,24 @@ def name_of(
     """
     if not (options.durable or options.durable_name or options.queue_name):
         return None
-    if topic.startswith(USER) and session.login == ANONYMOUS:
+    if topic.startswith(USER) and peer.login == ANONYMOUS:
         raise NotAllowed(
             "a durable subscription to one's mail needs a login", "without one, it would be another user who comes back"
         )
     ends_with_consumers = options.hints is not None and options.hints.auto_delete is True
-    if options.durable_name and session.login == ANONYMOUS and not session.client_id:
+    if options.durable_name and peer.login == ANONYMOUS and not peer.client_id:
         raise NotAllowed(
             "a durable subscription with a name needs a client-id",
             "nobody has a login here, so another program with that name would be taken for this one: say client-id on "
             "CONNECT",
         )
     if options.durable_name:
-        return SubscriptionName(joined(session.login, session.client_id, options.durable_name), True, single=True)
+        return SubscriptionName(joined(peer.login, peer.client_id, options.durable_name), True, single=True)
     if options.queue_name:
         return SubscriptionName(joined(options.queue_name), options.durable and not ends_with_consumers)
     if subscription_id is None:
         raise NotAllowed("a durable subscription needs an id", "the id and the topic are what it is known by")
-    return SubscriptionName(joined(session.login, "", subscription_id, topic), not ends_with_consumers)
+    return SubscriptionName(joined(peer.login, "", subscription_id, topic), not ends_with_consumers)
 
 
 def joined(*parts: str) -> str:
@@ -93,11 +86,11 @@ def joined(*parts: str) -> str:
     return DURABLE + "/".join([quote(part, safe="") for part in parts])
 
 
-def _take_over(durable: DurableSubscription, by: Session) -> None:
+def _take_over(durable: DurableSubscription, by: Peer) -> None:
     """Who had a subscription that only one may have is gone, or must go; both have one client-id, or none."""
-    for session in dict.fromkeys(consumer.session for consumer in durable.queue.subscriptions):
-        if session is not by:
-            session.end(TakenOver(by.peer, "" if by.client_id else durable.name))
+    for peer in dict.fromkeys(consumer.peer for consumer in durable.queue.subscriptions):
+        if peer is not by:
+            peer.end(TakenOver(by.peer, "" if by.client_id else durable.name))
 
 
 def _in_use(name: str, consumers: int) -> NotAllowed:
@@ -107,15 +100,15 @@ def _in_use(name: str, consumers: int) -> NotAllowed:
     )
 
 
-def _throw_away(queue: Queue, messages: deque[Message]) -> None:
+def _throw_away(context: Context, queue: Queue, messages: deque[Message]) -> None:
     """What waits in a queue that is gone goes, in slices; should the process die meanwhile, the store knows the end."""
     for _ in range(min(_PER_TURN, len(messages))):
         message = messages.popleft()
         if message.waits:
             queue.remove(message)
-            drop(queue, message, "queue-gone")
+            queue.drop_message(message, "queue-gone")
     if messages:
-        queue.broker.scheduler.later(partial(_throw_away, queue, messages))
+        context.scheduler.later(partial(_throw_away, context, queue, messages))
 
 
 class DurableSubscription:
@@ -140,13 +133,14 @@ class DurableSubscription:
         self.selector_text = selector
         self.selector: Selector | None = selectors.parse(selector) if selector else None
         self.no_local = no_local
-        queue.feed = self
+        queue.filled_by_topic = True
+        queue.lasts = lasts
 
     def wants(self, message: Message, sender: str) -> bool:
         """Whether a message of the topic is for it."""
         if not self.lasts and not self.queue.subscriptions:
             return False  # it is only there because of messages that somebody gave back
-        if self.no_local and any(each.session.id == sender for each in self.queue.subscriptions):
+        if self.no_local and any(each.peer.id == sender for each in self.queue.subscriptions):
             return False
         return self.selector is None or self.selector(message.head.headers) is True
 
@@ -165,12 +159,19 @@ class DurableSubscriptions:
     """All of them.
 
     Args:
-        broker: whose they are.
+        make_queue: makes the queue of a new one, by its name and topic; True: it outlives its consumers.
+        drop_queue: takes it out of the registry.
     """
 
-    def __init__(self, broker: Broker, registry: Registry) -> None:
-        self._broker = broker
-        self._registry = registry
+    def __init__(
+        self,
+        context: Context,
+        make_queue: Callable[[str, Topic, bool], Queue],
+        drop_queue: Callable[[str], None],
+    ) -> None:
+        self._context = context
+        self._make_queue = make_queue
+        self._drop_queue = drop_queue
         self._found: dict[str, DurableSubscription] = {}
 
     def __len__(self) -> int:
@@ -180,6 +181,11 @@ class DurableSubscriptions:
         """The one of that name."""
         return self._found.get(name)
 
+    def of(self, queue: ConsumedQueue | None) -> DurableSubscription | None:
+        """The one that fills a queue; None: none does, or it has ended."""
+        found = self._found.get(queue.name) if queue is not None else None
+        return found if found is not None and found.queue is queue else None
+
     def subscribe(self, name: SubscriptionName, topic: Topic, subscription: Subscription) -> bool:
         """Add a consumer; the subscription comes into being with the first one.  True: it is new.
 
@@ -188,13 +194,13 @@ class DurableSubscriptions:
         """
         found = self._found.get(name.text)
         if found is not None and name.single:
-            _take_over(found, subscription.session)
+            _take_over(found, subscription.peer)
         is_new = found is None or not found.is_same(name, topic.name, subscription.options)
         if found is None or is_new:
             try:
                 found = self._begin(name, topic, subscription)
             except NotAllowed:
-                self._broker.forget_if_idle(topic)
+                self._context.destinations.forget_if_idle(topic)
                 raise
         if name.single:
             # A session that has it still, and is about to go, keeps it till then: what it gives back comes first.
@@ -207,9 +213,9 @@ class DurableSubscriptions:
         options = subscription.options
         old = self._found.get(name.text)
         consumers = () if old is None else old.queue.subscriptions
-        if any(not name.single or each.session is subscription.session for each in consumers):
+        if any(not name.single or each.peer is subscription.peer for each in consumers):
             raise _in_use(name.text, len(consumers))
-        limit = self._broker.quotas.max_durable_subscriptions
+        limit = self._context.quotas.max_durable_subscriptions
         if len(self._found) - (old is not None) >= limit:
             raise NotAllowed(
                 "too many durable subscriptions", f"the server may have {limit} (max_durable_subscriptions)"
@@ -227,8 +233,9 @@ class DurableSubscriptions:
         return durable
 
     def _make(self, name: str, topic: Topic, selector: str, no_local: bool, *, lasts: bool) -> DurableSubscription:
-        queue = self._registry.queue_of_durable(name, topic, lasts=lasts)
+        queue = self._make_queue(name, topic, lasts)
         durable = DurableSubscription(name, topic, queue, lasts=lasts, selector=selector, no_local=no_local)
+        queue.on_retire = partial(self.forget, durable)
         self._found[name] = topic.durable_subscriptions[name] = durable
         return durable
 
@@ -253,20 +260,20 @@ class DurableSubscriptions:
         Args:
             heir: the topic of the one that takes its place at once.
         """
-        durable.lasts = False
+        durable.lasts = durable.queue.lasts = False
         name, topic, queue = durable.name, durable.topic, durable.queue
         if self._found.get(name) is not durable:
             return
         del self._found[name], topic.durable_subscriptions[name]
-        self._registry.hidden.pop(name, None)
-        _throw_away(queue, deque(queue.waiting_messages()))
+        self._drop_queue(name)
+        _throw_away(self._context, queue, deque(queue.waiting_messages()))
         if queue.storage is not None:
             queue.storage.purge("queue-gone")
-        forgotten(queue)
+        queue.end()
         if queue.storage is not None:
             queue.storage.end()
         if topic is not heir:
-            self._broker.forget_if_idle(topic)
+            self._context.destinations.forget_if_idle(topic)
 
     def restore(self, place: Container, topic_of: Callable[[str], Topic]) -> Queue:
         """One that the store holds from the last process."""

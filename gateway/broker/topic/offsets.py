@@ -13,19 +13,18 @@ it before goes on and moves it no longer.  The same name for another topic begin
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from ..core.context import Context
+from ..core.outbox import Feeder
+from ..core.ports import Peer
 from ..core.scheduler import Timer
 from ..errors import NotAllowed
 from ..model.changes import Container
-from ..queue.outbox import Feeder
+from ..queue.queue import Queue
+from ..queue.subscription import Subscription
 from .durable_subscriptions import joined
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..queue.subscription import Subscription
-    from ..session.session import Session
-    from .topic import Topic
+from .topic import Topic
 
 KIND = "cursor"
 """The kind of its place in the store."""
@@ -79,9 +78,10 @@ class Offset:
 class Offsets:
     """All of them."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._found: dict[str, Offset] = {}
+        self._held: dict[Subscription, Offset] = {}
 
     def __len__(self) -> int:
         return len(self._found)
@@ -102,7 +102,7 @@ class Offsets:
         """
         name = _name_of(subscription)
         offset = self._found.get(name)
-        limit = self._broker.quotas.max_durable_subscriptions
+        limit = self._context.quotas.max_durable_subscriptions
         if offset is None and len(self._found) >= limit and not self._forget_idle():
             raise NotAllowed(
                 "too many names to resume by",
@@ -114,28 +114,40 @@ class Offsets:
                 self.forget(offset)
             offset = self._found[name] = Offset(name, topic.name, reader.position, topic.policy.idle_timeout)
             self._store(offset)
-        if offset.holder is not None:
-            offset.holder.offset = None
+        self._let_go(offset)
         offset.holder, offset.reader = subscription, reader
-        subscription.offset = offset
+        self._held[subscription] = offset
         self._look_later(offset)
 
-    def end(self, session: Session, name: str) -> None:
+    def of(self, subscription: Subscription) -> Offset | None:
+        """The one that a subscription moves; None: none."""
+        return self._held.get(subscription)
+
+    def _let_go(self, offset: Offset) -> None:
+        """Its holder moves it no longer."""
+        if offset.holder is not None:
+            del self._held[offset.holder]
+            offset.holder = None
+
+    def end(self, peer: Peer, name: str) -> None:
         """A name is to be known no more.
 
         Raises:
             NotAllowed: it is not known.
         """
-        offset = self._found.get(joined(session.login, session.client_id, name))
+        offset = self._found.get(joined(peer.login, peer.client_id, name))
         if offset is None:
             raise NotAllowed("unknown name", f"there is no {name[:80]!r} of this user and client-id to resume by")
         self.forget(offset)
 
-    def leave(self, offset: Offset) -> None:
-        """Whoever holds it goes, and has still what it did not acknowledge."""
+    def leave(self, subscription: Subscription) -> None:
+        """A subscription goes, and still has what it did not acknowledge."""
+        offset = self._held.get(subscription)
+        if offset is None:
+            return
         self._move(offset)
-        assert offset.holder is not None  # it is who goes
-        offset.holder.offset = offset.holder = offset.reader = None
+        self._let_go(offset)
+        offset.reader = None
         self._found[offset.name] = self._found.pop(offset.name)  # the idle ones stand in the order of their leaving
         self._end_later(offset)
 
@@ -149,11 +161,10 @@ class Offsets:
 
     def forget(self, offset: Offset) -> None:
         """It is known no more; whoever holds it goes on reading."""
-        self._broker.scheduler.cancel(offset.date)
+        self._context.scheduler.cancel(offset.date)
         del self._found[offset.name]
-        if offset.holder is not None:
-            offset.holder.offset = None
-        storage = self._broker.storage
+        self._let_go(offset)
+        storage = self._context.storage
         if offset.place and storage is not None:
             storage.drop(offset.place)
 
@@ -162,8 +173,8 @@ class Offsets:
         facts = json.loads(place.facts)
         offset = Offset(place.name, facts["topic"], facts["position"], facts["timeout"])
         offset.place = place.number
-        router = self._broker.router
-        router.number_from(max(router.number, offset.position))  # the system's clock may have been set back
+        # The system's clock may have been set back.
+        self._context.last_number = max(self._context.last_number, offset.position)
         self._found[place.name] = offset
         self._end_later(offset)
 
@@ -175,7 +186,7 @@ class Offsets:
         return idle is not None
 
     def _store(self, offset: Offset) -> None:
-        storage = self._broker.storage
+        storage = self._context.storage
         if storage is not None:
             offset.place = storage.place(KIND, offset.name, offset.facts)
             storage.await_place()
@@ -183,7 +194,7 @@ class Offsets:
     def _move(self, offset: Offset) -> None:
         """Find out where it stands."""
         position = self._position(offset)
-        storage = self._broker.storage
+        storage = self._context.storage
         if position > offset.position:
             offset.position = position
             if storage is not None:
@@ -191,14 +202,15 @@ class Offsets:
 
     def _position(self, offset: Offset) -> int:
         holder = offset.holder
-        if holder is None or holder.ledger is None or holder.queue is None or holder.queue.resting:
+        queue = holder.queue if holder is not None else None
+        if holder is None or holder.ledger is None or not isinstance(queue, Queue) or queue.resting:
             return offset.position  # of what is rejected, and comes back later, nobody knows the number
         reader = offset.reader
         last = reader.position if reader is not None else 0
         if holder.topic is not None and holder.reader is not reader:
             last = max(last, holder.topic.last)  # what comes to others moves nobody
         open_ones = [delivery.message.number for delivery in holder.ledger.values()]
-        open_ones += [message.number for message in holder.queue.ready_lists[0] if message.waits]
+        open_ones += [message.number for message in queue.in_memory.ready_lists[0] if message.waits]
         if offset.gaps:
             offset.gaps = {number: offset.gaps[number] for number in open_ones if number in offset.gaps}
             open_ones += offset.gaps.values()
@@ -209,17 +221,17 @@ class Offsets:
         self._look_later(offset)
 
     def _look_later(self, offset: Offset) -> None:
-        scheduler = self._broker.scheduler
+        scheduler = self._context.scheduler
         scheduler.cancel(offset.date)
-        pause = _LONG_PAUSE if self._broker.storage is None else _PAUSE
+        pause = _LONG_PAUSE if self._context.storage is None else _PAUSE
         offset.date = scheduler.at(scheduler.clock() + pause, lambda: self._look(offset))
 
     def _end_later(self, offset: Offset) -> None:
-        scheduler = self._broker.scheduler
+        scheduler = self._context.scheduler
         scheduler.cancel(offset.date)
         offset.date = scheduler.at(scheduler.clock() + offset.timeout, lambda: self.forget(offset))
 
 
 def _name_of(subscription: Subscription) -> str:
-    session = subscription.session
-    return joined(session.login, session.client_id, subscription.options.resume)
+    peer = subscription.peer
+    return joined(peer.login, peer.client_id, subscription.options.resume)

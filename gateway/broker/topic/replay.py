@@ -9,23 +9,18 @@ that was there.  Where there is none that could have it, an empty MESSAGE does, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ..core.context import Context
 from ..core.ports import ANONYMOUS
 from ..errors import NotAllowed
 from ..model.destinations import REPLY_TOPIC, USER
 from ..model.options import Origin
 from ..model.patterns import has_wildcard
-from ..queue.extra_headers import ExtraHeaders
+from ..queue.subscription import ExtraHeaders, Subscription
 from .durable_subscriptions import SubscriptionName
 from .offsets import Offsets
 from .stream_reader import StreamReader
 from .streams import Streams
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..queue.subscription import Subscription
-    from .topic import Topic
+from .topic import Topic
 
 
 class Replay:
@@ -35,9 +30,9 @@ class Replay:
         offsets: where those with a name have come to.
     """
 
-    def __init__(self, broker: Broker, streams: Streams) -> None:
-        self.offsets = Offsets(broker)
-        self._broker = broker
+    def __init__(self, context: Context, streams: Streams) -> None:
+        self.offsets = Offsets(context)
+        self._context = context
         self._streams = streams
 
     def check(self, name: str, subscription: Subscription, durable: SubscriptionName | None, *, has_log: bool) -> None:
@@ -75,7 +70,7 @@ class Replay:
                 f"{shown!r} cannot be replayed: the server's policy for it sets none of log_messages, log_octets and "
                 "log_age",
             )
-        if options.resume and name.startswith(USER) and subscription.session.login == ANONYMOUS:
+        if options.resume and name.startswith(USER) and subscription.peer.login == ANONYMOUS:
             raise NotAllowed(
                 "resume of one's mail needs a login", "without one, it would be another user who comes back"
             )
@@ -117,7 +112,7 @@ class Replay:
             subscription.extra_headers = notes
         offset = self.offsets.find(subscription, topic.name) if options.resume else None
         is_new = offset is None and (start is None or start.origin is Origin.NEXT)
-        reader = StreamReader(self._broker, self._streams, topic, subscription)
+        reader = StreamReader(self._context, self._streams, self.offsets, topic, subscription)
         if offset is not None:
             reader.begin_behind(offset.position)
         elif start is not None and not is_new:

@@ -10,22 +10,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gateway.codec import Head
 
+from ..core.context import Context
 from ..core.scheduler import Timer
 from ..errors import NotAllowed
 from ..model.changes import Stored
 from ..model.destinations import DIRECT, FANOUT, REPLY_QUEUE, REPLY_TOPIC, TOPIC
 from ..model.message import Message
 from ..model.options import Retain
+from ..model.policy import Policies
 from ..model.trie import NameTree
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..queue.subscription import Subscription
-    from .topic import Topic
+from ..queue.subscription import Subscription
+from .topic import Topic
 
 # Messages that are looked at in one turn: about 2 ms.
 READS_PER_TURN = 2_000
@@ -50,8 +49,9 @@ class Retained:
         stored: how many of them outlive the process.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, context: Context, policies: Policies) -> None:
+        self._context = context
+        self._policies = policies
         self._kept: NameTree[RetainedMessage] = NameTree()
         self.stored = 0
 
@@ -76,43 +76,43 @@ class Retained:
             NotAllowed: so many more cannot be retained.
         """
         new = sum([self._kept.get(name) is None for name in names])
-        limit = self._broker.quotas.max_retained
+        limit = self._context.quotas.max_retained
         if new and len(self._kept) + new > limit:
             raise NotAllowed("too many retained messages", f"the server may keep {limit} (max_retained)")
 
     def keep(self, name: str, message: Message) -> None:
         """A message with a wish comes to its topic."""
         self.forget(name)
-        broker = self._broker
+        context = self._context
         if message.options.retain is not Retain.SET:
             return
-        if len(self._kept) >= broker.quotas.max_retained:  # others came while it was delayed, or in a transaction
-            broker.counters.drops["max-retained"] += 1
-            if broker.records is not None:
-                broker.records.dropped(name, message, "too many retained messages")
+        if len(self._kept) >= context.quotas.max_retained:  # others came while it was delayed, or in a transaction
+            context.counters.drops["max-retained"] += 1
+            if context.records is not None:
+                context.records.dropped(name, message, "too many retained messages")
             return
         stored = None
-        if broker.storage is not None and broker.router.is_durable(name, message.options):
+        if context.storage is not None and self._policies.is_durable(name, persistent=message.options.persistent):
             stored = Message(message.number, message.head, message.body, message.options)
             stored.expires = message.expires
-            storage = broker.storage
-            storage.enter(storage.pool(KIND), stored, row=broker.next_number(), extra=_extra(name, message))
+            storage = context.storage
+            storage.enter(storage.pool(KIND), stored, row=context.next_number(), extra=_extra(name, message))
         self._add(name, message, stored)
 
     def _add(self, name: str, message: Message, stored: Message | None) -> None:
-        broker = self._broker
+        context = self._context
         head = Head.of(message.head.command, {**message.head.headers, "retained": "true"})
         head.derived = _seq(message)
         copy = Message(message.number, head, message.body, message.options)
         copy.expires = message.expires
-        date = broker.scheduler.at(copy.expires, partial(self._expire, name)) if copy.expires else None
+        date = context.scheduler.at(copy.expires, partial(self._expire, name)) if copy.expires else None
         self._kept.add(name, RetainedMessage(name, copy, date, stored))
         self.stored += stored is not None
-        broker.keep(copy.size)
+        context.memory.keep(copy.size)
 
     def restore(self, found: Stored) -> None:
         """What the store holds from the last process."""
-        storage = self._broker.storage
+        storage = self._context.storage
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)
         message.head.derived = extra.get("seq")
@@ -123,26 +123,26 @@ class Retained:
         kept = self._kept.get(name)
         if kept is not None:
             self._kept.remove(name)
-            self._broker.scheduler.cancel(kept.date)
-            self._broker.release(kept.message.size)
-            if kept.stored is not None and self._broker.storage is not None:
-                self._broker.storage.leave(kept.stored)
+            self._context.scheduler.cancel(kept.date)
+            self._context.memory.release(kept.message.size)
+            if kept.stored is not None and self._context.storage is not None:
+                self._context.storage.leave(kept.stored)
                 self.stored -= 1
 
     def _expire(self, name: str) -> None:
         message = self.of(name)
         assert message is not None  # its date goes with it
         self.forget(name)
-        self._broker.counters.expired += 1
-        if self._broker.records is not None:
-            self._broker.records.expired(name, message)
+        self._context.counters.expired += 1
+        if self._context.records is not None:
+            self._context.records.expired(name, message)
 
     def show(self, name: str, subscription: Subscription, topic: Topic) -> None:
         """Give a new subscriber what is kept for the name or pattern it subscribed to, as fast as it reads."""
         if len(self._kept):
             kept = self._kept.matching(name)
             if kept:
-                reader = RetainedReader(self._broker, subscription, topic, [each.name for each in kept])
+                reader = RetainedReader(self._context, self, subscription, topic, [each.name for each in kept])
                 subscription.reader = reader
                 reader.offer()
 
@@ -179,20 +179,23 @@ class RetainedReader:
     one that came the other way, must not be kept for somebody who does not read.
     """
 
-    __slots__ = ("_broker", "_kept", "_last", "_subscription", "_topic")
+    __slots__ = ("_context", "_kept", "_last", "_retained", "_subscription", "_topic")
 
-    def __init__(self, broker: Broker, subscription: Subscription, topic: Topic, kept: list[str]) -> None:
-        self._broker = broker
+    def __init__(
+        self, context: Context, retained: Retained, subscription: Subscription, topic: Topic, names: list[str]
+    ) -> None:
+        self._context = context
+        self._retained = retained
         self._subscription = subscription
         self._topic = topic
-        self._kept = deque(kept)
-        self._last = broker.next_number()
+        self._kept = deque(names)
+        self._last = context.next_number()
 
     def offer(self) -> None:
         """Go on: there may be room in the outbox."""
         subscription = self._subscription
         outbox = subscription.outbox
-        now = self._broker.scheduler.clock()
+        now = self._context.scheduler.clock()
         for _ in range(READS_PER_TURN):
             if subscription.reader is not self or outbox.closed:
                 return
@@ -205,10 +208,10 @@ class RetainedReader:
             if subscription.queue is not None and subscription.queue.waiting >= READS_PER_TURN:
                 return  # the subscription asks again when it has acknowledged something
             name = self._kept.popleft()
-            message = self._broker.router.retained.of(name)
+            message = self._retained.of(name)
             if message is not None and message.number < self._last and not 0 < message.expires <= now:
                 self._topic.show(subscription, message, name)
-        self._broker.scheduler.later(self.offer)
+        self._context.scheduler.later(self.offer)
 
     def end(self) -> None:
         """The subscription goes, or has all of it."""

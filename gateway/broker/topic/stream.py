@@ -20,19 +20,16 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from gateway.codec import Head
 
+from ..core.context import Context
+from ..core.scheduler import Timer
+from ..core.storage import Storage
 from ..model.changes import Container, StoredRow
 from ..model.message import Message
 from ..model.policy import Policy
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..core.scheduler import Timer as Date
-    from ..core.storage import Storage
-    from .streams import Streams
 
 KIND = "log"
 """The kind of its place in the store."""
@@ -68,6 +65,40 @@ class StreamEntry(NamedTuple):
     sender: str
 
 
+class StreamBounds(Protocol):
+    """What all streams have in common; see `streams`.
+
+    Attributes:
+        nbytes: what their messages in memory cost.
+        index: what it costs to know of those in the store.
+        most_bytes: that each of these two may cost.
+        forgotten: of a stream that is not known, messages up to that number may be lost.
+        started: of a stream in memory, messages up to that number are lost.
+    """
+
+    nbytes: int
+    index: int
+    most_bytes: int
+    forgotten: int
+    started: int
+
+    def now(self) -> float:
+        """Seconds since the epoch, as they go on from the start."""
+        ...
+
+    def begun(self, stream: Stream, number: int) -> None:
+        """A stream has its first message, with that number."""
+        ...
+
+    def make_room(self) -> None:
+        """Keep what all streams may cost."""
+        ...
+
+    def emptied(self, stream: Stream) -> None:
+        """A stream has become empty."""
+        ...
+
+
 class Stream:
     """The log of one topic.
 
@@ -82,7 +113,7 @@ class Stream:
 
     __slots__ = (
         "_age",
-        "_broker",
+        "_context",
         "_date",
         "_dates",
         "_has_missed",
@@ -106,23 +137,23 @@ class Stream:
         "next",
     )
 
-    def __init__(self, streams: Streams, broker: Broker, name: str, policy: Policy) -> None:
+    def __init__(self, streams: StreamBounds, context: Context, name: str, policy: Policy) -> None:
         self.name = name
-        self.next = int(broker.scheduler.epoch() * 1e6)
+        self.next = int(context.scheduler.epoch() * 1e6)
         self.nbytes = 0
         self.memory = 0
         self.is_listed = False
         self._streams = streams
-        self._broker = broker
+        self._context = context
         self._most = policy.log_messages
         self._most_bytes = policy.log_octets or (0 if policy.log_messages else _BYTES)
         self._age = policy.log_age
         self._time_to_live = policy.time_to_live
-        self._stored = broker.storage is not None and policy.durable is not False
+        self._stored = context.storage is not None and policy.durable is not False
         self.lost = streams.forgotten if self._stored else max(streams.forgotten, streams.started)
         self._place = 0
         self._has_missed = False  # no policy kept it for a while
-        self._date: Date | None = None
+        self._date: Timer | None = None
         # The first `_start` have gone; likewise with the tail.
         self._numbers, self._seqs, self._sizes = array("q"), array("q"), array("q")
         self._dates = array("d")
@@ -162,7 +193,7 @@ class Stream:
         numbered = Message(message.number, _with_seq(message.head, seq), message.body, message.options)
         numbered.expires, numbered.at = message.expires, message.at
         if self._time_to_live and not message.expires:
-            numbered.expires = self._broker.scheduler.clock() + self._time_to_live
+            numbered.expires = self._context.scheduler.clock() + self._time_to_live
         size = numbered.size
         if self._stored:
             before = self._numbers[-1] if len(self) else self.lost
@@ -207,9 +238,9 @@ class Stream:
         else:
             self._streams.nbytes += nbytes
         if nbytes > 0:
-            self._broker.keep(nbytes)
+            self._context.memory.keep(nbytes)
         else:
-            self._broker.release(-nbytes)
+            self._context.memory.release(-nbytes)
 
     # messages go
 
@@ -218,7 +249,7 @@ class Stream:
         drops = _MOST_AT_ONCE
         while len(self) and (0 < self._most < len(self) or 0 < self._most_bytes < self.nbytes):
             if not drops:
-                self._broker.scheduler.later(self._trim)
+                self._context.scheduler.later(self._trim)
                 break
             drops -= 1
             self.drop_first()
@@ -269,7 +300,7 @@ class Stream:
 
     def _look_at(self, moment: float) -> None:
         """Look for what is too old at that time, in seconds since the epoch, but not at once."""
-        scheduler = self._broker.scheduler
+        scheduler = self._context.scheduler
         due = scheduler.clock() + max(moment - self._streams.now(), _PAUSE)
         self._date = scheduler.at(due, lambda: scheduler.later(self._sweep))
 
@@ -286,7 +317,7 @@ class Stream:
         elif self._dates[self._start] > oldest:
             self._look_at(self._dates[self._start] + self._age)
         else:
-            self._broker.scheduler.later(self._sweep)
+            self._context.scheduler.later(self._sweep)
 
     # messages are read
 
@@ -321,13 +352,13 @@ class Stream:
         return self._numbers[-1] - 1
 
     def _before(self, index: int) -> int:
-        return self._numbers[index] - 1 if index < len(self._numbers) else self._broker.router.number
+        return self._numbers[index] - 1 if index < len(self._numbers) else self._context.last_number
 
     # the store
 
     @property
     def _storage(self) -> Storage:
-        storage = self._broker.storage
+        storage = self._context.storage
         assert storage is not None  # the log is stored
         return storage
 
@@ -362,7 +393,7 @@ class Stream:
         """
         if not clean or self._has_missed:
             self._has_missed = False
-            self.next = max(self.next + _AHEAD, int(self._broker.scheduler.epoch() * 1e6))
+            self.next = max(self.next + _AHEAD, int(self._context.scheduler.epoch() * 1e6))
             self._describe()
         self._trim()
         self._streams.make_room()
@@ -375,7 +406,7 @@ class Stream:
 
     def end(self) -> None:
         """It is empty, and forgotten."""
-        self._broker.scheduler.cancel(self._date)
+        self._context.scheduler.cancel(self._date)
         if self._place:
             self._storage.drop(self._place)
 

@@ -15,22 +15,18 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from gateway.codec import Head
 
+from ..core.context import Context
 from ..model.changes import Stored
 from ..model.message import Message
 from ..model.options import Origin, Start
-from ..queue.extra_headers import ExtraHeaders
+from ..queue.subscription import ExtraHeaders, Subscription
+from .offsets import Offsets
 from .stream import Stream, StreamEntry
 from .streams import MergedStreams, Streams
-from .topic import wants
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..queue.subscription import Subscription
-    from .topic import Topic
+from .topic import Topic, wants
 
 # What is read at once, and given in one turn, at most.
 _PAGE, _PAGE_BYTES = 200, 256 * 1024
@@ -52,11 +48,12 @@ class StreamReader:
     """
 
     __slots__ = (
-        "_broker",
+        "_context",
         "_gaps",
         "_is_reading",
         "_kept",
         "_news",
+        "_offsets",
         "_page",
         "_run",
         "_start",
@@ -67,11 +64,14 @@ class StreamReader:
         "position",
     )
 
-    def __init__(self, broker: Broker, streams: Streams, topic: Topic, subscription: Subscription) -> None:
-        self.position = broker.router.number
+    def __init__(
+        self, context: Context, streams: Streams, offsets: Offsets, topic: Topic, subscription: Subscription
+    ) -> None:
+        self.position = context.last_number
+        self._offsets = offsets
         # What is still to be told: log -> number of a message that is gone; None: some log that is not known any more.
         self._gaps: dict[Stream | None, int] = {}
-        self._broker = broker
+        self._context = context
         self._streams = streams
         self._topic = topic
         self._subscription = subscription
@@ -108,13 +108,7 @@ class StreamReader:
 
     def note(self, stream: Stream) -> None:
         """There is news in a log that the pattern matches."""
-        if self._may_see(stream):
-            self._news[stream] = None
-
-    def _may_see(self, stream: Stream) -> bool:
-        """Whether the subscriber may know of a log: also that something of it is lost."""
-        pattern_filter = self._subscription.pattern_filter
-        return pattern_filter is None or pattern_filter.shows(stream.name)
+        self._news[stream] = None
 
     def offer(self) -> None:
         """Go on: there may be room."""
@@ -124,7 +118,7 @@ class StreamReader:
             if self._subscription.reader is not self or not self._has_room() or not (self._page or self._turn_page()):
                 return
             self._give(self._page.popleft())
-        self._broker.scheduler.later(self.offer)
+        self._context.scheduler.later(self.offer)
 
     def end(self) -> None:
         """The subscription goes, or has come to the end of the logs."""
@@ -136,9 +130,9 @@ class StreamReader:
     def _keep(self, nbytes: int) -> None:
         self._kept += nbytes
         if nbytes > 0:
-            self._broker.keep(nbytes)
+            self._context.memory.keep(nbytes)
         else:
-            self._broker.release(-nbytes)
+            self._context.memory.release(-nbytes)
 
     # what is next
 
@@ -166,15 +160,13 @@ class StreamReader:
         count = 0
         for stream in islice(streams, _LOGS_PER_TURN):
             count += 1
-            if not self._may_see(stream):
-                continue
             first, has_gap = self._first_of(stream)
             self._run.add(first)
             if has_gap:
                 self._gaps.setdefault(stream, stream.lost)
         self._keep(_PLACE * count)
         if count == _LOGS_PER_TURN:
-            self._broker.scheduler.later(self.offer)
+            self._context.scheduler.later(self.offer)
             return False
         if self._start is not None and self._start.origin is Origin.LAST:
             self._run.keep_last()
@@ -201,7 +193,7 @@ class StreamReader:
         """All that was there is given: look what came meanwhile, and what went."""
         stream, end = self._topic.stream, self._run.end
         streams: Iterable[Stream] = self._news if stream is None else (stream,)
-        self._run, self._news = MergedStreams(self._broker.router.number), {}
+        self._run, self._news = MergedStreams(self._context.last_number), {}
         self.position = max(self.position, end)
         for stream in streams:
             if stream.lost > end:
@@ -222,7 +214,7 @@ class StreamReader:
         self._is_reading = False
         if self._subscription.reader is not self:
             return
-        storage = self._broker.storage
+        storage = self._context.storage
         assert storage is not None  # they come from there
         read = {stored.row.row: storage.facts.read(stored) for stored in found}
         for place, entry in enumerate(entries):
@@ -257,7 +249,7 @@ class StreamReader:
         if message is None:
             self._gaps.setdefault(entry.stream, entry.number)
             return
-        if 0 < message.expires <= self._broker.scheduler.clock():
+        if 0 < message.expires <= self._context.scheduler.clock():
             return
         if not wants(subscription, message, entry.sender, entry.stream.name):
             return
@@ -272,8 +264,9 @@ class StreamReader:
     def _tell(self, message: Message, streams: Iterable[Stream | None]) -> None:
         """A message tells that these have lost something; whoever has not acknowledged it is to be told again."""
         lost = min([self._gaps.pop(stream) for stream in streams])
-        if self._subscription.offset is not None:
-            self._subscription.offset.gaps[message.number] = lost
+        offset = self._offsets.of(self._subscription)
+        if offset is not None:
+            offset.gaps[message.number] = lost
 
     def _go_live(self) -> None:
         """All that the logs have was given: what comes next comes from the topic."""
@@ -295,4 +288,4 @@ class StreamReader:
         }
         if stream is not None:
             headers["first-seq"] = str(stream.first)
-        return Message(self._broker.next_number(), Head.of("MESSAGE", headers), b"")
+        return Message(self._context.next_number(), Head.of("MESSAGE", headers), b"")

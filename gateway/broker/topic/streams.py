@@ -11,16 +11,13 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ..core.context import Context
 from ..model.changes import Container, Stored
 from ..model.destinations import REPLY_TOPIC, USER
 from ..model.policy import Policy
 from ..model.trie import NameTree
 from .stream import KIND, Stream, StreamEntry
-
-if TYPE_CHECKING:
-    from ..broker import Broker
 
 # Empty logs without a subscriber that are remembered.
 _MOST_RESTING = 10_000
@@ -43,14 +40,14 @@ class Streams:
         started: of a log in memory, messages up to that number are lost: the last process had them.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, context: Context) -> None:
         self.nbytes = 0
         self.index = 0
         self.forgotten = 0
         self.started = 0
         self.unused: list[str] = []
-        self.most_bytes = broker.quotas.memory_limit // 4
-        self._broker = broker
+        self.most_bytes = context.quotas.memory_limit // 4
+        self._context = context
         self._streams: NameTree[Stream] = NameTree()
         self._resting: OrderedDict[str, Stream] = OrderedDict()
         self._place = 0  # in the store, for what was forgotten
@@ -75,14 +72,14 @@ class Streams:
             return None
         stream = self._resting.pop(name, None) or self._streams.get(name)
         if stream is None:
-            stream = Stream(self, self._broker, name, policy)
+            stream = Stream(self, self._context, name, policy)
             self._streams.add(name, stream)
-        self._broker.keep(_EMPTY)
+        self._context.memory.keep(_EMPTY)
         return stream
 
     def now(self) -> float:
         """Seconds since the epoch, as they go on from the start, whatever becomes of the system's clock."""
-        scheduler = self._broker.scheduler
+        scheduler = self._context.scheduler
         if self._offset is None:
             self._offset = scheduler.epoch() - scheduler.clock()
         return scheduler.clock() + self._offset
@@ -115,13 +112,13 @@ class Streams:
 
     def emptied(self, stream: Stream) -> None:
         """A log has become empty by time: its topic may go."""
-        topic = self._broker.registry.find(stream.name)
+        topic = self._context.destinations.find(stream.name)
         if topic is not None:
-            self._broker.forget_if_idle(topic)
+            self._context.destinations.forget_if_idle(topic)
 
     def rest(self, stream: Stream) -> None:
         """The topic of an empty log goes: what was lost of it is remembered for a while."""
-        self._broker.release(_EMPTY)
+        self._context.memory.release(_EMPTY)
         if stream.lost <= self.forgotten and not stream.has_place:
             self._forget(stream)
             return
@@ -136,7 +133,7 @@ class Streams:
         if number <= self.forgotten:
             return
         self.forgotten = number
-        storage, facts = self._broker.storage, json.dumps({"forgotten": number})
+        storage, facts = self._context.storage, json.dumps({"forgotten": number})
         if storage is None:
             return
         if self._place:
@@ -147,7 +144,7 @@ class Streams:
     def leave_unused(self, place: Container) -> None:
         """A log stays in the store, and what comes meanwhile is not in it."""
         self.unused.append(place.name)
-        storage = self._broker.storage
+        storage = self._context.storage
         assert storage is not None  # it holds the log
         storage.describe(place._replace(facts=json.dumps(json.loads(place.facts) | {"missed": True})))
 
@@ -184,7 +181,7 @@ class Streams:
         self._waiting.pop(reader, None)
 
     def _read_on(self) -> None:
-        storage = self._broker.storage
+        storage = self._context.storage
         while self._waiting and self._reading < _MOST_READING:
             assert storage is not None  # messages are there
             rows, action = self._waiting.pop(next(iter(self._waiting)))

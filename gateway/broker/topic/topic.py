@@ -13,26 +13,40 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gateway.codec import encoder
 from gateway.codec.encoder import FORMS
 
+from ..core.context import Context
+from ..core.outbox import Feeder
 from ..model.message import PLAIN_RANK, Message, Wire
 from ..model.policy import Policy, SlowConsumerAction
-from ..queue.fate import forgotten
 from ..queue.overflow import limits_of_subscriber
 from ..queue.queue import Queue
 from ..queue.subscription import Subscription
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from .durable_subscriptions import DurableSubscription
-    from .stream import Stream
-    from .stream_reader import StreamReader
+from .stream import Stream
 
 # Bytes in the outbox of a subscriber whose messages are conflated or dropped: little, so that what it gets is news.
 _WINDOW_OF_NEWS = 16 * 1024
+
+
+class LateReader(Feeder, Protocol):
+    """Gives a subscriber what it missed in the streams that its topic or pattern means."""
+
+    def note(self, stream: Stream) -> None:
+        """A stream has a new message."""
+        ...
+
+
+class Durable(Protocol):
+    """A durable or shared subscription, as its topic sees it."""
+
+    queue: Queue
+
+    def wants(self, message: Message, sender: str) -> bool:
+        """True if a message of the topic is for it."""
+        ...
 
 
 class Topic:
@@ -46,10 +60,11 @@ class Topic:
 
     __slots__ = (
         "_auto",
-        "_broker",
         "_choosy",
+        "_context",
         "_late",
         "_queued",
+        "_queues",
         "durable_subscriptions",
         "last",
         "name",
@@ -57,17 +72,18 @@ class Topic:
         "stream",
     )
 
-    def __init__(self, broker: Broker, name: str, policy: Policy, stream: Stream | None = None) -> None:
+    def __init__(self, context: Context, name: str, policy: Policy, stream: Stream | None = None) -> None:
         self.name = name
         self.policy = policy
         self.stream = stream
         self.last = 0
-        self._broker = broker
+        self._context = context
         self._auto: dict[int, dict[Subscription, None]] = {}  # by form; none is empty
         self._choosy: dict[Subscription, None] = {}
+        self._queues: dict[Subscription, Queue] = {}  # those of `_queued`, and of `_late`
         self._queued: dict[Subscription, Queue] = {}
-        self._late: dict[Subscription, StreamReader] = {}  # they get what they missed, first
-        self.durable_subscriptions: dict[str, DurableSubscription] = {}
+        self._late: dict[Subscription, LateReader] = {}  # they get what they missed, first
+        self.durable_subscriptions: dict[str, Durable] = {}
 
     @property
     def subscriptions(self) -> list[Subscription]:
@@ -100,7 +116,7 @@ class Topic:
             wire: the message's bytes, where it goes to several topics.
             name: the canonical name that a pattern has matched.
         """
-        broker = self._broker
+        context = self._context
         for form, group in self._auto.items():
             if wire is not None:
                 shared = wire[form]
@@ -108,7 +124,7 @@ class Topic:
                 version, end = FORMS[form]
                 shared = encoder.message(message.head, message.id, message.body, version, end)
             size = len(shared)
-            broker.counters.delivered += len(group)
+            context.counters.delivered += len(group)
             for subscription in group:
                 outbox = subscription.outbox
                 parts = outbox.parts
@@ -119,20 +135,20 @@ class Topic:
                 parts.append(shared)
                 outbox.size += len(prefix) + size
                 if outbox.size > outbox.high:
-                    broker.strain(outbox)
-            if broker.records is not None:
-                broker.records.fanned_out(group, message)
+                    outbox.on_high(outbox)
+            if context.records is not None:
+                context.records.fanned_out(group, message)
         if self._choosy:
             wire = wire or Wire(message)
             for subscription in self._choosy:
                 if wants(subscription, message, sender, name):
-                    broker.counters.delivered += 1
+                    context.counters.delivered += 1
                     prefix, notes = subscription.prefix, subscription.extra_headers
                     if notes is not None:
                         prefix += notes.of(message)
                     subscription.outbox.append(prefix, wire[subscription.form])
-                    if broker.records is not None:
-                        broker.records.delivered(subscription, message)
+                    if context.records is not None:
+                        context.records.delivered(subscription, message)
         if self._queued:
             wire = wire or Wire(message)
             self.last = message.number
@@ -143,7 +159,7 @@ class Topic:
             wire = wire or Wire(message)
             for durable in list(self.durable_subscriptions.values()):
                 if durable.wants(message, sender):
-                    durable.queue.accept(message.copy(wire, place=broker.next_number()))
+                    durable.queue.accept(message.copy(wire, place=context.next_number()))
 
     def show(self, subscription: Subscription, message: Message, name: str) -> None:
         """Give one subscriber a message that the topic of that name retained."""
@@ -154,14 +170,14 @@ class Topic:
         """Give one subscriber a message that others do not get now."""
         queue, notes = subscription.queue, subscription.extra_headers
         if queue is not None:
-            queue.accept(_in_line(message.copy(Wire(message), place=self._broker.next_number())))
+            queue.accept(_in_line(message.copy(Wire(message), place=self._context.next_number())))
         else:
-            self._broker.counters.delivered += 1
+            self._context.counters.delivered += 1
             subscription.show(message, b"" if notes is None else notes.of(message))
             if subscription.records is not None:
                 subscription.records.delivered(subscription, message)
 
-    def join(self, subscription: Subscription, *, late: StreamReader | None = None) -> None:
+    def join(self, subscription: Subscription, *, late: LateReader | None = None) -> None:
         """A new subscriber.
 
         Args:
@@ -182,7 +198,8 @@ class Topic:
                 subscription.narrow(_WINDOW_OF_NEWS)
             most = subscription.outbox.limit
             limits = limits_of_subscriber(policy, asked, min(policy.max_octets or most, most))
-            Queue(self._broker, self.name, policy, limits=limits).join(subscription)
+            queue = self._queues[subscription] = Queue(self._context, self.name, policy, limits=limits)
+            queue.join(subscription)
         if late is not None:
             self._late[subscription] = late
         else:
@@ -205,38 +222,31 @@ class Topic:
         """A subscriber gets what comes from now on."""
         self._late.pop(subscription, None)
         options = subscription.options
-        if subscription.queue is not None:
-            self._queued[subscription] = subscription.queue
-        elif (
-            options.selector
-            or options.no_local
-            or subscription.pattern_filter
-            or subscription.extra_headers is not None
-        ):
+        if subscription in self._queues:
+            self._queued[subscription] = self._queues[subscription]
+        elif options.selector or options.no_local or subscription.extra_headers is not None:
             self._choosy[subscription] = None
         else:
             self._auto.setdefault(subscription.form, {})[subscription] = None
 
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
         """A subscriber goes; the last one takes the topic with it."""
-        if subscription.offset is not None:
-            self._broker.router.replay.offsets.leave(subscription.offset)
         subscription.topic = None
         if subscription.reader is not None:
             subscription.reader.end()
         self._late.pop(subscription, None)
         self._queued.pop(subscription, None)
-        queue = subscription.queue
+        queue = self._queues.pop(subscription, None)
         if queue is not None:
             queue.take_back(queue.drop(subscription, lost=lost))
-            forgotten(queue)
+            queue.end()
         else:
             self._choosy.pop(subscription, None)
             group = self._auto.get(subscription.form, {})
             group.pop(subscription, None)
             if not group:
                 self._auto.pop(subscription.form, None)
-        self._broker.forget_if_idle(self)
+        self._context.destinations.forget_if_idle(self)
 
 
 def wants(subscription: Subscription, message: Message, sender: str, name: str) -> bool:
@@ -247,9 +257,7 @@ def wants(subscription: Subscription, message: Message, sender: str, name: str) 
         name: the canonical name of its destination.
     """
     options = subscription.options
-    if subscription.pattern_filter is not None and not subscription.pattern_filter.shows(name):
-        return False
-    if options.no_local and sender == subscription.session.id:
+    if options.no_local and sender == subscription.peer.id:
         return False
     return options.selector is None or options.selector(message.head.headers) is True
 

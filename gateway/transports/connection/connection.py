@@ -25,7 +25,7 @@ import trio
 from gateway.broker import Session
 from gateway.broker.core.freeing import freeing
 from gateway.broker.errors import SlowConsumer, TakenOver, TooLate, error_frame
-from gateway.broker.session.renewal import Renewal
+from gateway.broker.model.identity import Renewal
 from gateway.codec import Decoder, Frame, ProtocolError, encoder
 
 from ..flow.connection_limits import Slot
@@ -274,7 +274,7 @@ class Connection:
                 await server.flush()  # it is told that it is in
                 await server.back_pressure.slow_down(self, pace)
             while True:
-                mark, kept, stored, began = counters.delivered, broker.kept, server.stored, perf_counter()
+                mark, kept, stored, began = counters.delivered, broker.memory.kept, server.stored, perf_counter()
                 published, handled = counters.published, session.frames_in
                 for frame in decoder.frames() if self.trace is None else self.trace.listen(decoder.frames()):
                     if incomplete.nbytes:  # no longer: if it is kept, the broker counts it
@@ -286,12 +286,17 @@ class Connection:
                     delivered = counters.delivered - mark
                     if (
                         delivered > _DELIVERIES_PER_TURN
-                        or broker.full
+                        or broker.context.full
                         or perf_counter() - began > (_LONGEST_TURN if delivered else _LONGEST_IDLE_TURN)
                     ):
                         await self._end_turn(kept, stored, published, began)
                         await server.fair_gates.pause()
-                        mark, kept, stored, began = counters.delivered, broker.kept, server.stored, perf_counter()
+                        mark, kept, stored, began = (
+                            counters.delivered,
+                            broker.memory.kept,
+                            server.stored,
+                            perf_counter(),
+                        )
                         published, handled = counters.published, session.frames_in
                 incomplete.note(decoder.incomplete)
                 await self._end_turn(kept, stored, published, began if session.frames_in != handled else 0.0)
@@ -300,8 +305,8 @@ class Connection:
                 came = 0
                 if (data := await link.receive(read)) is None:
                     return
-                if broker.strained:  # by somebody else's writer: not our doing
-                    broker.strained.clear()
+                if broker.context.slow_consumers.strained:  # by somebody else's writer: not our doing
+                    broker.context.slow_consumers.strained.clear()
                 heartbeats.last_read = server.now = trio.current_time()
                 counters.bytes_in += len(data)
                 came = len(data) + link.overhead  # pings, or frames of one byte, are work, too
@@ -327,7 +332,7 @@ class Connection:
         server, broker = self._server, self._server.broker
         return server.settle(
             self,
-            kept=broker.kept != kept,
+            kept=broker.memory.kept != kept,
             stored=server.stored != stored,
             published=broker.counters.published != published,
             midway=self.incomplete.is_large,

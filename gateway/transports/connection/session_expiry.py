@@ -19,11 +19,10 @@ import structlog
 import trio
 
 from gateway.broker import Session
-from gateway.broker.core import authorization
 from gateway.broker.errors import NOT_A_USER, LoginRefused, RenewalRefused, SessionEnded
-from gateway.broker.model.identity import Credentials, Identity
-from gateway.broker.session import renewal
-from gateway.broker.session.renewal import RENEW, Renewal
+from gateway.broker.model.destinations import RENEW
+from gateway.broker.model.identity import Credentials, Identity, Renewal
+from gateway.broker.session.recheck import recheck_session
 
 from ..server import Server
 from ..wire.link import Link
@@ -84,8 +83,7 @@ class Lifetime:
         if not self._logged:
             self._logged = True
             log.info(f"{what} expires soon", session=session.id, login=session.login, seconds=round(left, 1))
-        self._told = renewal.tell(
-            session,
+        self._told = session.tell(
             f"{what}-expiring",
             {"expires-in": str(math.ceil(left))},
             f"the {what} expires in {math.ceil(left)} s, and the session with it; SEND a new token to {RENEW}",
@@ -183,7 +181,7 @@ class SessionExpiry:
         else:
             groups = sorted(self.identity.groups)
             log.info("groups changed", session=session.id, login=session.login, peer=session.peer, groups=groups)
-            authorization.recheck_session(session)
+            recheck_session(session)
 
     def _regroup(self) -> None:
         self._session.access = self._server.access_of(self.identity, self._link)
@@ -193,10 +191,10 @@ class SessionExpiry:
         self._begin(identity)
         if identity.groups != groups:
             self._regroup()
-            if not authorization.recheck_session(session):
+            if not recheck_session(session):
                 return
         tell_of_login("renewed", self._link, session, identity)
-        renewal.accepted(session)
+        session.renewed()
         if session.outbox.carrier is not None:
             session.outbox.carrier.flush()
 

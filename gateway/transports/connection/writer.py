@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.broker.queue.outbox import Outbox
+from gateway.broker.core.outbox import Outbox
 
 from ..wire.link import BrokenLink, Buffers, Link, advance
 

@@ -17,13 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 
 from gateway.broker.core.histogram import Histogram
-from gateway.broker.queue.outbox import Outbox
-from gateway.broker.queue.queue import Queue
+from gateway.broker.core.outbox import Outbox, Source
 
 from .blocked_publishers import (
     DISK_FULL,
@@ -51,7 +50,7 @@ _LONGEST_HOLD_OF_CONSUMERS = 5.0
 _LONGEST_HOLD_AT_THE_END = 1.0
 
 
-def _full(queues: Iterable[Queue]) -> str | None:
+def _full(queues: Iterable[Source]) -> str | None:
     """The name of one that has no room; None: all have."""
     return next((queue.name for queue in queues if queue.full), None)
 
@@ -99,7 +98,7 @@ class BackPressure:
             began: when the turn did, by `time.perf_counter`; 0: it counts for nothing.
         """
         broker = self._server.broker
-        strained, full = broker.take_strained(), broker.take_full()
+        strained, full = broker.context.slow_consumers.take_strained(), broker.context.take_full()
         await self._server.flush()
         if began:
             self.turns.add((perf_counter() - began) * 1e6)
@@ -107,7 +106,7 @@ class BackPressure:
             await self._wait_for(strained, connection)
         if full:
             await self._wait_for_room(full, connection)
-        if broker.pressed and (kept or midway):
+        if broker.memory.pressed and (kept or midway):
             await self._wait_for_memory(connection, kept=kept)
         if stored and not connection.must_read:
             await self._wait_for_disk(connection)
@@ -126,13 +125,13 @@ class BackPressure:
         broker = self._server.broker
 
         def is_short() -> bool:
-            return broker.pressed and not connection.must_read and (kept or broker.is_crowded)
+            return broker.memory.pressed and not connection.must_read and (kept or broker.memory.is_crowded)
 
         if is_short():
             await self._wait_for_relief(connection, MEMORY_SHORT, is_short)
-        elif kept and broker.nearly_full:
+        elif kept and broker.memory.nearly_full:
             with trio.move_on_after(_LONGEST_HOLD_AT_THE_END):
-                await self._wait_for_relief(connection, MEMORY_SHORT, lambda: broker.nearly_full)
+                await self._wait_for_relief(connection, MEMORY_SHORT, lambda: broker.memory.nearly_full)
 
     async def _wait_for(self, strained: set[Outbox], publisher: BlockedPublisher) -> None:
         """Hold a publisher back until those it writes to have read; not longer than `slow_consumer_timeout`."""
@@ -140,11 +139,11 @@ class BackPressure:
         if not late:
             return
         before = {each: each.gone for each in late}
-        holding = self._server.holds.hold(publisher, SLOW_SUBSCRIBER, receiver=late[0].session.id)
+        holding = self._server.holds.hold(publisher, SLOW_SUBSCRIBER, receiver=late[0].peer.id)
         with holding as hold, trio.move_on_after(self._server.options.slow_consumer_timeout):
             for outbox in late:
-                hold.receiver = outbox.session.id
-                receiver = self._server.connections.get(outbox.session)
+                hold.receiver = outbox.peer.id
+                receiver = self._server.connections.get(cast("Session", outbox.peer))
                 writer = receiver.writer if receiver is not None else None
                 while writer is not None and outbox.size > outbox.relief and not outbox.closed:
                     await writer.wait_relief()
@@ -152,7 +151,7 @@ class BackPressure:
             too_slow = outbox.gone - before[outbox] < outbox.limit // _LEAST_SHARE
             outbox.excused = too_slow and outbox.size > outbox.relief and not outbox.closed
 
-    async def _wait_for_room(self, queues: set[Queue], connection: BlockedPublisher) -> None:
+    async def _wait_for_room(self, queues: set[Source], connection: BlockedPublisher) -> None:
         """Hold a publisher back until the queues that it filled have room, by their policies.
 
         Who consumes one of them is not held for it: nobody else may be there to make room.

@@ -136,13 +136,13 @@ class MemoryGuard:
         """
         self.mark, self._name, self._read, self._trim = mark, name, read, trim
         broker = self._server.broker
-        broker.crowd = min(broker.crowd, mark // _GOOD_PART)
+        broker.memory.crowd = min(broker.memory.crowd, mark // _GOOD_PART)
         self.look_soon()
 
     @property
     def reason(self) -> str:
         """Why no new client should come, as a sentence; empty: there is memory."""
-        return self._server.broker.memory_is_full or self._at_mark()
+        return self._server.broker.memory.is_full or self._at_mark()
 
     def facts(self) -> dict[str, int]:
         """For the log."""
@@ -160,11 +160,11 @@ class MemoryGuard:
         broker = self._server.broker
         if self.mark:
             self._measure(now)
-        if not broker.pressed:
+        if not broker.memory.pressed:
             self._pressed_since = now
-        if now >= self._pause_until and (broker.pressed or self._at_mark()):
+        if now >= self._pause_until and (broker.memory.pressed or self._at_mark()):
             self._make_room(now)
-        if broker.pressed or (self.mark and self.resident > self.mark // 2):
+        if broker.memory.pressed or (self.mark and self.resident > self.mark // 2):
             return now + _ALERT
         if self.mark:
             return now + _CALM
@@ -184,7 +184,7 @@ class MemoryGuard:
             self._judge(scarce=False)
             return
         outboxes = sum([session.outbox.size for session in broker.sessions.values()])
-        accounted = broker.stored_bytes + outboxes
+        accounted = broker.memory.used + outboxes
         self._give_back(now, accounted)
         is_ours = accounted >= self.mark // _GOOD_PART
         scarce = is_ours and (self.resident >= high or self._is_scarce)
@@ -220,14 +220,14 @@ class MemoryGuard:
         broker = self._server.broker
         limit = broker.quotas.memory_limit
         is_stuck = now - self._pressed_since >= _STUCK
-        if broker.stored_bytes >= limit:
-            self._close(now, broker.memory_is_full, limit, broker.stored_bytes - limit, _kept)
+        if broker.memory.used >= limit:
+            self._close(now, broker.memory.is_full, limit, broker.memory.used - limit, _kept)
         elif at_mark := self._at_mark():
             self._close(now, at_mark, self.mark, self.resident - self.mark, _all)
-        elif is_stuck and broker.buffered >= 3 * broker.crowd:
-            reason = f"incomplete messages cost {broker.buffered} octets, and memory is short ({self._names()})"
-            self._close(now, reason, _GOOD_PART * broker.crowd, 0, _incomplete)
-        elif is_stuck and broker.flooded:
+        elif is_stuck and broker.memory.partial >= 3 * broker.memory.crowd:
+            reason = f"incomplete messages cost {broker.memory.partial} octets, and memory is short ({self._names()})"
+            self._close(now, reason, _GOOD_PART * broker.memory.crowd, 0, _incomplete)
+        elif is_stuck and broker.memory.flooded:
             reason = f"memory is short ({self._name}), and much of it waits for clients that do not read"
             self._close(now, reason, self.mark, 0, partial(_unread, now - self._server.options.slow_consumer_timeout))
 

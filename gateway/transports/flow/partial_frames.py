@@ -43,9 +43,9 @@ class PartialFrame:
         if not grown:
             return
         self.nbytes = nbytes
-        self._broker.buffer(grown)
-        if grown > 0 and nbytes > _MUCH and self._broker.careful:
-            self._broker.check_memory()
+        self._broker.memory.buffer(grown)
+        if grown > 0 and nbytes > _MUCH and self._broker.context.checks_sends:
+            self._broker.memory.check()
 
     def end(self) -> None:
         """The frame is complete, or never will be."""

@@ -30,28 +30,56 @@ The retained message of a topic is a copy, too, and may end as `expired` or `dro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from gateway.codec import ProtocolError
 
-from .core.histogram import Histogram
-from .core.ports import Recorder
-from .errors import NotAllowed
-from .model.destinations import DURABLE, canonical
-from .model.message import Delivery, Message
-from .model.patterns import has_wildcard
-
-if TYPE_CHECKING:
-    from .broker import Broker
-    from .queue.subscription import Subscription
-    from .session.session import Session
+from ..errors import NotAllowed
+from ..model.destinations import DURABLE, canonical
+from ..model.message import Message
+from ..model.options import AckMode
+from ..model.patterns import has_wildcard
+from .histogram import Histogram
+from .ports import Peer, Recorder
 
 # A time that is not known.
 _UNKNOWN = -1
 # Destinations that are remembered, of all that are read by patterns; and for each subscription to one.
 _MOST_DESTINATIONS = 4096
 _MOST_NAMES = 1024
+
+
+class Consumer(Protocol):
+    """A subscription, as the event log sees it.
+
+    Attributes:
+        id: as the client named it; None: not at all.
+        names: what its rows have in common; empty: not known yet, or it differs with the message.
+        names_by: the same for each destination that a message of it had, and for itself; None: not known yet.
+    """
+
+    id: str | None
+    mode: AckMode
+    peer: Peer
+    names: bytes
+    names_by: dict[str, bytes] | None
+
+    @property
+    def source(self) -> str:
+        """The canonical name, or pattern, that it consumes."""
+        ...
+
+
+class Unsettled(Protocol):
+    """A delivery that its consumer has not settled.
+
+    Attributes:
+        at: when it went out, in nanoseconds of the recorder; 0: not known.
+    """
+
+    message: Message
+    at: int
 
 
 class EventLog:
@@ -63,11 +91,11 @@ class EventLog:
         took: how long deliveries were with a client until its ACK.
     """
 
-    def __init__(self, broker: Broker, recorder: Recorder) -> None:
+    def __init__(self, sessions: Mapping[str, Peer], recorder: Recorder) -> None:
         self.transaction: str | None = None
         self.waited = Histogram()
         self.took = Histogram()
-        self._broker = broker
+        self._sessions = sessions
         self._recorder = recorder
         self._destinations: dict[str, str] = {}  # as a SEND named it -> canonical
 
@@ -86,7 +114,7 @@ class EventLog:
             sender: id of its session, which may be gone.
         """
         recorder = self._recorder
-        session = self._broker.sessions.get(sender)
+        session = self._sessions.get(sender)
         if session is not None:
             names = session.names or self._names_of_session(session)
         else:
@@ -98,7 +126,7 @@ class EventLog:
         """A message of the broker's own came into being."""
         message.at = self._recorder.clock()
 
-    def delivered(self, subscription: Subscription, message: Message, delivery: Delivery | None = None) -> None:
+    def delivered(self, subscription: Consumer, message: Message, delivery: Unsettled | None = None) -> None:
         """A message went to a subscription; its count of attempts has that in it."""
         recorder = self._recorder
         names = subscription.names or self._names(subscription, message)
@@ -114,12 +142,12 @@ class EventLog:
         else:
             recorder.redelivered(now, names, message.number, len(message.body), count, waited)
 
-    def shown(self, subscription: Subscription, message: Message) -> None:
+    def shown(self, subscription: Consumer, message: Message) -> None:
         """A browser got a message, which somebody else will consume."""
         names = subscription.names or self._names(subscription, message)
         self._recorder.delivered(self._recorder.clock(), names, message.number, len(message.body), 0, _UNKNOWN)
 
-    def fanned_out(self, subscriptions: Collection[Subscription], message: Message) -> None:
+    def fanned_out(self, subscriptions: Collection[Consumer], message: Message) -> None:
         """A topic gave a message to all of these."""
         recorder = self._recorder
         now, number, size = recorder.clock(), message.number, len(message.body)
@@ -129,7 +157,7 @@ class EventLog:
         for subscription in subscriptions:
             recorder.delivered(now, subscription.names or self._names(subscription, message), number, size, 1, waited)
 
-    def acknowledged(self, subscription: Subscription, deliveries: Iterable[Delivery]) -> None:
+    def acknowledged(self, subscription: Consumer, deliveries: Iterable[Unsettled]) -> None:
         """Deliveries were settled by ACK."""
         recorder = self._recorder
         now, own = recorder.clock(), subscription.names
@@ -141,7 +169,7 @@ class EventLog:
                 self.took.add(took)
             recorder.acked(now, names, message.number, message.attempts, took, self.transaction)
 
-    def rejected(self, subscription: Subscription, deliveries: Iterable[Delivery], reason: str) -> None:
+    def rejected(self, subscription: Consumer, deliveries: Iterable[Unsettled], reason: str) -> None:
         """Deliveries were settled by NACK."""
         recorder = self._recorder
         now, own = recorder.clock(), subscription.names
@@ -193,41 +221,41 @@ class EventLog:
 
     # sessions
 
-    def begun(self, session: Session, transaction: str) -> None:
+    def begun(self, session: Peer, transaction: str) -> None:
         """BEGIN."""
         self._recorder.tx_begun(self._recorder.clock(), self._names_of_session(session), transaction)
 
-    def committed(self, session: Session, transaction: str) -> None:
+    def committed(self, session: Peer, transaction: str) -> None:
         """COMMIT; what it held follows, until `transaction` is None again."""
         self.transaction = transaction
         self._recorder.tx_committed(self._recorder.clock(), self._names_of_session(session), transaction)
 
-    def aborted(self, session: Session, transaction: str, reason: str | None = None) -> None:
+    def aborted(self, session: Peer, transaction: str, reason: str | None = None) -> None:
         """ABORT, or the session ended before."""
         self._recorder.tx_aborted(self._recorder.clock(), self._names_of_session(session), transaction, reason)
 
-    def subscribed(self, subscription: Subscription) -> None:
+    def subscribed(self, subscription: Consumer) -> None:
         """SUBSCRIBE."""
         if subscription.names_by is None:
             self._begin(subscription)
 
-    def unsubscribed(self, subscription: Subscription, reason: str | None = None) -> None:
+    def unsubscribed(self, subscription: Consumer, reason: str | None = None) -> None:
         """UNSUBSCRIBE, or the session ended."""
         self._recorder.unsubscribed(self._recorder.clock(), self._own_names(subscription), reason)
 
-    def connected(self, session: Session) -> None:
+    def connected(self, session: Peer) -> None:
         """A session began."""
         self._recorder.connected(self._recorder.clock(), self._names_of_session(session))
 
-    def disconnected(self, session: Session, reason: str | None) -> None:
+    def disconnected(self, session: Peer, reason: str | None) -> None:
         """It ended."""
         self._recorder.disconnected(self._recorder.clock(), self._names_of_session(session), reason)
 
-    def failed(self, session: Session, error: ProtocolError) -> None:
+    def failed(self, session: Peer, error: ProtocolError) -> None:
         """A client got an ERROR."""
         self._recorder.error(self._recorder.clock(), self._names_of_session(session), str(error))
 
-    def silent(self, session: Session) -> None:
+    def silent(self, session: Peer) -> None:
         """A client was silent for longer than agreed."""
         self._recorder.heartbeat_missed(self._recorder.clock(), self._names_of_session(session))
 
@@ -238,7 +266,7 @@ class EventLog:
 
     # gauges
 
-    def pending(self, subscription: Subscription, count: int, oldest: Delivery | None) -> None:
+    def pending(self, subscription: Consumer, count: int, oldest: Unsettled | None) -> None:
         """A subscription has not acknowledged so many deliveries."""
         names, now = self._own_names(subscription), self._recorder.clock()
         age = _UNKNOWN if oldest is None else _since(oldest.at, now)
@@ -252,17 +280,17 @@ class EventLog:
 
     # names
 
-    def _names_of_session(self, session: Session) -> bytes:
+    def _names_of_session(self, session: Peer) -> bytes:
         if not session.names:
             session.names = self._recorder.names_of_session(session.transport, session.peer, session.login, session.id)
         return session.names
 
-    def _own_names(self, subscription: Subscription) -> bytes:
+    def _own_names(self, subscription: Consumer) -> bytes:
         """Those of the rows that are about a subscription itself."""
         names_by = subscription.names_by
         return (self._begin(subscription) if names_by is None else names_by)[""]
 
-    def _names(self, subscription: Subscription, message: Message) -> bytes:
+    def _names(self, subscription: Consumer, message: Message) -> bytes:
         """Those of the rows that are about a message that a subscription has."""
         names_by = subscription.names_by
         if names_by is None:
@@ -276,12 +304,12 @@ class EventLog:
                 own = names_by[""]
                 names_by.clear()
                 names_by[""] = own
-            names = names_by[given] = self._encode(subscription, self._destination(_target(subscription), message))
+            names = names_by[given] = self._encode(subscription, self._destination(subscription.source, message))
         return names
 
-    def _begin(self, subscription: Subscription) -> dict[str, bytes]:
+    def _begin(self, subscription: Consumer) -> dict[str, bytes]:
         """The first row of a subscription tells that it is there."""
-        name = _target(subscription)
+        name = subscription.source
         own = self._encode(subscription, name)
         subscription.names_by = names_by = {"": own}
         if not _has_many(name):
@@ -289,8 +317,8 @@ class EventLog:
         self._recorder.subscribed(self._recorder.clock(), own)
         return names_by
 
-    def _encode(self, subscription: Subscription, destination: str) -> bytes:
-        names = self._names_of_session(subscription.session)
+    def _encode(self, subscription: Consumer, destination: str) -> bytes:
+        names = self._names_of_session(subscription.peer)
         return self._recorder.names_of_subscription(names, subscription.id, subscription.mode.value, destination)
 
     def _destination(self, name: str, message: Message) -> str:
@@ -308,13 +336,6 @@ class EventLog:
                 self._destinations.clear()
             self._destinations[given] = found
         return found
-
-
-def _target(subscription: Subscription) -> str:
-    """The name of what a subscription consumes."""
-    target = subscription.topic or subscription.queue
-    assert target is not None  # it has joined
-    return target.name
 
 
 def _has_many(name: str) -> bool:

@@ -14,19 +14,28 @@ Three marks, in bytes of `size`:
              client itself that sends without reading its receipts
     limit    a client that was waited for in vain, and is no longer, is closed
 
-The first time something is appended after a flush, the outbox reports itself to the broker's list of those to flush.
+The first frame that is appended after a flush puts the outbox into the list of those to flush, `dirty`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from ..core.ports import Carrier
-    from ..model.message import Message
-    from ..session.session import Session
-    from .queue import Queue
+from ..model.message import Message
+from .ports import Carrier, Peer
+
+
+class Source(Protocol):
+    """The queue that a message in the outbox came from."""
+
+    name: str
+    full: bool
+
+    def leave(self, message: Message) -> None:
+        """Forget a stored message: it is settled for good."""
+        ...
 
 
 class WaitsForRoom(Protocol):
@@ -38,7 +47,7 @@ class WaitsForRoom(Protocol):
 
 
 class Feeder(WaitsForRoom, Protocol):
-    """Whatever gives a subscription messages that are not new."""
+    """Gives a subscription messages that are not new: retained ones, or those of a stream."""
 
     def end(self) -> None:
         """Give nothing more."""
@@ -61,6 +70,11 @@ class Outbox:
         starved: consumers of queues that got nothing because the window was full.
         excused: the client was too slow for too long: it no longer holds back publishers.
         closed: the connection is gone; what is appended is thrown away.
+
+    Args:
+        limit: bytes that may wait.
+        dirty: the list of those to flush.
+        on_high: called when more than `high` wait.
     """
 
     __slots__ = (
@@ -74,10 +88,11 @@ class Outbox:
         "gone",
         "high",
         "limit",
+        "on_high",
         "parts",
+        "peer",
         "relief",
         "rows",
-        "session",
         "size",
         "starved",
         "taken",
@@ -85,8 +100,16 @@ class Outbox:
         "window",
     )
 
-    def __init__(self, session: Session, carrier: Carrier, limit: int, dirty: deque[Outbox]) -> None:
-        self.session = session
+    def __init__(
+        self,
+        peer: Peer,
+        carrier: Carrier,
+        limit: int,
+        dirty: deque[Outbox],
+        on_high: Callable[[Outbox], None],
+    ) -> None:
+        self.peer = peer
+        self.on_high = on_high
         self.carrier: Carrier | None = carrier
         self.parts: list[bytes] = []
         self._rest: list[bytes] = []  # what was in `parts` before, but for the first `_next`, which are taken
@@ -98,7 +121,7 @@ class Outbox:
         self.window = limit // 8
         self.set_limit(limit)
         self.rows = 0
-        self.unsent: deque[tuple[Queue, Message, int]] = deque()
+        self.unsent: deque[tuple[Source, Message, int]] = deque()
         self.starved: OrderedDict[WaitsForRoom, None] = OrderedDict()
         self.excused = False
         self.closed = False
@@ -120,7 +143,7 @@ class Outbox:
         self.parts.append(shared)
         self.size += len(prefix) + len(shared)
         if self.size > self.high:
-            self.session.broker.strain(self)
+            self.on_high(self)
 
     def take(self, most: int | None = None) -> list[bytes]:
         """Hand parts, all of them or the first `most`, to the transport, which reports by `written` what left it."""
@@ -169,7 +192,7 @@ class Outbox:
                 break
             starved.popitem(last=False)[0].offer()
 
-    def not_written(self) -> list[tuple[Queue, Message]]:
+    def not_written(self) -> list[tuple[Source, Message]]:
         """Queue messages in mode auto that the operating system never got, or not whole.
 
         Those that the transport had taken may be with the client for a part, or reach it still: they will be marked

@@ -1,0 +1,75 @@
+"""Expiry of waiting messages: one timer per queue, set to the message that expires first.
+
+A queue gets one of these with its first message that can expire.  What has expired is found out in time order, in
+slices; a message that a consumer took meanwhile is passed over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ..core.lazy_heap import LazyHeap
+from ..core.scheduler import Scheduler, Timer
+from ..model.message import Message
+
+# Messages that expire in one turn: about 2 ms.
+_EXPIRIES_PER_TURN = 500
+
+
+class Expiry:
+    """The messages of a queue that will expire.
+
+    Args:
+        expire: called with each message whose time is over and that still waits.
+        on_empty: called when the last of them has gone by its time.
+    """
+
+    __slots__ = ("_due", "_expire", "_heap", "_on_empty", "_scheduler", "_timer")
+
+    def __init__(self, scheduler: Scheduler, expire: Callable[[Message], None], on_empty: Callable[[], None]) -> None:
+        self._scheduler = scheduler
+        self._expire = expire
+        self._on_empty = on_empty
+        self._heap = LazyHeap()
+        self._timer: Timer | None = None
+        self._due = math.inf
+
+    def watch(self, message: Message) -> None:
+        """A message waits that will expire."""
+        self._heap.add(message.expires, message)
+        self._wake_at(message.expires)
+
+    def tidy(self, waiting: int) -> None:
+        """Forget messages that wait no longer, once they are many."""
+        self._heap.tidy(waiting)
+
+    def shed(self) -> None:
+        """Forget messages at the front that wait no longer."""
+        self._heap.first()
+
+    def stop(self) -> None:
+        """The queue goes: nothing may refer to it until some far time."""
+        self._scheduler.cancel(self._timer)
+
+    def _wake_at(self, due: float) -> None:
+        if due < self._due:
+            self._scheduler.cancel(self._timer)
+            self._due = due
+            self._timer = self._scheduler.at(due, self._sweep)
+
+    def _sweep(self) -> None:
+        self._due = math.inf
+        now = self._scheduler.clock()
+        for _ in range(_EXPIRIES_PER_TURN):
+            first = self._heap.first()
+            if first is None or first[0] > now:
+                break
+            self._expire(first[1])
+        first = self._heap.first()
+        if first is None:
+            self._on_empty()
+        elif first[0] > now:
+            self._wake_at(first[0])
+        else:
+            self._scheduler.later(self._sweep)

@@ -1,0 +1,174 @@
+"""Waiting messages: those of a queue that are in memory and that no consumer has.
+
+A message stands in the ready list of all, and in that of each selector that consumers of the queue have.  Whichever
+consumer takes it clears `Message.waits`; the other lists pass over it when they come to it (see `ready`).  A message of
+a group stands in its group instead, and only the group's first one stands in the lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from ..core.context import Context
+from ..core.lazy_heap import LazyHeap
+from ..model.message import Message
+from .expiry import Expiry
+from .overflow import QueueLimits
+from .ready import ReadyList
+
+# What a place in the list of a selector costs; below so many bytes of that the account leaves it out.
+_PLACE, _LITTLE = 8, 64 * 1024
+SLACK = 16
+"""Places of a list that messages may take that have gone, beside twice as many as wait."""
+
+
+class WaitingMessages:
+    """The messages of one queue that wait in memory.
+
+    Attributes:
+        count: how many they are.
+        nbytes: what they cost.
+        ready_lists: the first holds all of them, the others those that one selector may want.
+        ready_bytes: what the others cost, as last counted.
+        by_age: oldest first, where the oldest may have to go; None: none did so far.
+        latest: the newest message of each conflation key; None: no message had one so far.
+
+    Args:
+        limits: of the queue.
+        expire: called with each message whose time is over.
+        on_empty: called when the last of those that expire has gone by its time.
+    """
+
+    __slots__ = (
+        "_context",
+        "_expire",
+        "_expiry",
+        "_on_empty",
+        "by_age",
+        "count",
+        "latest",
+        "limits",
+        "nbytes",
+        "ready_bytes",
+        "ready_lists",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        limits: QueueLimits,
+        expire: Callable[[Message], None],
+        on_empty: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self.limits = limits
+        self._expire = expire
+        self._on_empty = on_empty
+        self.count = 0
+        self.nbytes = 0
+        self.ready_lists = [ReadyList()]
+        self.ready_bytes = 0
+        self._expiry: Expiry | None = None
+        self.by_age: LazyHeap | None = None
+        self.latest: dict[str, Message] | None = None
+
+    def add(self, message: Message, refusing: Container[ReadyList] = ()) -> None:
+        """Add a message, and put it into the ready lists.
+
+        Args:
+            refusing: lists whose selector does not want it.
+        """
+        self.enter(message, refusing)
+        self.count_in(message)
+
+    def enter(self, message: Message, refusing: Container[ReadyList] = ()) -> None:
+        """Put a message into the ready lists."""
+        for ready_list in self.ready_lists:
+            if ready_list not in refusing:
+                ready_list.add(message)
+        if len(self.ready_lists) > 1 and not self.count % 1024:
+            self.weigh()
+
+    def count_in(self, message: Message) -> None:
+        """Add a message that stands in its group, or in the ready lists already."""
+        message.waits = True
+        self.nbytes += message.size
+        self.count += 1
+        self._context.waiting += 1
+        if message.expires:
+            if self._expiry is None:
+                self._expiry = Expiry(self._context.scheduler, self._expire, self._on_empty)
+            self._expiry.watch(message)
+        if self.limits.drops_oldest:
+            if self.by_age is None:
+                self.by_age = LazyHeap()
+            self.by_age.add(message.number, message)
+        if self.limits.conflates(message) and (key := self.limits.key_of(message)) is not None:
+            if self.latest is None:
+                self.latest = {}
+            self.latest[key] = message
+
+    def remove(self, message: Message) -> None:
+        """A message waits no longer; the lists find that out by themselves."""
+        message.waits = False
+        self.nbytes -= message.size
+        self.count -= 1
+        self._context.waiting -= 1
+        if self.latest:
+            key = self.limits.key_of(message)
+            if key is not None and self.latest.get(key) is message:
+                del self.latest[key]
+        if self._expiry is not None:
+            self._expiry.tidy(self.count)
+        if self.by_age is not None:
+            self.by_age.tidy(self.count)
+
+    def newest_of_key(self, message: Message) -> Message | None:
+        """The waiting message with the same conflation key; None: there is none."""
+        key = self.limits.key_of(message)
+        return self.latest.get(key) if key is not None and self.latest is not None else None
+
+    def oldest(self) -> Message:
+        """The oldest message, where the oldest may have to go; there is one."""
+        assert self.by_age is not None  # every message that waits is there, too
+        first = self.by_age.first()
+        assert first is not None
+        return first[1]
+
+    def most_places(self) -> int:
+        """Places that a list of them may have."""
+        return 2 * self.count + SLACK
+
+    def tidy(self) -> None:
+        """Let no list keep many messages that have gone."""
+        most = self.most_places()
+        for ready_list in self.ready_lists:
+            if len(ready_list) > most:
+                ready_list.compact()
+        if self.ready_bytes > _PLACE * most * len(self.ready_lists):
+            self.weigh()
+
+    def shed(self) -> None:
+        """Forget messages at the front that have gone: else a later turn would have to look at very many."""
+        for ready_list in self.ready_lists:
+            ready_list.shed()
+        if self._expiry is not None:
+            self._expiry.shed()
+        if self.by_age is not None:
+            self.by_age.first()
+
+    def weigh(self) -> None:
+        """Count what the lists of selectors cost: many of them on a deep queue are as good as more messages."""
+        nbytes = _PLACE * sum([len(each) for each in self.ready_lists[1:]])
+        nbytes = nbytes if nbytes > _LITTLE else 0
+        if nbytes > self.ready_bytes:
+            self._context.memory.keep(nbytes - self.ready_bytes)
+        else:
+            self._context.memory.release(self.ready_bytes - nbytes)
+        self.ready_bytes = nbytes
+
+    def end(self) -> None:
+        """The queue goes: no timer may refer to it."""
+        if self._expiry is not None:
+            self._expiry.stop()
+            self._expiry = None

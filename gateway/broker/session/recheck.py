@@ -1,0 +1,46 @@
+"""Changed rules: sessions with a subscription that the rules no longer allow are ended, in turns."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from ..core import authorization
+from ..core.scheduler import Scheduler
+from .session import Session
+
+# Sessions, and subscriptions of theirs, that are looked at in one turn when the rules have changed: some 4 ms, or one
+# session that has more.
+_LOOKS_PER_TURN = 500
+
+
+def recheck(sessions: Iterable[Session], scheduler: Scheduler) -> None:
+    """Look at all sessions after the rules have changed, and end those with a subscription that they do not allow."""
+    left = deque(sessions)
+
+    def look() -> None:
+        looks = 0
+        while left and looks < _LOOKS_PER_TURN:
+            session = left.popleft()
+            looks += 1 + len(session.subscriptions)
+            recheck_session(session)
+        if left:
+            scheduler.later(look)
+
+    look()
+
+
+def recheck_session(session: Session) -> bool:
+    """Look at what a session is subscribed to; False: it ends, because that is not allowed any more."""
+    if session.access is None:
+        return True
+    for subscription in session.subscriptions.values():
+        durable = session.durable_subscription_of(subscription)
+        name = subscription.source if durable is None else durable.topic.name
+        error = authorization.lost(
+            session, name, subscription.destination, subscription.options, is_shared=durable is not None
+        )
+        if error is not None:
+            session.end(error)
+            return False
+    return True
