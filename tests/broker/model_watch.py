@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 import pytest
 
-from gateway.broker import Broker, Session
+from gateway.broker import Session
+from gateway.broker.core.slow_consumers import SlowConsumers
 from gateway.broker.errors import SlowConsumer
 from gateway.broker.model.message import Message
 from gateway.broker.queue.subscription import Subscription
@@ -88,7 +89,7 @@ class Watch:
         self._record(patch)
 
     def _record(self, patch: pytest.MonkeyPatch) -> None:
-        deliver, end_slow, fail, stream = Subscription.deliver, Broker.end_slow, Session.fail, self._log
+        deliver, end_slow, fail, stream = Subscription.deliver, SlowConsumers.end, Session.fail, self._log
 
         def delivered(subscription: Subscription, message: Message) -> None:
             assert subscription.queue is not None  # it is the queue that calls
@@ -96,16 +97,16 @@ class Watch:
             stream.append(Given(subscription, message, frozenset(left)))
             deliver(subscription, message)
 
-        def slow(broker: Broker, session: Session, error: SlowConsumer) -> None:
+        def slow(slow_consumers: SlowConsumers, session: Session, error: SlowConsumer) -> None:
             stream.append(Slow(session))
-            end_slow(broker, session, error)
+            end_slow(slow_consumers, session, error)
 
         def failed(session: Session, error: ProtocolError, *frame: object) -> None:
             stream.append(Failed(session, error))
             fail(session, error, *frame)  # type: ignore[arg-type]
 
         patch.setattr(Subscription, "deliver", delivered)
-        patch.setattr(Broker, "end_slow", slow)
+        patch.setattr(SlowConsumers, "end", slow)
         patch.setattr(Session, "fail", failed)
 
     def look(self) -> None:

@@ -225,11 +225,10 @@ class Consumers(RuleBasedStateMachine):
     @invariant()
     def places_do_not_pile_up(self) -> None:
         queue = self._queue()
-        ready_lists = (
-            [*queue.in_memory.ready_lists, *(each.parked for each in queue.subscriptions if each.parked)]
-            if queue
-            else []
-        )
+        ready_lists = list(queue.in_memory.ready_lists) if queue else []
+        groups = queue._dispatcher.groups if queue else None
+        if groups is not None:
+            ready_lists += [owned.parked for owned in groups._owned.values()]
         assert all(len(each) <= 2 * len(self._waiting()) + SLACK for each in ready_lists)
 
 

@@ -85,7 +85,7 @@ class TestWhatIsStored:
         assert after.body == before.body == b"\xff\n\r"
         ids = {"message-id": "-", "redelivered": "true", "delivery-count": "2"}
         assert after.headers | ids == before.headers | ids
-        assert list(after.headers) == list(before.headers)
+        assert [name for name in after.headers if name not in ("redelivered", "delivery-count")] == list(before.headers)
 
     @pytest.mark.parametrize("destination", ["/topic/a", "/exchange/amq.direct/a", "/temp-topic/a", "/temp-queue/a"])
     def test_nothing_of_topics_and_temporary_destinations(self, stage: Stage, destination: str) -> None:

@@ -40,7 +40,7 @@ def waiting(house: House, name: str) -> list[bytes]:
     if queue is None:
         return []
     assert isinstance(queue, Queue)
-    return [message.body for message in queue.ready_lists[0].messages()]
+    return [message.body for message in queue.in_memory.ready_lists[0].messages()]
 
 
 async def closes(house: House, peer: Peer, valve: Valve) -> None:
