@@ -43,6 +43,7 @@ from typing import Any
 
 from gateway.broker.core.storage import Storage
 from gateway.broker.model.changes import Batch
+from gateway.broker.queue.durable import QueueStorage
 from gateway.broker.topic.offsets import KIND as CURSOR
 from gateway.broker.topic.offsets import Offsets
 from gateway.broker.topic.stream import KIND as LOG
@@ -239,6 +240,7 @@ def tell(lie: str) -> None:
     elif lie == "forgetful":
         _replace(SQLiteStore, "write", lambda self, batch: original(self, replace(batch, gone=[])))
     elif lie == "unmarked":
+        _replace(QueueStorage, "suspect", lambda self, row: None)
         _replace(SQLiteStore, "write", lambda self, batch: original(self, _without_facts(batch)))
     elif lie == "renamed":
         _replace(SQLiteStore, "token", property(lambda self: f"life{os.getpid()}", lambda self, value: None))
@@ -246,7 +248,7 @@ def tell(lie: str) -> None:
         recovered = Stream.recovered
         _replace(Stream, "recovered", lambda self, *, clean: recovered(self, clean=True))
     elif lie == "hasty":
-        _replace(Offsets, "_position", lambda self, cursor: self._broker.router.number)
+        _replace(Offsets, "_position", lambda self, cursor: self._context.last_number)
     elif lie == "silent":
         give, go_live = StreamReader._give, StreamReader._go_live
         _replace(StreamReader, "_give", lambda self, entry: (self._gaps.clear(), give(self, entry)))
