@@ -11,5 +11,6 @@
 
 The doctor changes nothing.  It uses one temporary topic, which ends with its session.  Every wait has a limit.  A check
 that cannot go on raises `Problem`, which becomes a line of the output.  Text of a peer is cut and freed of control
-characters (`printable`).  Passcodes and tokens are never printed, nor sent to a server whose certificate does not hold.
+characters (`printable`).  Passcodes and tokens are never printed, nor sent to a server with a certificate that does not
+hold.
 """

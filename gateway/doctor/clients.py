@@ -18,7 +18,7 @@ import h11
 import trio
 from wsproto.connection import Connection as WebSocket
 from wsproto.connection import ConnectionType
-from wsproto.events import BytesMessage, CloseConnection, Event, Message, Ping
+from wsproto.events import BytesMessage, CloseConnection, Message, Ping
 from wsproto.utilities import generate_accept_token, generate_nonce
 
 from gateway.client.tls import FileError, context_of, reason_of
@@ -382,9 +382,9 @@ class StompClient:
             for event in self._websocket.events():
                 if isinstance(event, Message):
                     payload += event.data.encode() if isinstance(event.data, str) else event.data
-                elif isinstance(event, Ping):
+                elif isinstance(event, Ping) and not self.close_reason:
                     self.pings += 1
-                    await self._send_event(event.response())
+                    await self._write(self._websocket.send(event.response()))
                     if self.on_ping is not None:
                         self.on_ping()
                 elif isinstance(event, CloseConnection):
@@ -394,14 +394,9 @@ class StompClient:
                 return payload
 
     async def _send(self, data: bytes) -> None:
-        if self._websocket is None:
-            await self._write(data)
-        else:
-            await self._send_event(BytesMessage(data))
-
-    async def _send_event(self, event: Event) -> None:
-        if self._websocket is not None and not self.close_reason:
-            await self._write(self._websocket.send(event))
+        if self._websocket is not None:
+            data = b"" if self.close_reason else self._websocket.send(BytesMessage(data))
+        await self._write(data)
 
     async def _write(self, data: bytes) -> None:
         with suppress(trio.BrokenResourceError):

@@ -155,12 +155,11 @@ def _own_targets(settings: Settings) -> dict[str, tuple[Target, ...]]:
 
 async def examine(options: CheckOptions, report: CheckReport) -> None:
     """Run all checks that the options name."""
-    with report.check("certificates"):
-        tls = tls_context(options.ca, options.cert, options.key)
-        await _examine(Connector(options.patience, tls, options.cert), options, report)
-
-
-async def _examine(connector: Connector, options: CheckOptions, report: CheckReport) -> None:
+    try:
+        connector = Connector(options.patience, tls_context(options.ca, options.cert, options.key), options.cert)
+    except Problem as problem:
+        report.fail("certificates", problem.detail, problem.remedy)
+        return
     settings = options.settings
     if settings is not None:
         check_machine(settings, options, report, await _is_alive(connector, settings))

@@ -4,7 +4,7 @@ The gateway is the program at the HTTP port of the settings, if it answers as on
 that port; then the setting `http` must say the same.  /proc tells the user of a listener, and its program only to root
 and to that user.
 
-Rights are read from owner, group and mode, because root runs the doctor and the gateway has a user of its own.
+Rights are read from owner, group and mode, because root runs the doctor and the gateway has another user.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def user_of(name: str) -> UnixUser:
     """
     if not name:
         return UnixUser(_user_name(os.geteuid()), os.geteuid(), frozenset([os.getegid(), *os.getgroups()]))
-    if name.isdigit():  # as in a container, whose user has no name
+    if name.isdigit():  # users of containers often have no name
         return UnixUser(name, int(name), frozenset())
     try:
         entry = pwd.getpwnam(name)

@@ -1,7 +1,7 @@
 """A configuration of nginx: its location for the WebSocket has all directives, and no time-out is too short.
 
 The file is read into nested blocks.  `include` is followed relative to the file; the output of `nginx -T` has all files
-in one already.  A block has the directives of the block around it, except those whose name it writes itself.
+in one already.  A block inherits the directives of the block around it, except names that it writes itself.
 """
 
 from __future__ import annotations
