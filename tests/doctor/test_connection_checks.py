@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from cryptography import x509
 
 from gateway.config.settings import Settings
 from gateway.doctor import connection_checks
-from gateway.doctor.model import TCP, WEBSOCKET, Level, own_targets
+from gateway.doctor.model import TCP, WEBSOCKET, Level, Target, own_targets
 from tests.clients.nginx import start_nginx_tls
 from tests.demanding import Demanding, demanding
 from tests.doctor.scene import ADA, faults, http, look, only, relay, served, settings_of, tcp, users, websocket
@@ -25,31 +26,16 @@ NOW = datetime.now(UTC)
 PROXY_1 = b"PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613\r\n"
 
 
-def leaf(*names: str, after: timedelta, before: timedelta = timedelta(days=-30)) -> trustme.LeafCert:
-    """A certificate of the authority, valid from one time to another, both counted from now."""
-    return papers.authority().issue_cert(*names, not_before=NOW + before, not_after=NOW + after)
+def leaf(*names: str, after: int, before: int = -30) -> trustme.LeafCert:
+    """A certificate of the authority, valid from one day to another, both counted from now."""
+    start, end = [NOW + timedelta(days=days) for days in (before, after)]
+    return papers.authority().issue_cert(*names, not_before=start, not_after=end)
 
 
-def self_signed() -> tuple[trustme.LeafCert, datetime]:
-    """A certificate that signs itself, and its end."""
-    own = trustme.CA()
-    end = x509.load_pem_x509_certificate(own.cert_pem.bytes()).not_valid_after_utc
-    return trustme.LeafCert(own.private_key_pem.bytes(), own.cert_pem.bytes(), []), end
-
-
-async def listener(folder: Path, nursery: trio.Nursery, certificate: trustme.LeafCert) -> int:
-    """A TLS listener that says nothing; gives its port."""
-    context = papers.certificates(folder, certificate).context("tcp")
-
-    async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
-        with suppress(trio.BrokenResourceError):
-            await stream.receive_some()
-
-    async def listen(task_status: trio.TaskStatus[list[trio.SSLListener[trio.SocketStream]]]) -> None:
-        await trio.serve_ssl_over_tcp(serve, 0, context, host=HOST, task_status=task_status)
-
-    (found,) = await nursery.start(listen)
-    return int(found.transport_listener.socket.getsockname()[1])
+def without_chain() -> trustme.LeafCert:
+    """A certificate without that of the authority between."""
+    whole = papers.authority().create_child_ca().issue_cert(HOST)
+    return trustme.LeafCert(whole.private_key_pem.bytes(), whole.cert_chain_pems[0].bytes(), [])
 
 
 @pytest.fixture
@@ -60,75 +46,74 @@ def ca(tmp_path: Path) -> Path:
     return file
 
 
+Show = Callable[[trustme.LeafCert], Awaitable[tuple[Target, ...]]]
+
+
+@pytest.fixture
+def show(tmp_path: Path, nursery: trio.Nursery) -> Show:
+    """Starts a TLS listener with a certificate, which says nothing."""
+
+    async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        with suppress(trio.BrokenResourceError):
+            await stream.receive_some()
+
+    async def start(certificate: trustme.LeafCert) -> tuple[Target, ...]:
+        context = papers.certificates(tmp_path, certificate).context("tcp")
+        (found,) = await nursery.start(partial(trio.serve_ssl_over_tcp, serve, 0, context, host=HOST))
+        return (tcp(found.transport_listener.socket.getsockname()[1], tls=True),)
+
+    return start
+
+
+NO_AUTHORITY = "the certificate has no authority that clients trust"
+
+
 @pytest.mark.parametrize(
-    ("name", "after", "before", "detail", "remedy"),
+    ("certificate", "is_known", "told"),
     [
-        (HOST, timedelta(days=-1), timedelta(days=-30), "has expired: it is for 127.0.0.1", "Renew"),
-        (HOST, timedelta(days=9), timedelta(days=2), "is not valid yet", "clock"),
-        ("a.example", timedelta(days=90), timedelta(days=-30), "is not for 127.0.0.1: it is for a.example", "Connect"),
+        (partial(leaf, HOST, after=-1), True, ["has expired: it is for 127.0.0.1", "Renew"]),
+        (partial(leaf, HOST, after=9, before=2), True, ["is not valid yet", "clock"]),
+        (partial(leaf, "a.example", after=90), True, ["is not for 127.0.0.1: it is for a.example", "Connect to one"]),
+        (papers.server, False, [f"{NO_AUTHORITY}: it is for gateway.example, 127.0.0.1", "fullchain.pem"]),
+        (without_chain, True, [NO_AUTHORITY, "fullchain.pem"]),
     ],
 )
 async def test_certificates(
-    tmp_path: Path,
-    nursery: trio.Nursery,
-    ca: Path,
-    name: str,
-    after: timedelta,
-    before: timedelta,
-    detail: str,
-    remedy: str,
+    show: Show, ca: Path, certificate: Callable[[], trustme.LeafCert], is_known: bool, told: list[str]
 ) -> None:
-    port = await listener(tmp_path, nursery, leaf(name, after=after, before=before))
-    fault = (await look(tcp=(tcp(port, tls=True),), ca=ca, patience=0.5))[0]
+    fault = (await look(tcp=await show(certificate()), ca=ca if is_known else None, patience=0.5))[0]
     assert fault.level is Level.FAIL
-    assert detail in fault.detail
-    assert remedy in fault.remedy
+    assert all(each in f"{fault}" for each in told), fault
 
 
-async def test_a_certificate_that_ends_soon_is_a_warning(tmp_path: Path, nursery: trio.Nursery, ca: Path) -> None:
-    port = await listener(tmp_path, nursery, leaf(HOST, after=timedelta(days=5)))
-    targets = (tcp(port, tls=True),)
+async def test_a_certificate_that_ends_soon_is_a_warning(show: Show, ca: Path) -> None:
+    targets = await show(leaf(HOST, after=5))
     soon = (await look(tcp=targets, ca=ca, patience=0.5))[0]
     assert (soon.level, "(4 days)" in soon.detail, "Renew it now" in soon.remedy) == (Level.WARN, True, True)
     late = (await look(tcp=targets, ca=ca, patience=0.5, now=lambda: NOW.timestamp() - 1e7))[0]
     assert late.level is Level.OK
 
 
-async def test_an_unknown_authority_is_a_fault(tmp_path: Path, nursery: trio.Nursery) -> None:
-    port = await listener(tmp_path, nursery, papers.server())
-    fault = (await look(tcp=(tcp(port, tls=True),), patience=0.5))[0]
-    words = "the certificate has no authority that clients trust: it is for gateway.example, 127.0.0.1"
-    assert words in fault.detail
-    assert "fullchain.pem" in fault.remedy
-
-
-async def test_an_incomplete_chain_is_a_fault(tmp_path: Path, nursery: trio.Nursery, ca: Path) -> None:
-    whole = papers.authority().create_child_ca().issue_cert(HOST)
-    alone = trustme.LeafCert(whole.private_key_pem.bytes(), whole.cert_chain_pems[0].bytes(), [])
-    port = await listener(tmp_path, nursery, alone)
-    assert "fullchain.pem" in (await look(tcp=(tcp(port, tls=True),), ca=ca, patience=0.5))[0].remedy
-
-
-async def test_a_self_signed_certificate_may_also_have_expired(tmp_path: Path, nursery: trio.Nursery) -> None:
-    certificate, end = self_signed()
-    port = await listener(tmp_path, nursery, certificate)
-    for now, is_expired in ((end.timestamp() - 1, False), (end.timestamp(), True)):
-        fault = (await look(tcp=(tcp(port, tls=True),), patience=0.5, now=lambda now=now: now))[0]
+async def test_a_self_signed_certificate_may_also_have_expired(show: Show) -> None:
+    own = trustme.CA()
+    end = x509.load_pem_x509_certificate(own.cert_pem.bytes()).not_valid_after_utc.timestamp()
+    targets = await show(trustme.LeafCert(own.private_key_pem.bytes(), own.cert_pem.bytes(), []))
+    for now, is_expired in ((end - 1, False), (end, True)):
+        fault = (await look(tcp=targets, patience=0.5, now=lambda now=now: now))[0]
         assert fault.detail.startswith("the certificate is self-signed, and clients do not trust it: it is for no name")
         assert fault.detail.endswith(" UTC, so it has also expired") is is_expired
 
 
 async def test_a_certificate_may_be_readable_by_openssl_only(
-    tmp_path: Path, nursery: trio.Nursery, ca: Path, monkeypatch: pytest.MonkeyPatch
+    show: Show, ca: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(data: bytes) -> None:
         raise ValueError
 
-    port = await listener(tmp_path, nursery, papers.server())
+    targets = await show(papers.server())
     monkeypatch.setattr(connection_checks.x509, "load_der_x509_certificate", refuse)
-    assert (await look(tcp=(tcp(port, tls=True),), ca=ca, patience=0.5))[0].detail == "the certificate holds"
-    found = await look(tcp=(tcp(port, tls=True),), patience=0.5)
-    assert found[0].detail == "the certificate has no authority that clients trust"
+    assert (await look(tcp=targets, ca=ca, patience=0.5))[0].detail == "the certificate holds"
+    assert (await look(tcp=targets, patience=0.5))[0].detail == NO_AUTHORITY
 
 
 async def test_no_passcode_is_sent_where_the_certificate_does_not_hold(tmp_path: Path, ca: Path) -> None:
@@ -285,21 +270,6 @@ class TestProxyHeader:
             fault = only(await look(tcp=(tcp(waiting.tcp_port),)), "session")
         assert "closed at CONNECT without an answer" in fault.detail
         assert "trusted_proxies" in fault.remedy
-
-    @pytest.mark.parametrize(
-        "header",
-        [
-            PROXY_1,
-            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes([203, 0, 113, 7, 198, 51, 100, 1, 1, 1, 2, 2]),
-        ],
-    )
-    async def test_an_unexpected_one_is_a_fault(
-        self, gateway: GatewayProcess, nursery: trio.Nursery, header: bytes
-    ) -> None:
-        found = await look(tcp=(tcp(await relay(nursery, gateway.tcp_port, preface=header)),))
-        assert "tcp_proxy_protocol = true" in only(found, "session").remedy
-        found = await look(websocket=(websocket(await relay(nursery, gateway.ws_port, preface=header)),))
-        assert "websocket_proxy_protocol = true" in only(found, "upgrade").remedy
 
 
 async def test_a_listener_that_says_nothing_is_a_fault(nursery: trio.Nursery) -> None:
