@@ -234,7 +234,8 @@ async def _request(
 ) -> tuple[HttpResponse, bytes]:
     """Send a GET; returns the answer with as much of its body as comes, and the bytes behind a 101."""
     http = h11.Connection(h11.CLIENT)
-    get = h11.Request(method="GET", target=path, headers=[("Host", target.authority), *headers.items()])
+    fields = [(name.encode(), value.encode()) for name, value in {"Host": target.authority, **headers}.items()]
+    get = h11.Request(method="GET", target=path, headers=fields)
     head: h11.Response | h11.InformationalResponse | None = None
     start = body = b""
     try:
@@ -258,8 +259,8 @@ async def _request(
     if head is None:
         detail = f"no answer to a GET of {path} within {connector.patience:g} s"
         raise Problem(detail, "Look into the log of the server there")
-    fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-    return HttpResponse(head.status_code, fields, body), http.trailing_data[0]
+    answered = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+    return HttpResponse(head.status_code, answered, body), http.trailing_data[0]
 
 
 async def _receive(stream: trio.abc.Stream) -> bytes:

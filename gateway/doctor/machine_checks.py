@@ -153,12 +153,12 @@ def check_open_files(settings: Settings, gateway: list[Process], report: CheckRe
     """As many files may be open as the settings allow connections."""
     what, needed = "open files", settings.max_connections + _OTHER_FILES
     pid = next((each.pid for each in gateway if each.pid), 0)
-    if pid:
-        most, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        process = f"the gateway (process {pid})"
-    else:
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a gateway raises its own limit at the start
-        process = "a program started from here"
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a gateway raises its own limit at the start
+    process = "a program started from here"
+    with suppress(OSError):  # a container may forbid it to root
+        if pid:
+            most, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            process = f"the gateway (process {pid})"
     if most == resource.RLIM_INFINITY or most >= needed:
         report.ok(what, f"{process} may open enough for {settings.max_connections} connections (max_connections)")
         return

@@ -69,15 +69,16 @@ class Target:
             parts = urlsplit(text if "://" in text or kind != TCP else f"stomp://{text}")
             tls, usual_port = schemes[parts.scheme]
             port = usual_port if parts.port is None else parts.port
-            (parts.hostname or "").encode("idna")  # a name that the resolver would refuse with another exception
+            host = (parts.hostname or "").encode("idna").decode()
         except (ValueError, KeyError):
             raise wrong from None
         if parts.username is not None or parts.password is not None:
             raise ValueError("a passcode in an address can be read by others: use --passcode-file")
         path = parts.path if parts.path != "/" else ""
-        if not port or not parts.hostname or parts.query or parts.fragment or (path and kind != WEBSOCKET):
+        is_path = not path or (kind == WEBSOCKET and path.isascii() and path.isprintable() and " " not in path)
+        if not port or not host or not is_path or parts.query or parts.fragment:
             raise wrong
-        return cls(kind, parts.hostname, port, tls, path)
+        return cls(kind, host, port, tls, path)
 
     @property
     def authority(self) -> str:

@@ -321,7 +321,8 @@ class StompChecks:
         with self._report.check(what):
             async with self._session({**self._login, "heart-beat": asked}) as (client, connected):
                 sends = connected.headers.get("heart-beat", "").partition(",")[0]
-                agreed = max(interval, int(sends) / 1000) if sends.isascii() and sends.isdigit() and int(sends) else 0
+                sent = int(sends[:9]) if sends.isascii() and sends.isdigit() else 0
+                agreed = max(interval, sent / 1000) if sent else 0
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(client.send_heartbeats, agreed or interval)
                     error, seconds = await self._listen(client)

@@ -17,7 +17,16 @@ import pytest
 from gateway.config.address import Address
 from gateway.config.settings import Settings
 from gateway.doctor import machine_checks
-from gateway.doctor.machine_checks import READ, WRITE, UnixUser, check_access, check_open_files, listening, user_of
+from gateway.doctor.machine_checks import (
+    READ,
+    WRITE,
+    Process,
+    UnixUser,
+    check_access,
+    check_open_files,
+    listening,
+    user_of,
+)
 from gateway.doctor.model import CheckReport, CheckResult, Level, Problem
 from gateway.pipeline import java
 from gateway.pipeline.doctor import Finding as JobResult
@@ -104,9 +113,10 @@ class TestOpenFiles:
     def test_without_a_gateway_the_limit_is_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
         found: list[CheckResult] = []
-        check_open_files(Settings(), [], CheckReport(found.append))
-        assert found[0].level is Level.WARN
-        assert found[0].detail.startswith("a program started from here may open 4096")
+        for gateway in ([], [Process(0, "", "x")], [Process(1 << 30, "gone", "x")]):
+            check_open_files(Settings(), gateway, CheckReport(found.append))
+        assert [each.level for each in found] == [Level.WARN] * 3
+        assert all(each.detail.startswith("a program started from here may open 4096") for each in found)
 
 
 class TestFiles:
