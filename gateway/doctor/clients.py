@@ -32,11 +32,10 @@ _LIMITS = Limits(body=64 << 20)  # twice the largest --message-size
 _MOST_OF_PAGE = 4 << 20
 _START = 80  # bytes of another protocol that are shown
 
-# By the numbers of OpenSSL (x509_vfy.h).
-_EXPIRED = 10
+# Detail and remedy by the number of OpenSSL (x509_vfy.h).
 _CERTIFICATE_PROBLEMS = {
     9: ("is not valid yet", "Set the clock of this machine, or wait for the first day of the certificate"),
-    _EXPIRED: ("has expired", "Renew the file of {setting}, and reload"),
+    10: ("has expired", "Renew the file of {setting}, and reload"),
     18: (
         "is self-signed, and clients do not trust it",
         "Get one of an authority that clients trust into {setting}, or give it by --ca",
@@ -52,8 +51,6 @@ _UNKNOWN_AUTHORITY = (
 
 class CertificateProblem(Problem):
     """The server's certificate does not hold."""
-
-    is_expired = False
 
 
 class TlsProblem(Problem):
@@ -210,9 +207,7 @@ def _certificate_problem(target: Target, code: int) -> CertificateProblem:
         "setting": "tls_certificate" if target.kind == TCP else "tls_certificate, or nginx's ssl_certificate",
     }
     detail, remedy = [text.format(**words) for text in _CERTIFICATE_PROBLEMS.get(code, _UNKNOWN_AUTHORITY)]
-    problem = CertificateProblem(f"the certificate {detail}", remedy)
-    problem.is_expired = code == _EXPIRED
-    return problem
+    return CertificateProblem(f"the certificate {detail}", remedy)
 
 
 async def http_get(

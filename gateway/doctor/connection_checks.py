@@ -6,6 +6,7 @@ works names the mistake.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import trio
@@ -83,7 +84,7 @@ async def check_connection(connector: Connector, target: Target, report: CheckRe
             return target
         except CertificateProblem as problem:
             target = replace(target, is_trusted=False)
-            detail = problem.detail + await _names_and_end(connector, target, None if problem.is_expired else now)
+            detail = await _with_names_and_end(connector, target, problem.detail, now)
             report.fail(what, detail, f"{problem.remedy}. No passcode is sent there")
             return target
         except TlsProblem as problem:
@@ -91,29 +92,22 @@ async def check_connection(connector: Connector, target: Target, report: CheckRe
     return None
 
 
-async def _names_and_end(connector: Connector, target: Target, now: float | None) -> str:
-    """Names and end of an untrusted certificate; empty: the server does not show it.
-
-    Args:
-        now: None: the report says already that it has expired.  OpenSSL names only one fault.
-    """
+async def _with_names_and_end(connector: Connector, target: Target, detail: str, now: float) -> str:
+    """The problem of a certificate, with its names and its end, as far as they can be read."""
     certificate = None
-    try:
+    with suppress(Problem):
         async with connector.connect(target) as stream:
-            if isinstance(stream, trio.SSLStream):
-                certificate = _certificate(stream)
-    except Problem:
-        pass
+            certificate = _certificate(stream) if isinstance(stream, trio.SSLStream) else None
     if certificate is None:
-        return ""
-    try:
+        return detail
+    hosts = ""
+    with suppress(x509.ExtensionNotFound, ValueError):
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         hosts = ", ".join([str(each.value) for each in names])
-    except (x509.ExtensionNotFound, ValueError):
-        hosts = ""
     end = certificate.not_valid_after_utc
-    expired = ", so it has also expired" if now is not None and end.timestamp() <= now else ""
-    return f": it is for {printable(hosts) or 'no name'}, valid until {end:%Y-%m-%d %H:%M} UTC{expired}"
+    # OpenSSL names only one fault of several.
+    also = ", so it has also expired" if end.timestamp() <= now and "has expired" not in detail else ""
+    return f"{detail}: it is for {printable(hosts) or 'no name'}, valid until {end:%Y-%m-%d %H:%M} UTC{also}"
 
 
 def _certificate(stream: trio.SSLStream[trio.SocketStream]) -> x509.Certificate | None:
@@ -147,13 +141,11 @@ async def explain(connector: Connector, target: Target) -> Problem | None:
 async def _certificate_refusal(connector: Connector, target: Target) -> Problem | None:
     """The server's refusal of the client certificate, which TLS 1.3 sends after the handshake."""
     try:
-        async with connector.connect(target) as stream:
-            with trio.move_on_after(connector.patience):
+        with suppress(Problem), trio.move_on_after(connector.patience):
+            async with connector.connect(target) as stream:
                 await stream.receive_some(1)
     except trio.BrokenResourceError as error:
         return connector.certificate_refusal(target, error)
-    except Problem:
-        pass
     return None
 
 

@@ -45,6 +45,7 @@ _OWN_LOOPBACK = "127.0.0.77"  # no other client of this machine has it
 _WRONG_ORIGIN = b"allowed_origins"  # in the gateway's answer to a page of another site
 _SLOW = 1.0  # seconds for a small message, which takes the gateway some milliseconds
 _LEAST_HEARTBEATS = 2
+_CUT = "cut"  # a connection that ended without an ERROR
 _LOGIN_ERRORS = ("login refused", "too many failed logins")
 _PROXY_ERRORS = ("malformed header line", "NUL octet among the headers", "this is not STOMP")
 
@@ -294,17 +295,17 @@ class StompChecks:
         ping = settings.websocket_ping if settings is not None else 0
         with self._report.check(what):
             async with self._session({**self._login, "heart-beat": "0,0"}) as (client, _):
-                error, seconds = await self._listen(client, until_ping=True)
+                ending, seconds = await self._listen(client, until_ping=True)
             if client.pings:
                 self._report.ok(what, f"held for {seconds:.0f} s, until the server's ping")
-            elif error:
-                raise Problem(f"ended after {seconds:.0f} s: {error}", "Follow the text of the ERROR")
-            elif error is not None:
+            elif ending == _CUT:
                 detail = f"cut after {seconds:.1f} s without a byte{client.close_reason}"
                 if ping:
                     detail += f", before the server's ping (websocket_ping, {ping:g} s)"
                 shorter = f"or write websocket_ping = {max(seconds * 0.4, 1):.0f}"
                 raise Problem(detail, f"{_WEBSOCKET_TIMEOUT}, {shorter}")
+            elif ending:
+                raise Problem(f"ended after {seconds:.0f} s: {ending}", "Follow the text of the ERROR")
             elif 0 < ping < self._options.idle:
                 detail = f"no ping in {seconds:.0f} s, though websocket_ping is {ping:g} s"
                 remedy = "A proxy answers pings itself, or keeps them: let clients agree on heart-beats"
@@ -315,7 +316,7 @@ class StompChecks:
 
     async def _check_heartbeats(self) -> None:
         """Hold a connection that agreed on heart-beats, and count them."""
-        what, is_tcp = f"{self._target} heart-beats", self._target.kind == TCP
+        what = f"{self._target} heart-beats"
         interval = self._options.idle / 3
         asked = f"{interval * 1000:.0f},{interval * 1000:.0f}"
         with self._report.check(what):
@@ -325,15 +326,15 @@ class StompChecks:
                 agreed = max(interval, sent / 1000) if sent else 0
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(client.send_heartbeats, agreed or interval)
-                    error, seconds = await self._listen(client)
+                    ending, seconds = await self._listen(client)
                     nursery.cancel_scope.cancel()
-            if error:
-                remedy = f"Our heart-beats do not arrive in time. {_BUFFERED}"
-                raise Problem(f"the gateway ended it after {seconds:.0f} s: {error}", remedy)
-            if error is not None:
+            if ending == _CUT:
                 detail = f"cut after {seconds:.1f} s, though heart-beats of {agreed:.1f} s were agreed"
-                timeout = _TCP_TIMEOUT if is_tcp else _WEBSOCKET_TIMEOUT
+                timeout = _TCP_TIMEOUT if self._target.kind == TCP else _WEBSOCKET_TIMEOUT
                 raise Problem(detail, f"{timeout}, or let clients send heart-beats more often")
+            if ending:
+                remedy = f"Our heart-beats do not arrive in time. {_BUFFERED}"
+                raise Problem(f"the gateway ended it after {seconds:.0f} s: {ending}", remedy)
             detail = f"{client.heartbeats} of the server came in {seconds:.0f} s"
             if not agreed:
                 remedy = "Write heartbeat_send = 250, so that clients can ask for them"
@@ -343,18 +344,17 @@ class StompChecks:
             else:
                 self._report.ok(what, f"{detail}, one each {agreed:.1f} s was agreed")
 
-    async def _listen(self, client: StompClient, *, until_ping: bool = False) -> tuple[str | None, float]:
-        """Listen for `--idle` seconds; returns the ERROR that ended it (empty: a cut; None: it did not end), and the
-        seconds."""
-        error: str | None = None
+    async def _listen(self, client: StompClient, *, until_ping: bool = False) -> tuple[str, float]:
+        """Listen for `--idle` seconds; returns how the session ended (empty: it did not), and the seconds."""
+        ending = ""
         started = trio.current_time()
         with trio.move_on_after(self._options.idle) as scope:
             client.on_ping = scope.cancel if until_ping else None
             try:
-                error = error_text(await client.frame())
+                ending = error_text(await client.frame())
             except NoFrame:
-                error = ""
-        return error, trio.current_time() - started
+                ending = _CUT
+        return ending, trio.current_time() - started
 
     # The client's address.
 
@@ -402,9 +402,8 @@ class StompChecks:
             raise Problem(f"the API at {admin} answers {response.status}", "Run the doctor on the gateway's machine")
         try:
             peer = str(json.loads(response.body)["peer"])
+            has_port = peer.count(":") == 1 or peer.startswith("[")
+            host = peer.rpartition(":")[0].strip("[]") if has_port else peer
+            return host if host == "unix" else str(ip_address(host))
         except (ValueError, LookupError, TypeError, RecursionError):
             raise Problem(f"the API at {admin} names no address", remedy) from None
-        try:
-            return str(ip_address(peer))
-        except ValueError:
-            return peer.rpartition(":")[0].strip("[]") or peer

@@ -280,6 +280,7 @@ class TestClientAddress:
             ({"peer": "[fd00::1]:4711"}, Level.FAIL, "all clients are fd00::1"),
             ({"peer": "unix"}, Level.FAIL, "all clients are unix"),
             ({"peer": "8.8.8.8:1"}, Level.WARN, "the gateway sees 8.8.8.8, and we connect from 127.0.0.77"),
+            ({"peer": "a.name:1"}, Level.WARN, "names no address"),
             ([], Level.WARN, "names no address"),
         ],
     )
