@@ -96,9 +96,15 @@ def page(body: object, status: int = 200) -> bytes:
 
 
 async def test_another_server_is_no_gateway(nursery: trio.Nursery) -> None:
-    port = await answering(nursery, {"/healthz": page("hello")})
-    fault = (await look(url=http(port)))[-1]
-    assert fault.detail == "/healthz is not answered by a gateway: 200, '\"hello\"'"
+    json_without = "/healthz is not answered by a gateway: 200, "
+    for answer, detail in (
+        (page("hello"), f"{json_without}'\"hello\"'"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{x", f"{json_without}'{{x'"),
+        (b"hello", "the answer is 'hello', which is not HTTP"),
+        (b"", "it closed without an answer"),
+    ):
+        port = await answering(nursery, {"/healthz": answer})
+        assert (await look(url=http(port)))[-1].detail == detail
 
 
 async def test_the_warnings_of_readyz_are_passed_on(nursery: trio.Nursery) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio_websocket
 
 from gateway.doctor import stomp_checks
 from gateway.doctor.model import Level, Target
@@ -193,6 +195,11 @@ class TestSession:
         assert "ERROR body too large" in fault.detail
         assert "max_body" in fault.detail
 
+    async def test_the_text_of_another_error_is_shown(self, nursery: trio.Nursery) -> None:
+        port = await served(nursery, saying(b"ERROR\nmessage:too many sessions\n\nclose one\0"))
+        fault = only(await look(tcp=(tcp(port),)), "session")
+        assert f"{fault}".endswith("ERROR too many sessions: close one. Follow the text of the ERROR")
+
     async def test_a_server_that_refuses_messages_and_heart_beats(self, nursery: trio.Nursery) -> None:
         async def serve(stream: trio.SocketStream) -> None:
             async for chunk in stream:
@@ -244,6 +251,20 @@ class TestSilence:
         found = await look(tcp=(tcp(await served(nursery, serve)),), idle=1.0, patience=0.3)
         fault = only(found, "heart-beats")
         assert "the gateway ended it after 0 s: ERROR heart-beat timed out: nothing came" in fault.detail
+
+    async def test_a_server_that_ends_a_silent_websocket(self, nursery: trio.Nursery) -> None:
+        async def serve(request: trio_websocket.WebSocketRequest) -> None:
+            connection = await request.accept(subprotocol="v12.stomp")
+            with suppress(trio_websocket.ConnectionClosed):
+                is_silent = b"heart-beat" in await connection.get_message()
+                ending = b"ERROR\nmessage:the end\n\n\0" if is_silent else b""
+                await connection.send_message(b"CONNECTED\nversion:1.2\n\n\0" + ending)
+                await trio.sleep_forever()
+
+        server = await nursery.start(trio_websocket.serve_websocket, serve, HOST, 0, None)
+        found = await look(websocket=(websocket(server.port),), idle=0.5, patience=0.5)
+        assert only(found, "silence").detail == "ended after 0 s: ERROR the end"
+        nursery.cancel_scope.cancel()
 
 
 class TestClientAddress:
