@@ -130,17 +130,18 @@ def _first_line(path: Path | None) -> str:
 
 def _settings(config: Path | None, has_targets: bool, report: CheckReport) -> Settings | None:
     """The settings of this machine; None: there are none, or they are wrong."""
+    check = report.check("settings")
     if config is not None:
         os.environ["GATEWAY_CONFIG"] = str(config)
     is_set = any(value for name, value in os.environ.items() if name.upper().startswith("GATEWAY_"))
     if has_targets and not is_set and not config_file().is_file():
         detail = "none here; on the gateway's machine --config FILE adds checks of files, ports and limits"
-        report.ok("settings", detail)
+        check.ok(detail)
         return None
     try:
         return load()
     except SettingsError as error:
-        report.fail("settings", str(error), "The gateway would not start with them; change the setting that is named")
+        check.fail(str(error), "The gateway would not start with them; change the setting that is named")
         return None
 
 
@@ -155,12 +156,12 @@ def _own_targets(settings: Settings) -> dict[str, tuple[Target, ...]]:
 
 async def examine(options: CheckOptions, report: CheckReport) -> None:
     """Run all checks that the options name."""
-    try:
-        connector = Connector(options.patience, tls_context(options.ca, options.cert, options.key), options.cert)
-    except Problem as problem:
-        report.fail("certificates", problem.detail, problem.remedy)
+    tls = None
+    with report.check("certificates"):
+        tls = tls_context(options.ca, options.cert, options.key)
+    if tls is None:
         return
-    settings = options.settings
+    connector, settings = Connector(options.patience, tls, options.cert), options.settings
     if settings is not None:
         check_machine(settings, options, report, await _is_alive(connector, settings))
         if settings.archive is not None or settings.tables is not None or options.pipeline:

@@ -46,15 +46,15 @@ async def with_proxy_header(
     if options.settings is None or not options.needs_proxy_header(target):
         return connector
     setting = f"{target.kind}_proxy_protocol"
-    with report.check(f"{target}"):
+    with report.check(f"{target}") as check:
         address = await connector.local_address(target)
         if address in Trusted(options.settings.trusted_proxies):
             detail = f"{setting} is on, and we send one, as {address} is in trusted_proxies"
-            report.ok(f"{target} PROXY header", detail)
+            report.check(f"{target} PROXY header").ok(detail)
             return replace(connector, preface=PROXY_HEADER)
         option = "--tcp HOST:PORT" if target.kind == TCP else "--websocket wss://HOST/ws"
         detail = f"not tried: {setting} is on, and {address}, the address of this machine, is not in trusted_proxies"
-        report.warn(f"{target}", detail, f"Connect through the proxy, by {option}, or run the doctor on its machine")
+        check.warn(detail, f"Connect through the proxy, by {option}, or run the doctor on its machine")
     return None
 
 
@@ -64,28 +64,27 @@ async def check_connection(connector: Connector, target: Target, report: CheckRe
     Returns:
         The target for the checks that follow, untrusted where its certificate does not hold; None: there are none.
     """
-    what = f"{target}"
-    with report.check(what):
+    with report.check(f"{target}") as check:
         try:
             async with connector.connect(target) as stream:
                 if not isinstance(stream, trio.SSLStream):
-                    report.ok(what, "the port is open")
+                    check.ok("the port is open")
                 elif (certificate := _certificate(stream)) is None:
-                    report.ok(what, "the certificate holds")
+                    check.ok("the certificate holds")
                 else:
                     end = certificate.not_valid_after_utc
                     days = int((end.timestamp() - now) // _DAY)
                     detail = f"the certificate holds, until {end:%Y-%m-%d %H:%M} UTC ({days} days)"
                     if days >= _SOON:
-                        report.ok(what, detail)
+                        check.ok(detail)
                     else:
                         remedy = "Renew it now, check why it was not renewed by itself (certbot renew), and reload"
-                        report.warn(what, detail, remedy)
+                        check.warn(detail, remedy)
             return target
         except CertificateProblem as problem:
             target = replace(target, is_trusted=False)
             detail = await _with_names_and_end(connector, target, problem.detail, now)
-            report.fail(what, detail, f"{problem.remedy}. No passcode is sent there")
+            check.fail(detail, f"{problem.remedy}. No passcode is sent there")
             return target
         except TlsProblem as problem:
             raise await explain(connector, target) or problem from None

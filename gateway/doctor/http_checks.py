@@ -41,34 +41,34 @@ async def _check_health(connector: Connector, target: Target) -> None:
 
 
 async def _check_ready(connector: Connector, target: Target, options: CheckOptions, report: CheckReport) -> None:
-    what = f"{target} ready"
+    check = report.check(f"{target} ready")
     before = options.now()
     response = await http_get(connector, target, "/readyz")
     now = (before + options.now()) / 2
     answer = _json(response)
     if response.status == 200:
-        report.ok(what, "clients may connect")
+        check.ok("clients may connect")
     elif response.status == 503 and "error" in answer:
-        report.fail(what, f"not ready: {printable(str(answer['error']))}", "See /readyz in docs/operations.md")
+        check.fail(f"not ready: {printable(str(answer['error']))}", "See /readyz in docs/operations.md")
     else:
-        report.fail(what, f"/readyz answers {response}", "Let the proxy pass it on to the gateway's `http`")
+        check.fail(f"/readyz answers {response}", "Let the proxy pass it on to the gateway's `http`")
     for name in ("journal", "certificate"):
         if name in answer:
-            report.warn(f"{target} {name}", printable(str(answer[name])), "Look into the gateway's log")
-    what = f"{target} clock"
+            report.check(f"{target} {name}").warn(printable(str(answer[name])), "Look into the gateway's log")
+    check = report.check(f"{target} clock")
     try:
         # The seconds are cut off: half a second is the mean of what is missing.
         ahead = parsedate_to_datetime(response.headers.get("date", "")).timestamp() + 0.5 - now
     except ValueError:
-        report.ok(what, "the server does not tell its time")
+        check.ok("the server does not tell its time")
         return
     leeway = options.setting("jwt_leeway")
     detail = f"the server's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this machine's"
     if abs(ahead) > max(leeway, 1.0) + _CLOCK_ERROR:
         effect = f"beyond jwt_leeway ({leeway:g} s) tokens are refused, and certificates may be"
-        report.fail(what, detail, f"{_CLOCK_REMEDY}; {effect}")
+        check.fail(detail, f"{_CLOCK_REMEDY}; {effect}")
     else:
-        report.ok(what, detail if abs(ahead) > _CLOCK_ERROR else "the server's clock agrees with this machine's")
+        check.ok(detail if abs(ahead) > _CLOCK_ERROR else "the server's clock agrees with this machine's")
 
 
 async def _check_forwarding(connector: Connector, target: Target, options: CheckOptions, report: CheckReport) -> None:
@@ -78,31 +78,30 @@ async def _check_forwarding(connector: Connector, target: Target, options: Check
     for websocket in options.websocket:
         if isinstance(path, str) and path != websocket.path:
             remedy = f"Connect to {path}, or write websocket_path = {json.dumps(websocket.path)}"
-            report.warn(f"{websocket}", f"the gateway has its WebSocket at {printable(path)}", remedy)
+            report.check(f"{websocket}").warn(f"the gateway has its WebSocket at {printable(path)}", remedy)
     if not options.is_direct(target) and answer.get("websocket_port") is not None:
         detail = "the proxy does not name its clients, so they look like programs of its own machine"
         remedy = f'{_FORWARDED_FOR}, and trusted_proxies = ["127.0.0.1"] in gateway.toml'
-        report.fail(f"{target} forwarding", detail, remedy)
+        report.check(f"{target} forwarding").fail(detail, remedy)
 
 
 async def _check_admin(
     connector: Connector, target: Target, path: str, options: CheckOptions, report: CheckReport
 ) -> None:
-    what = f"{target}{path}"
+    check = report.check(f"{target}{path}")
     response = await http_get(connector, target, path)
     if response.status != 200:
-        report.ok(what, f"closed without a token ({response.status})")
+        check.ok(f"closed without a token ({response.status})")
     elif options.is_direct(target) and target.is_loopback:
-        report.ok(what, "open without a token, to this machine only")
+        check.ok("open without a token, to this machine only")
     else:
         remedy = f"Set admin_token, and let the proxy name its clients ({_FORWARDED_FOR})"
-        report.fail(what, "open to every client, without a token", remedy)
+        check.fail("open to every client, without a token", remedy)
 
 
 def check_token(options: CheckOptions, report: CheckReport) -> None:
     """Compare the dates of the token with this machine's clock.  Only the gateway can check its signature."""
-    what = "token"
-    with report.check(what):
+    with report.check("token") as check:
         try:
             payload = options.token.split(".")[1]
             claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).items()
@@ -117,7 +116,7 @@ def check_token(options: CheckOptions, report: CheckReport) -> None:
             raise Problem(detail, _CLOCK_REMEDY)
         if dates.get("exp", now) + leeway < now:
             raise Problem(f"it expired {now - dates['exp']:.0f} s ago (exp)", "Get a new one")
-        report.ok(what, "its dates fit this machine's clock" + ("" if "exp" in dates else "; it never expires"))
+        check.ok("its dates fit this machine's clock" + ("" if "exp" in dates else "; it never expires"))
 
 
 def _json(response: HttpResponse) -> dict[str, object]:

@@ -72,11 +72,11 @@ def check_machine(settings: Settings, options: CheckOptions, report: CheckReport
     gateway = [each for text in settings.http for each in listening(Address.parse(text))] if is_alive else []
     check_ports(settings, gateway, report, is_alive)
     check_open_files(settings, gateway, report)
-    with report.check("user"):
+    with report.check("user") as check:
         user = user_of(options.user or next((each.user for each in gateway), ""))
         if not gateway and not options.user and user.uid == 0:
             detail = "the gateway does not run, so files are checked for root, which has every right"
-            report.warn("user", detail, "Name its user, as in its systemd unit: --user stomp-gateway")
+            check.warn(detail, "Name its user, as in its systemd unit: --user stomp-gateway")
         check_files(settings, user, report)
     check_settings(settings, options.now(), report)
 
@@ -89,28 +89,28 @@ def check_ports(settings: Settings, gateway: list[Process], report: CheckReport,
     addresses = [(name, Address.parse(text)) for name in LISTENERS for text in getattr(settings, name)]
     addresses = [(name, address) for name, address in addresses if address.port]
     if "http" not in [name for name, _ in addresses]:
-        report.ok("ports", "not checked: `http` has no port of its own (systemd, or a unix socket)")
+        report.check("ports").ok("not checked: `http` has no port of its own (systemd, or a unix socket)")
         return
     found = {address: listening(address) for _, address in addresses}
     if not is_alive and not any(found.values()):
         remedy = "Start it (`gateway serve`, `systemctl start stomp-gateway`)"
-        report.fail("gateway", f"it does not run here: no listener at {', '.join(map(str, found))}", remedy)
+        report.check("gateway").fail(f"it does not run here: no listener at {', '.join(map(str, found))}", remedy)
         return
     for name, address in addresses:
-        what = f"port {name} {address}"
+        check = report.check(f"port {name} {address}")
         processes = " and ".join(sorted({str(each) for each in found[address]}))
         if not processes:
             remedy = f"Restart the gateway, which started with other settings; or change {name}"
-            report.fail(what, "it has no listener", remedy if is_alive else "Start the gateway once its ports are free")
+            check.fail("it has no listener", remedy if is_alive else "Start the gateway once its ports are free")
         elif set(found[address]) & set(gateway):
-            report.ok(what, f"the gateway has it: {processes}")
+            check.ok(f"the gateway has it: {processes}")
         elif is_alive:
             remedy = f"Stop that program, or choose another port for {name}"
-            report.fail(what, f"it is taken by {processes}, which is not the gateway", remedy)
+            check.fail(f"it is taken by {processes}, which is not the gateway", remedy)
         else:
             remedy = f"Stop that program, or choose another port for {name}; if it is the gateway, `http` does not say "
             detail = f"it is taken by {processes}, and no gateway answers at `http`"
-            report.fail(what, detail, f"{remedy}where it answers (hypercorn: `--bind`)")
+            check.fail(detail, f"{remedy}where it answers (hypercorn: `--bind`)")
 
 
 def listening(address: Address) -> list[Process]:
@@ -151,7 +151,7 @@ def _covers(shown: str, wanted: str) -> bool:
 
 def check_open_files(settings: Settings, gateway: list[Process], report: CheckReport) -> None:
     """As many files may be open as the settings allow connections."""
-    what, needed = "open files", settings.max_connections + _OTHER_FILES
+    check, needed = report.check("open files"), settings.max_connections + _OTHER_FILES
     pid = next((each.pid for each in gateway if each.pid), 0)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a gateway raises its own limit at the start
     process = "a program started from here"
@@ -160,13 +160,13 @@ def check_open_files(settings: Settings, gateway: list[Process], report: CheckRe
             most, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
             process = f"the gateway (process {pid})"
     if most == resource.RLIM_INFINITY or most >= needed:
-        report.ok(what, f"{process} may open enough for {settings.max_connections} connections (max_connections)")
+        check.ok(f"{process} may open enough for {settings.max_connections} connections (max_connections)")
         return
     detail = f"{process} may open {most}, and max_connections = {settings.max_connections} needs {needed}"
     remedy = f"systemd: LimitNOFILE={needed}; or write max_connections = {max(most - _OTHER_FILES, 1)}"
     # Where max_connections is not set the gateway takes fewer, and logs that.
     is_set = "max_connections" in settings.model_fields_set or most < 2 * _OTHER_FILES
-    (report.fail if is_set else report.warn)(what, detail, remedy)
+    (check.fail if is_set else check.warn)(detail, remedy)
 
 
 # Files.
@@ -200,23 +200,24 @@ def check_files(settings: Settings, user: UnixUser, report: CheckReport) -> None
     """The gateway may use the files and folders that the settings name, and their disks have room."""
     for name in _FILES:
         if (path := getattr(settings, name)) is not None:
-            with report.check(name):
+            with report.check(name) as check:
                 check_access(user, path, READ)
-                report.ok(name, f"{path}, usable by {user.name}")
+                check.ok(f"{path}, usable by {user.name}")
     for name in _FOLDERS:
         if (path := getattr(settings, name)) is not None:
-            with report.check(name):
+            with report.check(name) as check:
                 path = path.absolute()
                 folder = path if path.exists() or not path.parent.exists() else path.parent
                 check_access(user, folder, READ | WRITE | ENTER)
-                report.ok(name, f"{folder}, usable by {user.name}")
+                check.ok(f"{folder}, usable by {user.name}")
                 _check_room(name, folder, report)
+    check = report.check("store")
     kind, _, file = settings.store.partition(":")
     if kind != "sqlite":
-        report.ok("store", "memory: messages end with the process")
+        check.ok("memory: messages end with the process")
         return
     path = Path(file).absolute()
-    with report.check("store"):
+    with check:
         check_access(user, path.parent, READ | WRITE | ENTER)
         for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
             if each.exists():
@@ -226,7 +227,7 @@ def check_files(settings: Settings, user: UnixUser, report: CheckReport) -> None
         except StoreError as error:
             remedy = "See docs/durability.md; `gateway store check` reads all of it"
             raise Problem(str(error), remedy) from None
-        report.ok("store", f"{path}, usable by {user.name}")
+        check.ok(f"{path}, usable by {user.name}")
         _check_room("store", path.parent, report)
 
 
@@ -255,17 +256,17 @@ def check_access(user: UnixUser, path: Path, rights: int) -> None:
 
 
 def _check_room(name: str, folder: Path, report: CheckReport) -> None:
-    what = f"{name} room"
+    check = report.check(f"{name} room")
     disk = os.statvfs(folder)
     free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
     detail = f"{free >> 20} MiB of {size >> 20} MiB are free on the disk of {folder}"
     if free < min(RESERVE, size // 4):
         remedy = f"Free at least {RESERVE >> 20} MiB, or put {name} on another disk: with less, messages are refused"
-        report.fail(what, detail, remedy)
+        check.fail(detail, remedy)
     elif free < size * _LEAST_FREE:
-        report.warn(what, detail, f"Free some, or put {name} on another disk, before messages are refused")
+        check.warn(detail, f"Free some, or put {name} on another disk, before messages are refused")
     else:
-        report.ok(what, detail)
+        check.ok(detail)
 
 
 # Settings.
@@ -273,35 +274,39 @@ def _check_room(name: str, folder: Path, report: CheckReport) -> None:
 
 def check_settings(settings: Settings, now: float, report: CheckReport) -> None:
     """The warnings that the gateway logs at its start."""
+    check = report.check("settings")
     try:
         certificates = listeners.read_certificates(settings)
     except StartError as error:
-        report.fail("settings", str(error), "Correct the file, or name another")
+        check.fail(str(error), "Correct the file, or name another")
         return
     ends = certificates.warning() if certificates is not None else None
     warnings = list(listeners.warnings(settings, certificates))
     for sentence in warnings:
         detail, _, remedy = sentence.rpartition(": ")
         if sentence != ends:
-            report.warn("settings", detail, remedy[:1].upper() + remedy[1:])
+            check.warn(detail, remedy[:1].upper() + remedy[1:])
     if certificates is not None and ends:
         remedy = "Renew it, check why it was not renewed by itself (certbot renew), and reload"
-        (report.fail if certificates.ends <= now else report.warn)("certificate", ends, remedy)
+        of_certificate = report.check("certificate")
+        (of_certificate.fail if certificates.ends <= now else of_certificate.warn)(ends, remedy)
     if not warnings:
-        report.ok("settings", "the gateway has no warnings for them")
+        check.ok("the gateway has no warnings for them")
 
 
 def check_pipeline(with_spark: bool, report: CheckReport) -> None:
     """Java for the jobs; Spark, which takes half a minute, only on demand."""
     if with_spark:
         for each in pipeline_doctor.examine():
-            with report.check(f"pipeline {each.what}"):
-                if not each.ok:
-                    raise Problem(each.detail, each.remedy)
-                report.ok(f"pipeline {each.what}", each.detail)
+            check = report.check(f"pipeline {each.what}")
+            if each.ok:
+                check.ok(each.detail)
+            else:
+                check.fail(each.detail, each.remedy)
         return
+    check = report.check("pipeline Java")
     try:
         found = java.find()
-        report.ok("pipeline Java", f"{found.version} of {found.source}, {found.home}")
+        check.ok(f"{found.version} of {found.source}, {found.home}")
     except PipelineFailure as error:
-        report.fail("pipeline Java", "none that Spark could use", f"{error}. All of it: --pipeline")
+        check.fail("none that Spark could use", f"{error}. All of it: --pipeline")

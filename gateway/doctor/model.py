@@ -10,13 +10,12 @@ A target is an address as users write it:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from gateway.config.address import Address
@@ -221,36 +220,48 @@ class Problem(Exception):
 
 
 class CheckReport:
-    """Takes the results of all checks.
-
-    Args:
-        emit: is called with each result.
-    """
+    """Takes the results of all checks, and passes them to `emit`."""
 
     def __init__(self, emit: Callable[[CheckResult], None]) -> None:
         self._emit = emit
         self.has_failures = False
 
-    def ok(self, what: str, detail: str) -> None:
+    def check(self, what: str) -> Check:
+        """A check of one thing."""
+        return Check(what, self)
+
+    def add(self, result: CheckResult) -> None:
+        """Take a result."""
+        self.has_failures |= result.level is Level.FAIL
+        self._emit(result)
+
+
+class Check:
+    """The results on one thing.  As a block it ends with a FAIL where a Problem is raised."""
+
+    def __init__(self, what: str, report: CheckReport) -> None:
+        self._what = what
+        self._report = report
+
+    def ok(self, detail: str) -> None:
         """All is well."""
-        self._emit(CheckResult(Level.OK, what, detail))
+        self._report.add(CheckResult(Level.OK, self._what, detail))
 
-    def warn(self, what: str, detail: str, remedy: str) -> None:
+    def warn(self, detail: str, remedy: str) -> None:
         """It works now and may not always, or was not tried."""
-        self._emit(CheckResult(Level.WARN, what, detail, remedy))
+        self._report.add(CheckResult(Level.WARN, self._what, detail, remedy))
 
-    def fail(self, what: str, detail: str, remedy: str) -> None:
+    def fail(self, detail: str, remedy: str) -> None:
         """It does not work, or is open to others than it should be."""
-        self.has_failures = True
-        self._emit(CheckResult(Level.FAIL, what, detail, remedy))
+        self._report.add(CheckResult(Level.FAIL, self._what, detail, remedy))
 
-    @contextmanager
-    def check(self, what: str) -> Iterator[None]:
-        """A check as a block: a Problem ends it with a FAIL."""
-        try:
-            yield
-        except Problem as problem:
-            self.fail(what, problem.detail, problem.remedy)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, Problem):
+            self.fail(error.detail, error.remedy)
+        return isinstance(error, Problem)
 
 
 def printable(text: str | bytes) -> str:

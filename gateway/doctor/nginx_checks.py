@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from .model import CheckReport, Problem
+from .model import Check, CheckReport, Problem
 
 # Comments, quoted words, punctuation, other words.
 _TOKEN = re.compile(
@@ -103,14 +103,13 @@ def check_nginx(path: Path, websocket_path: str, ping: float, report: CheckRepor
     Args:
         ping: the setting `websocket_ping`, in seconds; 0: the gateway does not ping.
     """
-    what = f"nginx {path}"
-    with report.check(what):
+    with report.check(f"nginx {path}"):
         locations = [each for each in _locations([], read(path), {}) if _matches(each[0], websocket_path)]
         if not locations:
             directive = f"location = {websocket_path} {{ proxy_pass http://127.0.0.1:15674; ... }}"
             raise Problem(f"it has no location for {websocket_path}", f"Write `{directive}` (deploy/nginx.conf)")
         for words, directives in locations:
-            _check_location(f"{what}, location {' '.join(words)}", directives, ping, report)
+            _check_location(report.check(f"nginx {path}, location {' '.join(words)}"), directives, ping)
 
 
 def _matches(words: list[str], path: str) -> bool:
@@ -124,14 +123,14 @@ def _matches(words: list[str], path: str) -> bool:
     return path == pattern if modifier == "=" else pattern not in ("", "/") and path.startswith(pattern)
 
 
-def _check_location(what: str, directives: Directives, ping: float, report: CheckReport) -> None:
+def _check_location(check: Check, directives: Directives, ping: float) -> None:
     faults = list(_faults(directives, ping))
     for detail, remedy in faults:
         # Without these two a WebSocket works, and its clients have another address.
         is_minor = "forwarded" in detail.lower()
-        (report.warn if is_minor else report.fail)(what, detail, remedy)
+        (check.warn if is_minor else check.fail)(detail, remedy)
     if not faults:
-        report.ok(what, "it has all that a WebSocket needs")
+        check.ok("it has all that a WebSocket needs")
 
 
 def _faults(directives: Directives, ping: float) -> Iterator[tuple[str, str]]:

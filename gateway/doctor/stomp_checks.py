@@ -108,7 +108,8 @@ class StompChecks:
             async with self._session(self._login) as (client, connected):
                 if self._login:
                     user = connected.headers.get("user-name") or self._options.login
-                    self._report.ok(f"{self._target} login", f"let in as {printable(user)}" if user else "let in")
+                    login = self._report.check(f"{self._target} login")
+                    login.ok(f"let in as {printable(user)}" if user else "let in")
                 await self._check_messages(client)
             if self._options.idle:
                 nursery.start_soon(self._check_heartbeats)
@@ -155,36 +156,34 @@ class StompChecks:
 
     async def _can_upgrade(self) -> bool:
         """Ask for the upgrade as a page does; True if a session can follow."""
-        target, report = self._target, self._report
-        what = f"{target} upgrade"
+        target = self._target
         origin = self._options.origin or (self._options.url or target).origin
-        with report.check(what):
+        with self._report.check(f"{target} upgrade") as check:
             try:
                 async with stomp_connection(self._connector, target, {"Origin": origin}) as client:
                     subprotocol = client.subprotocol
             except NotHttp as problem:
                 raise await explain(self._connector, target) or problem from None
             except UpgradeRefused as refusal:
-                report.fail(what, *await self._refusal(refusal.response, origin))
+                check.fail(*await self._refusal(refusal.response, origin))
                 return _WRONG_ORIGIN in refusal.response.body  # programs, which name no origin, may get it
             if subprotocol in SUBPROTOCOLS:
-                report.ok(what, f"a page of {origin} gets it, with {subprotocol}")
+                check.ok(f"a page of {origin} gets it, with {subprotocol}")
             else:
                 detail = f"the answer names none of the subprotocols {', '.join(SUBPROTOCOLS)}: browsers close"
-                report.fail(what, detail, "Let the proxy pass Sec-WebSocket-Protocol on, both ways")
-            with report.check(f"{target} origin"):
-                await self._check_other_site()
+                check.fail(detail, "Let the proxy pass Sec-WebSocket-Protocol on, both ways")
+            await self._check_other_site()
             return True
         return False
 
     async def _check_other_site(self) -> None:
-        what = f"{self._target} origin"
-        try:
-            async with stomp_connection(self._connector, self._target, {"Origin": _OTHER_SITE}):
-                remedy = 'Name the sites one by one: allowed_origins = ["https://app.example.org"], without "*"'
-                self._report.warn(what, "pages of every site can open it", remedy)
-        except UpgradeRefused:
-            self._report.ok(what, "pages of other sites are refused")
+        with self._report.check(f"{self._target} origin") as check:
+            try:
+                async with stomp_connection(self._connector, self._target, {"Origin": _OTHER_SITE}):
+                    remedy = 'Name the sites one by one: allowed_origins = ["https://app.example.org"], without "*"'
+                    check.warn("pages of every site can open it", remedy)
+            except UpgradeRefused:
+                check.ok("pages of other sites are refused")
 
     async def _refusal(self, response: HttpResponse, origin: str) -> tuple[str, str]:
         """Detail and remedy for a refused upgrade: by status, by body, and by headers that only a proxy sends."""
@@ -225,29 +224,28 @@ class StompChecks:
 
     async def _may_connect(self) -> bool:
         """Connect without a login; True if there is a login, or none is necessary."""
-        target, report = self._target, self._report
-        credentials = self._options.login_headers
-        what = f"{target} anonymous"
+        target, credentials = self._target, self._options.login_headers
+        check = self._report.check(f"{target} anonymous")
         try:
             async with self._session({}):
                 pass
         except ConnectRefused as refusal:
             if not refusal.is_login:
                 raise
-            report.ok(what, "a client without a login is refused")
+            check.ok("a client without a login is refused")
         else:
             if target.is_loopback and self._options.is_direct(target):
-                report.ok(what, "a client needs no login, and can come from this machine only")
+                check.ok("a client needs no login, and can come from this machine only")
             else:
                 remedy = "Set users_file (`gateway passwd users.txt NAME`), jwt_keys or another authenticator"
-                report.fail(what, "a client needs no login, and can come from other machines", remedy)
+                check.fail("a client needs no login, and can come from other machines", remedy)
             if not credentials:
                 return True
-        what = f"{target} login"
+        check = self._report.check(f"{target} login")
         if not credentials:
-            report.warn(what, "not tried", "Give --login NAME --passcode-file FILE, or --token-file FILE")
+            check.warn("not tried", "Give --login NAME --passcode-file FILE, or --token-file FILE")
         elif not target.is_trusted:
-            report.warn(what, "not tried, because the certificate does not hold", "Correct that first")
+            check.warn("not tried, because the certificate does not hold", "Correct that first")
         else:
             self._login = credentials
             return True
@@ -255,19 +253,17 @@ class StompChecks:
 
     async def _check_messages(self, client: StompClient) -> None:
         """Send a small message and a large one, there and back."""
-        report, what = self._report, f"{self._target} message"
-        with report.check(what):
+        with self._report.check(f"{self._target} message") as check:
             await client.send("SUBSCRIBE", {"id": "doctor", "destination": _TOPIC})
             seconds = await self._send_and_receive(client, b"doctor", _BUFFERED)
             if seconds > _SLOW:
-                report.warn(what, f"a small one takes {seconds:.1f} s, there and back", _BUFFERED)
+                check.warn(f"a small one takes {seconds:.1f} s, there and back", _BUFFERED)
             else:
-                report.ok(what, f"a small one takes {seconds * 1000:.0f} ms, there and back")
-            what = f"{self._target} large message"
-            with report.check(what):
+                check.ok(f"a small one takes {seconds * 1000:.0f} ms, there and back")
+            with self._report.check(f"{self._target} large message") as check:
                 body = os.urandom(self._options.message_size // 2).hex().encode()  # text, as browsers send it
                 seconds = await self._send_and_receive(client, body, _LARGE_REMEDY)
-                report.ok(what, f"{len(body)} bytes take {seconds * 1000:.0f} ms, there and back")
+                check.ok(f"{len(body)} bytes take {seconds * 1000:.0f} ms, there and back")
 
     async def _send_and_receive(self, client: StompClient, body: bytes, remedy: str) -> float:
         """Seconds until the message is back; raises Problem."""
@@ -291,13 +287,13 @@ class StompChecks:
 
     async def _check_silence(self) -> None:
         """Hold a connection without heart-beats until the server's ping."""
-        what, settings = f"{self._target} silence", self._options.settings
+        settings = self._options.settings
         ping = settings.websocket_ping if settings is not None else 0
-        with self._report.check(what):
+        with self._report.check(f"{self._target} silence") as check:
             async with self._session({**self._login, "heart-beat": "0,0"}) as (client, _):
                 ending, seconds = await self._listen(client, until_ping=True)
             if client.pings:
-                self._report.ok(what, f"held for {seconds:.0f} s, until the server's ping")
+                check.ok(f"held for {seconds:.0f} s, until the server's ping")
             elif ending == _CUT:
                 detail = f"cut after {seconds:.1f} s without a byte{client.close_reason}"
                 if ping:
@@ -312,14 +308,13 @@ class StompChecks:
                 raise Problem(detail, remedy)
             else:
                 remedy = "Hold it longer than websocket_ping: --idle SECONDS"
-                self._report.warn(what, f"held for {seconds:.0f} s; no ping came", remedy)
+                check.warn(f"held for {seconds:.0f} s; no ping came", remedy)
 
     async def _check_heartbeats(self) -> None:
         """Hold a connection that agreed on heart-beats, and count them."""
-        what = f"{self._target} heart-beats"
         interval = self._options.idle / 3
         asked = f"{interval * 1000:.0f},{interval * 1000:.0f}"
-        with self._report.check(what):
+        with self._report.check(f"{self._target} heart-beats") as check:
             async with self._session({**self._login, "heart-beat": asked}) as (client, connected):
                 sends = connected.headers.get("heart-beat", "").partition(",")[0]
                 sent = int(sends[:9]) if sends.isascii() and sends.isdigit() else 0
@@ -338,11 +333,11 @@ class StompChecks:
             detail = f"{client.heartbeats} of the server came in {seconds:.0f} s"
             if not agreed:
                 remedy = "Write heartbeat_send = 250, so that clients can ask for them"
-                self._report.warn(what, "the server sends none", remedy)
+                check.warn("the server sends none", remedy)
             elif client.heartbeats < _LEAST_HEARTBEATS:
                 raise Problem(f"{detail}, though one each {agreed:.1f} s was agreed", _BUFFERED)
             else:
-                self._report.ok(what, f"{detail}, one each {agreed:.1f} s was agreed")
+                check.ok(f"{detail}, one each {agreed:.1f} s was agreed")
 
     async def _listen(self, client: StompClient, *, until_ping: bool = False) -> tuple[str, float]:
         """Listen for `--idle` seconds; returns how the session ended (empty: it did not), and the seconds."""
@@ -359,8 +354,8 @@ class StompChecks:
     # The client's address.
 
     async def _check_client_address(self) -> None:
-        target, settings, report = self._target, self._options.settings, self._report
-        what = f"{target} client address"
+        target, settings = self._target, self._options.settings
+        check = self._report.check(f"{target} client address")
         admin = next(iter(own_targets(settings)[HTTP]), None) if settings is not None else None
         if settings is None or admin is None:
             return
@@ -371,24 +366,24 @@ class StompChecks:
             async with self._session(self._login, claim, local if local == _OWN_LOOPBACK else None) as (_, connected):
                 seen = await self._address_at(admin, connected.headers.get("session", ""), settings.admin_token)
         except Problem as problem:
-            report.warn(what, f"not known: {problem.detail}", problem.remedy)
+            check.warn(f"not known: {problem.detail}", problem.remedy)
             return
         detail = f"all clients are {seen} to the gateway, the proxy: limits, logs and the journal count them as one"
         proxies = json.dumps([*settings.trusted_proxies, seen])
         if seen == local:
-            report.ok(what, f"the gateway sees it behind the proxy ({local})")
+            check.ok(f"the gateway sees it behind the proxy ({local})")
         elif seen == _CLAIMED_ADDRESS:
             detail = "a client can invent its address: the proxy passes its X-Forwarded-For on"
-            report.fail(what, detail, f"{_FORWARDED_FOR}, which adds the client's own")
+            check.fail(detail, f"{_FORWARDED_FOR}, which adds the client's own")
         elif seen != "unix" and not ip_address(seen).is_private:
-            report.warn(what, f"the gateway sees {seen}, and we connect from {local}", "A NAT on the way explains that")
+            check.warn(f"the gateway sees {seen}, and we connect from {local}", "A NAT on the way explains that")
         elif target.kind == TCP:
             remedy = f"Write tcp_proxy_protocol = true, trusted_proxies = {proxies}, and `proxy_protocol on;` in nginx"
-            report.fail(what, detail, remedy)
+            check.fail(detail, remedy)
         elif seen in settings.trusted_proxies:
-            report.fail(what, detail, f"{_FORWARDED_FOR} in the location of the WebSocket")
+            check.fail(detail, f"{_FORWARDED_FOR} in the location of the WebSocket")
         else:
-            report.fail(what, detail, f"Write trusted_proxies = {proxies} in gateway.toml, and in {_FORWARDED_FOR}")
+            check.fail(detail, f"Write trusted_proxies = {proxies} in gateway.toml, and in {_FORWARDED_FOR}")
 
     async def _address_at(self, admin: Target, session: str, token: str) -> str:
         """The address of a session in the admin API, without its port; raises Problem."""
