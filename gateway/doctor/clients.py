@@ -122,13 +122,7 @@ class Connector:
 
     @asynccontextmanager
     async def connect(self, target: Target) -> AsyncIterator[trio.abc.Stream]:
-        """A connection for the time of the block, after the TLS handshake.
-
-        Raises:
-            CertificateProblem: the certificate does not hold.
-            TlsProblem: there is no TLS.
-            Problem: the port cannot be reached.
-        """
+        """A connection for the time of the block, after TLS; raises CertificateProblem, TlsProblem or Problem."""
         tcp = await self._connect_tcp(target)
         try:
             yield await self._handshake(tcp, target)
@@ -213,12 +207,7 @@ def _certificate_problem(target: Target, code: int) -> CertificateProblem:
 async def http_get(
     connector: Connector, target: Target, path: str, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
-    """Request a page.
-
-    Raises:
-        NotHttp: the answer is not HTTP.
-        Problem: there is none.
-    """
+    """Request a page; raises NotHttp, or Problem where there is no answer."""
     async with connector.connect(target) as stream:
         response, _ = await _request(stream, target, path, {"Connection": "close", **(headers or {})}, connector)
     return response
@@ -270,15 +259,9 @@ async def _receive(stream: trio.abc.Stream) -> bytes:
 async def stomp_connection(
     connector: Connector, target: Target, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[StompClient]:
-    """A connection for the time of the block, with its upgrade and before CONNECT.
+    """A connection for the time of the block, before CONNECT; `headers` are those of the upgrade.
 
-    Args:
-        headers: of the upgrade.
-
-    Raises:
-        UpgradeRefused: the server answers with another status.
-        NotHttp: the answer to the upgrade is not HTTP.
-        Problem: there is no connection, or no answer.
+    Raises UpgradeRefused, NotHttp, or Problem where there is no connection or answer.
     """
     async with connector.connect(target) as stream:
         if target.kind != WEBSOCKET:

@@ -40,8 +40,7 @@ async def with_proxy_header(
 ) -> Connector | None:
     """The connector for a STOMP target: it sends a PROXY header, as a proxy would, where the gateway expects one.
 
-    Returns:
-        None: the gateway would close, because this machine is not in trusted_proxies.
+    None: the gateway would close, because this machine is not in trusted_proxies.
     """
     if options.settings is None or not options.needs_proxy_header(target):
         return connector
@@ -59,11 +58,7 @@ async def with_proxy_header(
 
 
 async def check_connection(connector: Connector, target: Target, report: CheckReport, now: float) -> Target | None:
-    """Connect.
-
-    Returns:
-        The target for the checks that follow, untrusted where its certificate does not hold; None: there are none.
-    """
+    """Connect; returns the target for further checks, untrusted where its certificate does not hold, or None."""
     with report.check(f"{target}") as check:
         try:
             async with connector.connect(target) as stream:

@@ -64,11 +64,7 @@ class UnixUser:
 
 
 def check_machine(settings: Settings, options: CheckOptions, report: CheckReport, is_alive: bool) -> None:
-    """All that can be seen without connecting.
-
-    Args:
-        is_alive: a gateway answers at the HTTP port of the settings.
-    """
+    """All checks of the machine; `is_alive` if a gateway answers at the HTTP port of the settings."""
     gateway = [each for text in settings.http for each in listening(Address.parse(text))] if is_alive else []
     check_ports(settings, gateway, report, is_alive)
     check_open_files(settings, gateway, report)
@@ -173,11 +169,7 @@ def check_open_files(settings: Settings, gateway: list[Process], report: CheckRe
 
 
 def user_of(name: str) -> UnixUser:
-    """A user by name or number; empty: the one that runs the doctor.
-
-    Raises:
-        Problem: there is none of that name.
-    """
+    """A user by name or number; empty: the one that runs the doctor.  Raises Problem."""
     if not name:
         return UnixUser(_user_name(os.geteuid()), os.geteuid(), frozenset([os.getegid(), *os.getgroups()]))
     if name.isdigit():  # users of containers often have no name

@@ -57,11 +57,7 @@ class Target:
 
     @classmethod
     def parse(cls, kind: str, text: str) -> Target:
-        """Read an address of that kind.
-
-        Raises:
-            ValueError: it is none; the text is a sentence.
-        """
+        """Read an address of that kind; raises ValueError with a sentence."""
         example, schemes = _FORMS[kind]
         wrong = ValueError(f"{text[:80]!r} is no address of {kind}: write {example}")
         try:
@@ -104,11 +100,7 @@ class Target:
 
 
 def own_targets(settings: Settings, certificate_hosts: tuple[str, ...] = ()) -> dict[str, tuple[Target, ...]]:
-    """The listeners of a gateway as targets of this machine, by kind.
-
-    Args:
-        certificate_hosts: the names of its certificate, one of which is expected in place of a loopback address.
-    """
+    """The listeners of a gateway as targets of this machine, by kind; its certificate has one of those hosts."""
     name = certificate_hosts[0].replace("*", "doctor") if certificate_hosts else ""
     found: dict[str, tuple[Target, ...]] = {HTTP: (), TCP: (), WEBSOCKET: ()}
     for kind, tls in ((HTTP, False), (TCP, False), (TCP, True), (WEBSOCKET, False), (WEBSOCKET, True)):

@@ -36,11 +36,7 @@ Directives = dict[str, list[list[str]]]
 
 
 def read(path: Path, seen: set[Path] | None = None) -> Statements:
-    """Read a configuration with the files that it includes.
-
-    Raises:
-        Problem: it cannot be read, or its braces do not close.
-    """
+    """A configuration with the files that it includes; raises Problem where it cannot be read."""
     seen = (seen or set()) | {path}
     try:
         text = path.read_text(errors="replace")
@@ -98,11 +94,7 @@ def _locations(words: list[str], statements: Statements, outer: Directives) -> I
 
 
 def check_nginx(path: Path, websocket_path: str, ping: float, report: CheckReport) -> None:
-    """Check the location of the WebSocket.
-
-    Args:
-        ping: the setting `websocket_ping`, in seconds; 0: the gateway does not ping.
-    """
+    """Check the location of the WebSocket; `ping` is the setting websocket_ping in seconds, or 0 for no pings."""
     with report.check(f"nginx {path}"):
         locations = [each for each in _locations([], read(path), {}) if _matches(each[0], websocket_path)]
         if not locations:
