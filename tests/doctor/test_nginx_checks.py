@@ -9,6 +9,7 @@ import pytest
 from gateway.doctor.model import CheckReport, CheckResult, Level
 from gateway.doctor.nginx_checks import check_nginx
 from tests.clients.nginx import CONFIGURATION
+from tests.doctor.scene import look
 
 HEADERS = """proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection 'upgrade';
   proxy_set_header Host "$http_host"; proxy_set_header Forwarded "";
@@ -29,8 +30,8 @@ def found(tmp_path: Path, location: str, *, around: str = "", words: str = "= /w
     return [f"{each.level} {each.detail}" for each in results(file, ping)]
 
 
-def test_the_project_s_own_file_is_well() -> None:
-    [well] = results(CONFIGURATION)
+async def test_the_project_s_own_file_is_well() -> None:
+    [well] = await look(nginx=CONFIGURATION)
     assert (well.level, well.what) == (Level.OK, f"nginx {CONFIGURATION}, location = /ws")
 
 

@@ -14,7 +14,6 @@ import trio_websocket
 
 from gateway.doctor import stomp_checks
 from gateway.doctor.model import Level, Target
-from tests.clients.nginx import configuration
 from tests.doctor.scene import (
     ADA,
     faults,
@@ -313,19 +312,3 @@ class TestClientAddress:
         target = websocket(await relay(nursery, gateway.ws_port), host="localhost")
         found = await look(websocket=(target,), settings=settings_of(gateway, http=[f"{HOST}:{admin}"]))
         assert words in only(found, "client address", level).detail
-
-
-async def test_the_file_of_nginx_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "nginx.conf"
-    sound = configuration(tmp_path, 80, 15674, 8000)
-    file.write_text(sound)
-    assert [each.level for each in await look(nginx=file)] == [Level.OK]
-    location = sound.index("location = /ws")
-    shorter = sound[:location] + sound[location:].replace("proxy_read_timeout 60s;", "proxy_read_timeout 20s;")
-    file.write_text(shorter.replace(UPGRADE, ""))
-    found = await look(nginx=file)
-    assert [each.detail for each in found] == [
-        "the header upgrade is not passed on",
-        "proxy_read_timeout is 20 s, and the gateway pings each 25 s (websocket_ping)",
-    ]
-    assert "proxy_read_timeout 60s" in found[1].remedy
