@@ -1,15 +1,16 @@
-"""`gateway doctor`: what is wrong with a gateway and the proxy in front of it, and the setting that mends it.
+"""`gateway doctor`: checks of a gateway and of the proxy in front of it, with the setting that removes each fault.
 
-    outside   finding <- places, dial <- http, websocket, stomp          how one talks to it
-                                 doors, pages, upgrades, sessions, silence   what is looked at, as a client sees it
-    inside    processes, rights <- machine; nginx                        files, ports and limits of this machine
-    examine   the order of it all; command: the options
+    model                targets, options, results
+    clients              HTTP, WebSocket and STOMP clients on h11, wsproto and gateway.codec
+    connection_checks    TCP, TLS, certificates, PROXY headers       \
+    http_checks          health, clocks, tokens, the admin API        as a client sees them
+    stomp_checks         upgrade, login, messages, silence           /
+    machine_checks       ports, files, limits, settings              \
+    nginx_checks         a configuration of nginx                    / as files and /proc show them
+    command              the options of the command, and the order of the checks
 
-From outside it is a client like others: what it says of a proxy it has seen happen.  From inside it reads: the
-settings, /proc, the rights of files, a configuration of nginx.  Nothing is changed anywhere; of the gateway it uses one
-temporary topic, which goes with its session.  Every wait is bounded, and no wait hangs on what a peer sends.
-
-A check that cannot go on raises `Trouble`, which is a finding in the making.  What a peer says is shown cut and without
-control octets (`shown`), and what the operator shows to log in is never part of a sentence, nor sent to a server whose
-certificate did not hold.
+The doctor changes nothing.  It uses one temporary topic, which ends with its session.  Every wait has a limit.  A check
+that cannot go on raises `Problem`, which becomes a line of the output.  Text of a peer is cut and freed of control
+characters (`printable`).  Passcodes and tokens are never printed, nor sent to a server with a certificate that does not
+hold.
 """

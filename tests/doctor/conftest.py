@@ -1,4 +1,4 @@
-"""Gateways that the tests of the doctor share."""
+"""The gateways that the tests of the doctor share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
 
 @pytest.fixture(autouse=True)
-def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No settings of whoever runs the tests, nor of the test before."""
+def _no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of the developer, nor of the test before."""
     for name in list(os.environ):
         if name.upper().startswith("GATEWAY_"):
             monkeypatch.delenv(name)
@@ -24,14 +24,14 @@ def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="package")
 def gateway() -> Iterator[GatewayProcess]:
-    """One without users, and without anything set."""
+    """A gateway with default settings."""
     with start_gateway() as process:
         yield process
 
 
 @pytest.fixture(scope="package")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """One behind a proxy, as docs/operations.md has it: with users, an admin token, and the proxy's name."""
+    """A gateway behind a proxy, as in docs/operations.md: with users, an admin token, and the proxy's address."""
     file = users(tmp_path_factory.mktemp("doctor"))
     with start_gateway(users_file=file, admin_token="a-token", trusted_proxies=HOST, login_delay=0) as process:
         yield process

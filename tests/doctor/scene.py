@@ -1,7 +1,4 @@
-"""What the doctor is shown: the project's own nginx.conf with something spoiled in it, and relays that misbehave.
-
-Everything is real but for the fault.  Relays run in the test's own loop, beside the doctor.
-"""
+"""What the doctor examines in its tests: real gateways, nginx with a fault in its configuration, and faulty relays."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -18,19 +15,17 @@ from unittest.mock import patch
 import trio
 
 from gateway.config.settings import Settings
-from gateway.doctor.examine import examine
-from gateway.doctor.finding import Finding, Level
-from gateway.doctor.orders import Credentials, Orders
-from gateway.doctor.places import HTTP, TCP, WEBSOCKET, Place
+from gateway.doctor.command import examine
+from gateway.doctor.model import HTTP, TCP, WEBSOCKET, CheckOptions, CheckReport, CheckResult, Level, Target
 from tests.clients import nginx
 from tests.gateway_process import HOST, GatewayProcess
 
-ADA = Credentials("ada", "engine")
+ADA = {"login": "ada", "passcode": "engine"}
 PATIENCE = 5.0
 
 
 def users(folder: Path) -> Path:
-    """A users file that knows ada, whose passcode is `engine`, written by the command that users use."""
+    """A users file with ada, whose passcode is `engine`."""
     file = folder / "users.txt"
     command = [sys.executable, "-m", "gateway", "passwd", str(file), "ada"]
     subprocess.run(command, input=b"engine\n", check=True, capture_output=True, timeout=30)
@@ -39,7 +34,7 @@ def users(folder: Path) -> Path:
 
 @contextmanager
 def spoiled(gateway: GatewayProcess, words: Mapping[str, str] | None = None) -> Iterator[int]:
-    """nginx for the time of the block, with other words in its configuration; gives its port."""
+    """nginx for the time of the block, with other words in deploy/nginx.conf; gives its port."""
     sound = nginx.configuration
 
     def configuration(folder: Path, port: int, ws_port: int, http_port: int) -> str:
@@ -55,43 +50,74 @@ def spoiled(gateway: GatewayProcess, words: Mapping[str, str] | None = None) -> 
 
 
 def settings_of(gateway: GatewayProcess, **others: object) -> Settings:
-    """The settings that a gateway was started with."""
+    """The settings with which a gateway started."""
     return Settings(**{**gateway._settings, **others})  # type: ignore[arg-type]
 
 
-def http(port: int, host: str = HOST, **others: object) -> Place:
-    return Place(HTTP, host, port, **others)  # type: ignore[arg-type]
+def environment(gateway: GatewayProcess) -> dict[str, str]:
+    """The same as variables, for a command."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    return found | {f"GATEWAY_{name.upper()}": str(value) for name, value in gateway._settings.items()}
 
 
-def websocket(port: int, path: str = "/ws", host: str = HOST, **others: object) -> Place:
-    return Place(WEBSOCKET, host, port, path=path, **others)  # type: ignore[arg-type]
+def http(port: int, host: str = HOST, **others: object) -> Target:
+    return Target(HTTP, host, port, **others)  # type: ignore[arg-type]
 
 
-def tcp(port: int, host: str = HOST, **others: object) -> Place:
-    return Place(TCP, host, port, **others)  # type: ignore[arg-type]
+def websocket(port: int, path: str = "/ws", host: str = HOST, **others: object) -> Target:
+    return Target(WEBSOCKET, host, port, path=path, **others)  # type: ignore[arg-type]
 
 
-async def look(**orders: object) -> list[Finding]:
-    """What the doctor finds; nobody's silence is waited for, unless the test says so."""
-    found: list[Finding] = []
-    await examine(Orders(**{"idle": 0.0, "patience": PATIENCE, **orders}), found.append)  # type: ignore[arg-type]
+def tcp(port: int, host: str = HOST, **others: object) -> Target:
+    return Target(TCP, host, port, **others)  # type: ignore[arg-type]
+
+
+async def look(**options: object) -> list[CheckResult]:
+    """All results; without checks of silence, unless the test asks for them."""
+    found: list[CheckResult] = []
+    options = {"idle": 0.0, "patience": PATIENCE, **options}
+    await examine(CheckOptions(**options), CheckReport(found.append))  # type: ignore[arg-type]
     return found
 
 
-def faults(found: list[Finding]) -> list[str]:
-    """What is a FAIL, as lines."""
+def faults(found: list[CheckResult]) -> list[str]:
+    """The results with FAIL, as lines."""
     return [str(each) for each in found if each.level is Level.FAIL]
 
 
-def only(found: list[Finding], what: str, level: Level = Level.FAIL) -> Finding:
-    """The one finding on something; it has that level, and a remedy if it is bad."""
+def only(found: list[CheckResult], what: str, level: Level = Level.FAIL) -> CheckResult:
+    """The one result with that ending of `what`; it has that level, and a remedy unless all is well."""
     (match,) = [each for each in found if each.what.endswith(what)]
     assert match.level is level, f"{match}"
     assert bool(match.remedy) == (level is not Level.OK)
     return match
 
 
+async def served(nursery: trio.Nursery, serve: Callable[[trio.SocketStream], Awaitable[None]]) -> int:
+    """A server for the time of the test; gives its port."""
+    (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host=HOST))
+    return int(listener.socket.getsockname()[1])
+
+
+def saying(answer: bytes, *, stays: bool = False) -> Callable[[trio.SocketStream], Awaitable[None]]:
+    """A server that reads a request, gives this answer, and closes unless it stays."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        request = b""
+        while b"\n\n" not in request and b"\r\n\r\n" not in request:
+            chunk = await stream.receive_some()
+            if not chunk:
+                return
+            request += chunk
+        await stream.send_all(answer)
+        if stays:
+            await trio.sleep_forever()
+
+    return serve
+
+
 async def relay(
+    nursery: trio.Nursery,
     target: int,
     *,
     preface: bytes = b"",
@@ -99,70 +125,41 @@ async def relay(
     hold: int = 0,
     sooner: int = 0,
     most: float = math.inf,
-    task_status: trio.TaskStatus[int],
-) -> None:
-    """Pass octets on, badly; starts with its port.
+) -> int:
+    """A relay in front of a port, with a fault; gives its own port.
 
     Args:
-        preface: octets in front of what a client sends.
-        idle: seconds without an octet after which it cuts.
-        hold: octets for the client that it keeps until more have come.
-        sooner: pieces for the client that pass before that begins.
-        most: octets of a client after which it cuts.
+        preface: bytes before those of a client.
+        idle: seconds without a byte after which it cuts.
+        hold: bytes for the client that it keeps until more have come.
+        sooner: pieces for the client that pass before it keeps any.
+        most: bytes of a client after which it cuts.
     """
 
+    async def pump(
+        source: trio.SocketStream, sink: trio.SocketStream, scope: trio.CancelScope, *, is_answer: bool
+    ) -> None:
+        held, pieces, total = b"", 0, 0
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for chunk in source:
+                scope.deadline = trio.current_time() + idle
+                held += chunk
+                pieces += 1
+                total += len(chunk)
+                if not is_answer and total > most:
+                    break
+                if not is_answer or pieces <= sooner or len(held) > hold:
+                    await sink.send_all(held)
+                    held = b""
+        scope.cancel()
+
     async def serve(client: trio.SocketStream) -> None:
-        gateway = await trio.open_tcp_stream(HOST, target)
+        server = await trio.open_tcp_stream(HOST, target)
         if preface:
-            await gateway.send_all(preface)
-        with trio.CancelScope() as scope:
-            scope.deadline = trio.current_time() + idle
-            async with client, gateway, trio.open_nursery() as nursery:
-                nursery.start_soon(partial(_pump, client, gateway, scope, idle, most=most))
-                nursery.start_soon(partial(_pump, gateway, client, scope, idle, hold=hold, sooner=sooner))
+            await server.send_all(preface)
+        with trio.CancelScope(deadline=trio.current_time() + idle) as scope:
+            async with client, server, trio.open_nursery() as both:
+                both.start_soon(partial(pump, client, server, scope, is_answer=False))
+                both.start_soon(partial(pump, server, client, scope, is_answer=True))
 
-    await trio.serve_tcp(serve, 0, host=HOST, task_status=_of_port(task_status))
-
-
-async def _pump(
-    source: trio.SocketStream,
-    target: trio.SocketStream,
-    scope: trio.CancelScope,
-    idle: float,
-    *,
-    hold: int = 0,
-    sooner: int = 0,
-    most: float = math.inf,
-) -> None:
-    held, total = b"", 0
-    try:
-        async for chunk in source:
-            scope.deadline = trio.current_time() + idle
-            held += chunk
-            total += len(chunk)
-            if total > most:
-                break
-            if sooner > 0 or len(held) > hold:
-                sooner -= 1
-                await target.send_all(held)
-                held = b""
-    except (trio.BrokenResourceError, trio.ClosedResourceError):
-        pass
-    scope.cancel()
-
-
-class _of_port(trio.TaskStatus[list[trio.SocketListener]]):
-    """Of what `serve_tcp` says when it has started, the port."""
-
-    def __init__(self, status: trio.TaskStatus[int]) -> None:
-        self._status = status
-
-    def started(self, value: list[trio.SocketListener] | None = None) -> None:
-        assert value
-        self._status.started(int(value[0].socket.getsockname()[1]))
-
-
-def environment(gateway: GatewayProcess) -> dict[str, str]:
-    """The variables with which a command knows that gateway's settings."""
-    found = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-    return found | {f"GATEWAY_{name.upper()}": str(value) for name, value in gateway._settings.items()}
+    return await served(nursery, serve)

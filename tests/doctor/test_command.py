@@ -1,4 +1,4 @@
-"""`gateway doctor` as it is typed: options, output, exit status."""
+"""`gateway doctor` as users type it: options, output, exit status."""
 
 from __future__ import annotations
 
@@ -9,33 +9,31 @@ from pathlib import Path
 
 import pytest
 import trio
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from gateway.cli.main import main
 from gateway.doctor import command
-from gateway.doctor.finding import Finding
-from gateway.doctor.orders import Orders
-from gateway.doctor.places import HTTP, TCP, WEBSOCKET, Place
+from gateway.doctor.model import HTTP, TCP, WEBSOCKET, CheckOptions, Target
 from tests.doctor.scene import environment, spoiled, users
 from tests.gateway_process import HOST, GatewayProcess
 
 
 def doctor(gateway: GatewayProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command, in a process of its own, with that gateway's settings."""
+    """The command in a process of its own, with that gateway's settings."""
     call = [sys.executable, "-m", "gateway", "doctor", *arguments]
     return subprocess.run(call, env=environment(gateway), capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_gateway_that_is_well(gateway: GatewayProcess) -> None:
+def test_a_gateway_without_faults_exits_with_0(gateway: GatewayProcess) -> None:
     told = doctor(gateway, "--idle", "0")
     assert (told.returncode, told.stderr) == (0, "")
     lines = told.stdout.splitlines()
     assert {line.split()[0] for line in lines} <= {"ok", "warn"}
-    for place in (f"stomp://{HOST}:{gateway.tcp_port}", f"{gateway.ws_url}", gateway.http_url):
-        assert f"ok   {place}: somebody listens" in lines
+    for target in (f"stomp://{HOST}:{gateway.tcp_port}", f"{gateway.ws_url}", gateway.http_url):
+        assert f"ok   {target}: the port is open" in lines
 
 
-def test_a_proxy_that_is_not(guarded: GatewayProcess, tmp_path: Path) -> None:
+def test_a_proxy_with_a_fault_exits_with_1(guarded: GatewayProcess, tmp_path: Path) -> None:
     passcode = tmp_path / "passcode.txt"
     passcode.write_text("engine\n")
     with spoiled(guarded, {"proxy_read_timeout 60s;": "proxy_read_timeout 1s;"}) as port:
@@ -44,7 +42,7 @@ def test_a_proxy_that_is_not(guarded: GatewayProcess, tmp_path: Path) -> None:
         told = doctor(guarded, *options)
     assert (told.returncode, told.stderr) == (1, "")
     found = [json.loads(line) for line in told.stdout.splitlines()]
-    assert all(set(each) == {"level", "what", "detail", "remedy"} for each in found)
+    assert all(list(each) == ["level", "what", "detail", "remedy"] for each in found)
     assert {each["what"] for each in found if each["level"] == "FAIL"} == {
         f"ws://{HOST}:{port}/ws silence",
         f"ws://{HOST}:{port}/ws heart-beats",
@@ -53,66 +51,73 @@ def test_a_proxy_that_is_not(guarded: GatewayProcess, tmp_path: Path) -> None:
     assert "a-token" not in told.stdout
 
 
-class _Given:
-    """What the command would have looked at."""
+class Read:
+    """The options as the checks get them, which are not run."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.orders = Orders()
+        self.options = CheckOptions()
+        monkeypatch.setattr(command, "examine", self._examine)
 
-        async def examine(orders: Orders, tell: object) -> None:
-            await trio.lowlevel.checkpoint()
-            self.orders = orders
+    async def _examine(self, options: CheckOptions, report: object) -> None:
+        await trio.lowlevel.checkpoint()
+        self.options = options
 
-        monkeypatch.setattr(command, "examine", examine)
+    def run(self, *arguments: str) -> Result:
+        return CliRunner().invoke(main, ["doctor", *arguments])
 
-    def of(self, *arguments: str) -> Orders:
-        result = CliRunner().invoke(main, ["doctor", *arguments])
+    def of(self, *arguments: str) -> CheckOptions:
+        result = self.run(*arguments)
         assert result.exit_code == 0, result.output
-        return self.orders
+        return self.options
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> _Given:
-    return _Given(monkeypatch)
+def read(monkeypatch: pytest.MonkeyPatch) -> Read:
+    return Read(monkeypatch)
 
 
-def test_the_websocket_is_where_the_pages_are(given: _Given) -> None:
-    orders = given.of("--url", "https://stomp.example.org")
-    assert orders.http == Place(HTTP, "stomp.example.org", 443, tls=True)
-    assert orders.websocket == (Place(WEBSOCKET, "stomp.example.org", 443, tls=True, path="/ws"),)
-    assert (orders.tcp, orders.settings) == ((), None)
+def test_the_websocket_is_at_the_url(read: Read) -> None:
+    options = read.of("--url", "https://stomp.example.org")
+    assert options.url == Target(HTTP, "stomp.example.org", 443, tls=True)
+    assert options.websocket == (Target(WEBSOCKET, "stomp.example.org", 443, tls=True, path="/ws"),)
+    assert (options.tcp, options.settings) == ((), None)
 
 
-def test_what_is_named_alone(given: _Given) -> None:
-    assert given.of("--tcp", "a.example:61613").tcp == (Place(TCP, "a.example", 61613),)
-    orders = given.of("--websocket", "ws://a.example/stomp")
-    assert (orders.websocket[0].path, orders.http) == ("/stomp", None)
+def test_only_named_targets_are_examined(read: Read) -> None:
+    assert read.of("--tcp", "a.example:61613").tcp == (Target(TCP, "a.example", 61613),)
+    options = read.of("--websocket", "ws://a.example/stomp")
+    assert (options.websocket[0].path, options.url) == ("/stomp", None)
 
 
-def test_the_settings_of_this_machine(given: _Given, tmp_path: Path) -> None:
+def test_without_targets_the_settings_name_them(read: Read, tmp_path: Path) -> None:
     file = tmp_path / "other.toml"
     file.write_text('tcp = ["0.0.0.0:7000"]\nwebsocket_path = "/stomp"\nusers_file = "users.txt"\n')
-    orders = given.of("--config", str(file), "--idle", "1")
-    assert orders.settings is not None
-    assert orders.tcp == (Place(TCP, "127.0.0.1", 7000),)
-    assert orders.websocket[0].path == "/stomp"
-    assert given.of("--config", str(file), "--url", "https://a.example").websocket[0].path == "/stomp"
+    options = read.of("--config", str(file), "--idle", "1")
+    assert options.settings is not None
+    assert options.tcp == (Target(TCP, "127.0.0.1", 7000),)
+    assert options.websocket[0].path == "/stomp"
+    assert read.of("--config", str(file), "--url", "https://a.example").websocket[0].path == "/stomp"
 
 
-def test_settings_that_are_wrong(given: _Given, tmp_path: Path) -> None:
+def test_a_certificate_that_the_settings_cannot_use_is_no_obstacle(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text(f'tcp_tls = ["{HOST}:7001"]\nusers_file = "{users(tmp_path)}"\n')
+    assert read.of("--idle", "0").tcp[1] == Target(TCP, HOST, 7001, tls=True)
+
+
+def test_wrong_settings_are_a_fault(read: Read, tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text("tpc = 1\n")
-    result = CliRunner().invoke(main, ["doctor"])
+    result = read.run()
     assert result.exit_code == 1
     assert result.output.startswith("FAIL settings: gateway.toml line 1: there is no setting 'tpc'; did you mean tcp?")
 
 
-def test_what_is_shown(given: _Given, tmp_path: Path) -> None:
+def test_secrets_come_from_files(read: Read, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("engine\n")
-    shown = given.of("--login", "ada", "--passcode-file", str(secret)).credentials
-    assert shown.headers() == {"login": "ada", "passcode": "engine"}
-    assert "engine" not in repr(shown)
-    assert given.of("--token-file", str(secret)).credentials.headers() == {"passcode": "engine"}
+    options = read.of("--login", "ada", "--passcode-file", str(secret))
+    assert options.login_headers == {"login": "ada", "passcode": "engine"}
+    assert "engine" not in repr(options)
+    assert read.of("--token-file", str(secret)).login_headers == {"passcode": "engine"}
 
 
 @pytest.mark.parametrize(
@@ -125,31 +130,21 @@ def test_what_is_shown(given: _Given, tmp_path: Path) -> None:
         (["--token-file", "binary"], "cannot be read as text"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, given: _Given, arguments: list[str], words: str) -> None:
+def test_wrong_options_are_refused(tmp_path: Path, read: Read, arguments: list[str], words: str) -> None:
     (tmp_path / "empty.txt").touch()
     (tmp_path / "secret.txt").write_text("engine")
     (tmp_path / "binary").write_bytes(b"\xff")
-    result = CliRunner().invoke(main, ["doctor", *arguments])
+    result = read.run(*arguments)
     assert result.exit_code in (1, 2)
     assert words in result.output
     assert "engine" not in result.output
 
 
-def test_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def examine(orders: Orders, tell: object) -> None:
+def test_an_interruption_aborts(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def examine(options: CheckOptions, report: object) -> None:
         await trio.lowlevel.checkpoint()
         raise BaseExceptionGroup("", [KeyboardInterrupt()])
 
     monkeypatch.setattr(command, "examine", examine)
-    result = CliRunner().invoke(main, ["doctor"])
+    result = read.run()
     assert (result.exit_code, result.output.splitlines()[-1]) == (1, "Aborted!")
-
-
-def test_a_certificate_that_the_settings_cannot_use(given: _Given, tmp_path: Path) -> None:
-    (tmp_path / "gateway.toml").write_text(f'tcp_tls = ["{HOST}:7001"]\nusers_file = "{users(tmp_path)}"\n')
-    assert given.of("--idle", "0").tcp[1] == Place(TCP, HOST, 7001, tls=True)
-
-
-def test_a_line() -> None:
-    assert str(Finding(command.Level.FAIL, "a", "b", "c")) == "FAIL a: b. c"
-    assert str(Finding(command.Level.OK, "a", "b")) == "ok   a: b"

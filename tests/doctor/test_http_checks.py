@@ -1,0 +1,160 @@
+"""HTTP: readiness with its reason, clocks, tokens, the admin API, and servers that are no gateway."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from functools import partial
+
+import jwt
+import pytest
+import trio
+
+from gateway.doctor.clients import Connector, http_get, tls_context
+from gateway.doctor.model import Level
+from tests.doctor.scene import faults, http, look, only, saying, served, settings_of, spoiled, tcp, websocket
+from tests.gateway_process import GatewayProcess, start_gateway
+
+SECRET = "s" * 32
+
+
+async def test_a_gateway_that_is_not_ready_says_why() -> None:
+    with start_gateway(memory_mark="8MiB") as full, trio.fail_after(20):  # no process of Python is as small as that
+        while (await http_get(Connector(5, tls_context()), http(full.http_port), "/readyz")).status == 200:
+            pass
+        fault = only(await look(url=http(full.http_port)), "ready")
+    assert fault.detail.startswith("not ready: memory is full: ")
+
+
+@pytest.mark.parametrize(("ahead", "words"), [(3600, r"(3599|360\d) s behind"), (-3600, r"(3599|360\d) s ahead of")])
+async def test_clocks_that_differ_are_a_fault(gateway: GatewayProcess, ahead: float, words: str) -> None:
+    found = await look(url=http(gateway.http_port), now=lambda: time.time() + ahead)
+    fault = only(found, "clock")
+    assert re.fullmatch(rf"the server's clock is {words} this machine's", fault.detail)
+    assert "timedatectl set-ntp true" in fault.remedy
+    assert "jwt_leeway (10 s)" in fault.remedy
+
+
+async def test_a_small_difference_of_clocks_is_none(gateway: GatewayProcess) -> None:
+    found = await look(url=http(gateway.http_port), now=lambda: time.time() + 6)
+    assert "behind this machine's" in only(found, "clock", Level.OK).detail
+
+
+@pytest.mark.parametrize(
+    ("claims", "level", "words"),
+    [
+        ({"iat": 0, "exp": 60}, Level.OK, "fit this machine's clock"),
+        ({}, Level.OK, "it never expires"),
+        ({"iat": 600}, Level.FAIL, "valid in 600 s only (iat, nbf): the clock of its issuer is ahead"),
+        ({"nbf": 120}, Level.FAIL, "valid in 120 s only"),
+        ({"exp": -60}, Level.FAIL, "expired 60 s ago"),
+    ],
+)
+async def test_the_dates_of_a_token_are_compared(claims: dict[str, int], level: Level, words: str) -> None:
+    now = 2_000_000_000
+    token = jwt.encode({"sub": "ada", **{name: now + seconds for name, seconds in claims.items()}}, SECRET, "HS256")
+    [found] = await look(token=token, now=lambda: float(now))
+    assert (found.level, words in found.detail) == (level, True)
+    assert token not in f"{found}"
+
+
+@pytest.mark.parametrize("token", ["nothing", "a.b.c", "a.W10.c", "a.eyJpYXQiOiB7fX0.c"])
+async def test_another_text_is_no_token(token: str) -> None:
+    [found] = await look(token=token)
+    assert (found.level, found.detail) == (Level.FAIL, "the file has no JWT that can be read")
+
+
+async def test_a_token_is_a_login(tmp_path_factory: pytest.TempPathFactory) -> None:
+    keys = tmp_path_factory.mktemp("keys") / "secret.txt"
+    keys.write_text(SECRET)
+    token = jwt.encode({"sub": "ada", "exp": time.time() + 60}, SECRET, "HS256")
+    with start_gateway(jwt_keys=keys, login_delay=0) as guarded:
+        targets = (tcp(guarded.tcp_port),)
+        assert only(await look(tcp=targets, token=token), "login", Level.OK).detail == "let in as ada"
+        found = await look(tcp=targets, token=token + "x")
+        assert "login refused" in only(found, "session").detail
+        assert token not in " ".join(map(str, found))
+        assert "--token-file" in only(await look(tcp=targets), "login", Level.WARN).remedy
+
+
+async def answering(nursery: trio.Nursery, answers: dict[str, bytes]) -> int:
+    """A server with an answer for each path; gives its port."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += await stream.receive_some()
+        await stream.send_all(answers.get(request.split()[1].decode(), b"HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n"))
+
+    return await served(nursery, serve)
+
+
+def page(body: object, status: int = 200) -> bytes:
+    text = json.dumps(body).encode()
+    return b"HTTP/1.1 %d OK\r\nContent-Length: %d\r\n\r\n%b" % (status, len(text), text)
+
+
+async def test_another_server_is_no_gateway(nursery: trio.Nursery) -> None:
+    json_without = "/healthz is not answered by a gateway: 200, "
+    for answer, detail in (
+        (page("hello"), f"{json_without}'\"hello\"'"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{x", f"{json_without}'{{x'"),
+        (b"hello", "the answer is 'hello', which is not HTTP"),
+        (b"", "it closed without an answer"),
+    ):
+        port = await answering(nursery, {"/healthz": answer})
+        assert (await look(url=http(port)))[-1].detail == detail
+
+
+async def test_the_warnings_of_readyz_are_passed_on(nursery: trio.Nursery) -> None:
+    said = {"status": "ready", "certificate": "it expires soon", "journal": "the disk is full"}
+    answers = {"/healthz": page({"status": "alive"}), "/readyz": page(said), "/config.json": page([])}
+    port = await answering(nursery, answers)
+    found = await look(url=http(port))
+    assert only(found, "certificate", Level.WARN).detail == "it expires soon"
+    assert only(found, "journal", Level.WARN).detail == "the disk is full"
+    assert only(found, "clock", Level.OK).detail == "the server does not tell its time"
+    answers["/readyz"] = page({}, 418)
+    assert "/readyz answers 418" in only(await look(url=http(port)), "ready").detail
+    answers["/readyz"] = b"what?"
+    assert "which is not HTTP" in faults(await look(url=http(port)))[0]
+
+
+async def test_a_page_that_does_not_come_is_a_fault(nursery: trio.Nursery) -> None:
+    port = await served(nursery, saying(b"", stays=True))
+    found = await look(url=http(port), patience=0.2)
+    assert "no answer to a GET of /healthz within 0.2 s" in found[-1].detail
+
+
+async def test_a_proxy_that_does_not_name_its_clients_opens_the_admin_api(gateway: GatewayProcess) -> None:
+    forwarded_for = "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;"
+    others = ["proxy_set_header X-Forwarded-Host $http_host;", "proxy_set_header X-Forwarded-Proto $scheme;"]
+    with spoiled(gateway, dict.fromkeys([forwarded_for, *others], "")) as port:
+        found = await look(url=http(port), settings=settings_of(gateway))
+    assert "X-Forwarded-For" in only(found, "forwarding").remedy
+    remedy = only(found, "/api/v1/sessions").remedy
+    assert "admin_token" in remedy
+    assert forwarded_for in remedy
+    assert "open to every client" in only(found, "/metrics").detail
+
+
+async def test_metrics_are_closed_to_other_machines(gateway: GatewayProcess) -> None:
+    # 0.0.0.0 leads to this machine, and as a Host it names another.
+    found = await look(url=http(gateway.http_port, "0.0.0.0"), settings=settings_of(gateway))
+    assert only(found, "/metrics", Level.OK).detail == "closed without a token (403)"
+
+
+async def test_the_gateway_tells_its_websocket_path(gateway: GatewayProcess) -> None:
+    found = await look(url=http(gateway.http_port), websocket=(websocket(gateway.ws_port, "/stomp"),))
+    told = next(each for each in found if "has its WebSocket" in each.detail)
+    assert (told.level, told.remedy) == (Level.WARN, 'Connect to /ws, or write websocket_path = "/stomp"')
+    assert "the path is wrong" in only(found, "upgrade").detail
+
+
+async def test_a_page_may_end_without_a_length(nursery: trio.Nursery) -> None:
+    get = partial(http_get, Connector(1, tls_context()))
+    port = await served(nursery, saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"))
+    assert (await get(http(port), "/")).body == b"{}"
+    port = await served(nursery, saying(b"HTTP/1.1 500 \r\nContent-Length: 9\r\n\r\nwhy"))
+    assert str(await get(http(port), "/")) == "500, 'why'"
