@@ -60,7 +60,7 @@ def serve():
             answer(request)
         except Exception as error:
             if not connection.is_connected():
-                break  # whoever comes next gets the request
+                break  # another worker gets the request
             logging.exception("no answer to %r", request.body)
             connection.nack(request.headers["ack"], reason=repr(error))
 
