@@ -19,8 +19,8 @@ Written by `make docs` from `gateway/journal/reference.py` and `schema.py`; chan
 With the setting `journal = "journal"` the gateway records events: each accepted message, each delivery, ACK and NACK
 with its duration, expired, dead-lettered and dropped messages, sessions, subscriptions, transactions, errors, and every
 ten seconds the consumers with unacknowledged messages and the queues with waiting messages.
-[`gateway archive`](archive.md) converts the journal to Parquet, and [`gateway pipeline`](pipeline.md) makes tables and a
-report of that. The journal is off by default, and then costs nothing.
+[`gateway archive`](archive.md) converts the journal to Parquet, and [`gateway pipeline`](pipeline.md) makes tables and
+a report of that. The journal is off by default, and then costs nothing.
 
     journal/gateway/1795271857627686-000001.open     is being written
     journal/gateway/1795271857627686-000001.seg      is complete: 64 MiB, or ten seconds old
@@ -37,9 +37,9 @@ a message of 100 bytes that is delivered and acknowledged.
 * **Access.** Only the gateway's user can read folder and files (modes 0700 and 0600), with any umask. The folder around
   them, which several gateways may share, has the mode that the umask gives.
 * **A slow or full disk.** Rows wait in memory, up to `journal_queue`. Beyond it they are dropped, and a row
-  `journal_dropped` says how many (`journal_when_full = "drop"`), or publishers are held back before that (`"block"`; not
-  if the disk takes nothing at all). The gateway goes on serving its clients: the log reports the problem, `/readyz` has
-  the reason under `journal`, and `gateway_journal_failed` is 1.
+  `journal_dropped` says how many (`journal_when_full = "drop"`), or publishers are held back before that (`"block"`;
+  not if the disk takes nothing at all). The gateway goes on serving its clients: the log reports the problem,
+  `/readyz` has the reason under `journal`, and `gateway_journal_failed` is 1.
 * **Content.** No row has a `passcode`. Rows have bodies, unless `journal_bodies` keeps less, for all or, in a
   [policy](policies.md), for some destinations. The journal has all other headers of a SEND, so its readers see them.
 * **Missing rows.** A refused message has no row, and neither has a message of a transaction that was not committed. A
