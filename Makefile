@@ -72,7 +72,7 @@ docs: .venv/docs
 	$(BIN)/python -m gateway.observe.reference > docs/metrics.md
 	$(BIN)/python -m tests.observe.event_scan
 	$(BIN)/python -m gateway.commands_reference > docs/commands.md
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # make static       what the pages need from npm, into static/vendor
 static:

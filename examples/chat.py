@@ -8,8 +8,8 @@
 It asks for the passcode, unless the variable PASSCODE has it.  A line that starts with @bob goes to bob alone, on all
 of bob's devices; any other goes to the room.  End with Ctrl-D or Ctrl-C.
 
-The room is a topic.  Private messages go to /user/WHO/queue/chat, and everybody subscribes to /user/queue/chat, which
-is another destination for each user.  Who wrote a message stands in `user-id`, and the gateway refuses a wrong one.
+The room is a topic.  Private messages go to /user/LOGIN/queue/chat, and every user subscribes to /user/queue/chat,
+which is another destination for each user.  `user-id` names the sender, and the gateway refuses a wrong one.
 
 STOMP_HOST and STOMP_PORT say where the gateway is, if not at 127.0.0.1:61613.
 """
@@ -30,7 +30,7 @@ class Screen(stomp.ConnectionListener):
 
     def on_message(self, message):
         whispers = " whispers" if message.headers["subscription"] == "mailbox" else ""
-        print(f"{message.headers.get('user-id', 'somebody')}{whispers}: {message.body}", flush=True)
+        print(f"{message.headers.get('user-id', 'anonymous')}{whispers}: {message.body}", flush=True)
 
     def on_receipt(self, receipt):
         if receipt.headers["receipt-id"] == "joined":
@@ -50,8 +50,8 @@ class Screen(stomp.ConnectionListener):
 def say(line):
     signed = {"user-id": me}
     if line.startswith("@"):
-        who, _, text = line[1:].partition(" ")
-        connection.send(f"/user/{who}/queue/chat", text, headers=signed)
+        login, _, text = line[1:].partition(" ")
+        connection.send(f"/user/{login}/queue/chat", text, headers=signed)
     else:
         connection.send(ROOM, line, headers=signed)
 

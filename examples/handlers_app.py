@@ -3,8 +3,8 @@
     GATEWAY_HANDLERS=handlers_app:app gateway serve         in this folder
 
 A client that subscribes to /app/prices gets one MESSAGE with all of them.  One that sends 4.10 to /app/prices/tea
-changes that price: whoever subscribes to /topic/prices.tea gets it, and the sender gets an answer if its SEND has a
-`reply-to`.  What is no price can never be one, so it is a dead letter at once (/queue/dlq.app).
+changes that price: subscribers of /topic/prices.tea get it, and the sender gets an answer if its SEND has a
+`reply-to`.  A body that is no price will never be one, so it is a dead letter at once (/queue/dlq.app).
 """
 
 import json

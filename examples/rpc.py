@@ -3,12 +3,12 @@
     python rpc.py server        answers requests until Ctrl-C; start as many as you like, they share the work
     python rpc.py 3 4 12        asks for the squares of 3, 4 and 12, and prints the answers as they come
 
-The client names /temp-queue/answers in `reply-to` and subscribes to nothing: the gateway does that for it.  The server
-sees a name in its place that nobody can guess, and sends there.  Each client has a queue of its own under that name; it
-goes when the client goes.
+The client names /temp-queue/answers in `reply-to` and does not subscribe: the gateway does that for it.  The server
+sees a name in its place that cannot be guessed, and sends there.  Each client has a separate queue under that name,
+which ends with the client.
 
-A request at which the server fails (try `python rpc.py x`) stops nobody: it goes back with NACK, and the gateway gives
-it out again, a little later each time, until it expires.
+A request at which the server fails (try `python rpc.py x`) does not stop the server: it goes back with NACK, and the
+gateway delivers it again, a little later each time, until it expires.
 
 STOMP_HOST and STOMP_PORT say where the gateway is, if not at 127.0.0.1:61613.
 """
@@ -60,7 +60,7 @@ def serve():
             answer(request)
         except Exception as error:
             if not connection.is_connected():
-                break  # whoever comes next gets the request
+                break  # another worker gets the request
             logging.exception("no answer to %r", request.body)
             connection.nack(request.headers["ack"], reason=repr(error))
 

@@ -49,7 +49,7 @@ def work_on(job, seconds):
     try:
         deliver(job.body)
         connection.ack(job.headers["ack"])
-    except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on
+    except Exception as error:  # noqa: BLE001 - the worker goes on after any error
         attempt = job.headers.get("delivery-count", "1")
         print(f"attempt {attempt} for {job.body} failed after {seconds:.2f} s")
         connection.nack(job.headers["ack"], reason=str(error))

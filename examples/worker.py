@@ -41,7 +41,7 @@ while frame := frames.get():
         connection.ack(frame.headers["ack"])
     except Exception:
         if not connection.is_connected():
-            break  # whoever comes next gets the job
+            break  # another worker gets the job
         logging.exception("%r failed", frame.body)
         connection.nack(frame.headers["ack"])  # it comes again; after ten failures it is a dead letter
 if not connection.is_connected():

@@ -320,7 +320,7 @@ def test_settings_are_read(block: Block, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_rules_are_explained(tmp_path: Path) -> None:
-    scene = Scene("Who may do what", tmp_path)
+    scene = Scene("Authorization", tmp_path)
     scene.prepare()
     (commands,) = [block.text for block in under(scene.title) if block.language == "sh"]
     assert scene.shell(commands).stdout.count(" allows it\n") == len(commands.splitlines())
@@ -339,7 +339,7 @@ def rows(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]
 
 
-@pytest.mark.parametrize(("title", "column"), [("Defaults", 2), ("Limits and overload", 1), ("Who may come in", 0)])
+@pytest.mark.parametrize(("title", "column"), [("Defaults", 2), ("Limits and overload", 1), ("Authentication", 0)])
 def test_settings_that_are_named_are_there(title: str, column: int) -> None:
     named = {word for row in rows(title) for word in re.findall(r"`([a-z]+(?:_[a-z]+)*)`", row[column])}
     assert named - Settings.model_fields.keys() - RULES.keys() == set()

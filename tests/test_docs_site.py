@@ -20,7 +20,7 @@ _NO_PAGES = {"404.html"}
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it; a dead link would have been a warning, and fails it."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert built.returncode == 0, built.stderr

@@ -20,7 +20,7 @@ def test_step_by_step(page: str, machine: Machine) -> None:
 @pytest.mark.slow
 def test_what_waits_is_carried_over(machine: Machine) -> None:
     """docs/moving.md; the old broker is a gateway, too, at the same port of another address."""
-    relay, pipe = listed("docs/moving.md", "What waits at the old broker")
+    relay, pipe = listed("docs/moving.md", "Messages at the old broker")
     machine.run(f"echo '{ADDRESS} old-broker' >> /etc/hosts; echo wonderland | gateway passwd users.txt user")
     machine.serve(f"GATEWAY_USERS_FILE=users.txt GATEWAY_TCP={ADDRESS}:61613 gateway serve")
     machine.run("export STOMP_PASSCODE=wonderland STOMP_FROM_PASSCODE=wonderland")

@@ -61,7 +61,7 @@ def test_a_command(both: Machine) -> None:
     both.run(f"gateway send /queue/orders tea {at('one')}")
     assert both.run(f"gateway subscribe /queue/orders --count 1 {at('two')}") == "tea\n"
     (told,) = end(both)
-    (shown,) = listed("docs/relay.md", "What it says")
+    (shown,) = listed("docs/relay.md", "Log")
     expected = json.loads(shown)
     assert expected.keys() <= told.keys()
     assert {name: told[name] for name in ("source", "target", "messages")} == {

@@ -72,7 +72,7 @@ def test_tracing(machine: Machine) -> None:
     _, *settings = listed("docs/tracing.md")
     machine.write("gateway.toml", "".join([f"{line}\n" for line in settings]))
     machine.serve()
-    command, *headers = listed("docs/tracing.md", "What a message carries")
+    command, *headers = listed("docs/tracing.md", "Headers of a traced message")
     destination, traceparent = [header.partition(":")[2] for header in headers]
     assert command == "SEND"
     machine.run(f"gateway send {destination} tea -H traceparent:{traceparent}")

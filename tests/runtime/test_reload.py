@@ -221,7 +221,7 @@ class TestPage:
     def rows(self) -> list[list[str]]:
         """The settings of each row."""
         page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text()
-        table = page.partition("### What a reload takes\n")[2].partition("\n\nEach thing")[0]
+        table = page.partition("### Settings that a reload applies\n")[2].partition("\n\nEach row")[0]
         rows = [line.split("|")[1].strip() for line in table.splitlines()[3:]]
         assert rows[-1] == "every other one, and another file for those above"
         return [re.findall(r"`(\w+)`", row) for row in rows[:-1]]
