@@ -18,7 +18,7 @@ import trio
 from gateway.broker import Broker, Quotas, Session
 from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.outbox import Outbox
-from gateway.broker.core.ports import Authenticator, Authorizer, Peer, TendedStore
+from gateway.broker.core.ports import Authenticator, Authorizer, TendedStore
 from gateway.broker.core.storage import Storage
 from gateway.broker.errors import SessionEnded
 from gateway.broker.model.access import Access

@@ -10,8 +10,8 @@ Of a message group only the first message, its token, stands in the ready lists 
     it is parked with the owner        ->  the owner gets it when no older message waits for that consumer
 
 A ready list that a selector has to read for long is read in turns (`_catch_up`); its consumers get nothing past it
-meanwhile.  What frees a group amid a dispatch is noted (`_token_entered`, `Groups.touched`) and acted upon behind it, in
-`_go_on`; what a consumer that came or left has changed (`_changed`, `_freed`), in `restore`.
+meanwhile.  What frees a group amid a dispatch is noted (`_token_entered`, `Groups.touched`) and acted upon behind it
+(`_go_on`); what a consumer that came or left has changed (`_changed`, `_freed`), in `restore`.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class Dispatcher:
     # handing out
 
     def _hand_out(self, message: Message, consumer_set: ConsumerSet) -> None:
-        """Give the first message of a ready list to the consumer whose turn it is, or an older one that is parked there.
+        """Give the first message of a ready list to the consumer whose turn it is, or an older one that it has parked.
 
         A consumer of the set has room.
         """
@@ -463,7 +463,7 @@ class Dispatcher:
         """Take messages back, in order, and let those consumers go on that can since another one left.
 
         If no consumer came or left, and no message has a group, one message after the other is placed: no consumer with
-        room misses an older one.  Else all messages take their places first, and then everything is dispatched in order.
+        room misses an older one.  Else all take their places first, and then everything is dispatched in order.
         """
         outlet = self._outlet
         changed, self._changed = self._changed, False

@@ -257,7 +257,7 @@ class QueueStorage:
         return add
 
     def has_pages(self) -> bool:
-        """Whether the queue can stay in the store alone; else some of it comes back by `take_all` and `Queue.arrive`."""
+        """Whether the queue can stay in the store alone; else some comes back by `take_all` and `Queue.arrive`."""
         return self._may_page() and not self._keyed
 
     def take_all(self) -> list[int]:

@@ -12,8 +12,8 @@ What holds between any two calls:
 * `Memory.used` counts each of these once, but those that only the store has.
 * Of a message group only the first message stands in the ready lists, or with the consumer that has the group.
 
-The queue carries out; what is to happen is decided by `dispatch` (which consumer), `overflow` (which message goes at the
-limit), `redelivery` (what becomes of a rejected one) and `dead_letters` (what the dead letter looks like).
+The queue carries out; what is to happen is decided by `dispatch` (which consumer), `overflow` (which message goes at
+the limit), `redelivery` (what becomes of a rejected one) and `dead_letters` (what the dead letter looks like).
 """
 
 from __future__ import annotations
@@ -500,7 +500,7 @@ class Queue:
         subscription.offer()
 
     def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
-        """Deliveries, all of one subscription, come back by NACK: to another consumer if there is one, else to the same.
+        """Deliveries, all of one subscription, come back by NACK: to another consumer if there is one.
 
         Args:
             requeue: False: they are dead letters.

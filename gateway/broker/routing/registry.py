@@ -152,8 +152,7 @@ class Registry:
         """Log that a client's arguments for a queue that is there are not applied.
 
         Messages and consumers of others are there, and a narrower queue could cost them what was confirmed.  The frame
-        is not refused: programs written for RabbitMQ send arguments with each frame, and there the first of a connection
-        counts.
+        is not refused: programs written for RabbitMQ send arguments with each frame, and there the first counts.
         """
         if hints is None or queue.name.startswith(names.HIDDEN):
             return

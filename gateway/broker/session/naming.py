@@ -61,7 +61,7 @@ class Naming:
     """The names by which the frames of one session mean its subscriptions and deliveries.
 
     Attributes:
-        acknowledging: subscriptions whose messages must be acknowledged, by the key that their `ack` handles start with.
+        acknowledging: subscriptions whose messages must be acknowledged, by the key that starts their `ack` handles.
         by_message_id: deliveries that are not settled; None: the session cannot name them by that alone.
 
     Args:

@@ -36,6 +36,8 @@ from .blocked_publishers import (
 from .rate_limits import RateLimit
 
 if TYPE_CHECKING:
+    from gateway.broker import Session
+
     from ..server import Server
 
 # A receiver that took less than this part of `max_outbound` while it was waited for is too slow to be waited for again.
