@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from gateway.auth.basic import basic_of, login_of
+from gateway.auth.claims import basic_of, login_of
 from gateway.broker.model.identity import Credentials, Upgrade
 
 

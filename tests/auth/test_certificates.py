@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.auth.certificates import Certificates
+from gateway.auth.claims import CertificateUsers
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Certificate, Identity
 
@@ -23,17 +23,17 @@ FULL = Certificate("CN=alice,O=x", "alice", NAMES, 2e9)
     ],
 )
 async def test_names(kind: str, user: str) -> None:
-    assert await Certificates(kind).identify(FULL) == Identity(user, expires=2e9, method="certificate")
+    assert await CertificateUsers(kind).identify(FULL) == Identity(user, expires=2e9, method="certificate")
 
 
 @pytest.mark.parametrize("kind", ["common-name", "dns", "email", "uri"])
 async def test_none_of_that_kind(kind: str) -> None:
     with pytest.raises(LoginRefused) as error:
-        await Certificates(kind).identify(Certificate("O=x", "", ("other:x",)))
+        await CertificateUsers(kind).identify(Certificate("O=x", "", ("other:x",)))
     assert error.value.detail == f"the client certificate has no name of the kind {kind} (tls_user)"
     assert not error.value.is_guess
 
 
 async def test_a_name_that_is_none() -> None:
     with pytest.raises(LoginRefused):
-        await Certificates("common-name").identify(Certificate("CN=a", "a\nb"))
+        await CertificateUsers("common-name").identify(Certificate("CN=a", "a\nb"))

@@ -12,10 +12,10 @@ import pytest
 import trio
 
 from gateway.auth import passwords
-from gateway.auth.certificates import Certificates
 from gateway.auth.chain import Chain
+from gateway.auth.claims import CertificateUsers
 from gateway.auth.cookies import Cookies
-from gateway.auth.custom import Custom
+from gateway.auth.custom import CustomAuthenticator
 from gateway.auth.tickets import PREFIX, Tickets
 from gateway.auth.tokens import Tokens
 from gateway.auth.users import UsersFile
@@ -67,8 +67,8 @@ def make(tmp_path: Path) -> Callable[..., Door]:
             "users": lambda: UsersFile(tmp_path / "users"),
             "tokens": lambda: Tokens(tmp_path / "keys"),
             "cookies": lambda: Cookies(tmp_path / "secrets"),
-            "certificates": lambda: Certificates("common-name"),
-            "custom": lambda: Custom(call),
+            "certificates": lambda: CertificateUsers("common-name"),
+            "custom": lambda: CustomAuthenticator(call),
         }
         return Door(Chain(tickets=tickets, **{name: parts[name]() for name in names or parts}), tickets, asked)
 
@@ -230,8 +230,8 @@ class TestLog:
             (Credentials("nobody", "wrong"), "passcode", "unknown user", ""),
             (Credentials("right", "passcode"), "passcode", "unknown user", ""),
             (Credentials(None, "wrong"), "passcode", "a passcode without a login", ""),
-            (Credentials("passcode"), "none", "nothing was shown that is known here", "passcode"),
-            (Credentials(PREFIX + "x"), "none", "nothing was shown that is known here", ""),
+            (Credentials("passcode"), "none", "no credentials that this server knows", "passcode"),
+            (Credentials(PREFIX + "x"), "none", "no credentials that this server knows", ""),
             (Credentials("passcode", PREFIX + "x"), "ticket", "the ticket is unknown, was used before, ", "passcode"),
             (Credentials("basic", token("HS256", LONG_SECRET)), "token", "Signature verification failed", "basic"),
             (WRONG["certificate"](Credentials()), "certificate", "the client certificate has no name of the kind ", ""),
@@ -261,7 +261,7 @@ class TestLog:
                 raise answer
 
         with pytest.raises(LoginRefused) as error:
-            await Chain(tickets=Tickets(), custom=Custom(call)).authenticate(Credentials("alice", "x"))
+            await Chain(tickets=Tickets(), custom=CustomAuthenticator(call)).authenticate(Credentials("alice", "x"))
         refusal = error.value
         assert (refusal.method, refusal.user) == ("custom", "")
         assert refusal.why == ("" if answer else "the authenticator names no user")
@@ -281,12 +281,12 @@ class TestLog:
 
 
 class TestNobody:
-    async def test_the_sentence_names_what_is_known(self, make: Callable[..., Door]) -> None:
+    async def test_the_sentence_names_what_is_counted(self, make: Callable[..., Door]) -> None:
         with pytest.raises(LoginRefused) as error:
             await make("users", "tokens", "cookies", "certificates").chain.authenticate(Credentials())
         assert error.value.detail == (
-            "the server lets in who shows login and passcode, or a token (JWT) in passcode or Authorization, or a "
-            "cookie of the application, or a client certificate"
+            "the client sent no credentials that this server knows; send login and passcode, or a token (JWT) in "
+            "passcode or Authorization, or a cookie of the application, or a client certificate"
         )
         assert not error.value.is_guess
 

@@ -13,10 +13,10 @@ from structlog.typing import EventDict
 from trio.testing import MockClock
 
 from gateway.auth import custom
+from gateway.auth.authenticator import RateLimited
 from gateway.auth.chain import Chain
-from gateway.auth.custom import Custom, load
-from gateway.auth.failures import Failures
-from gateway.auth.guard import Guard
+from gateway.auth.custom import CustomAuthenticator, load
+from gateway.auth.failed_logins import FailedLogins
 from gateway.auth.tickets import Tickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity, Upgrade
@@ -26,7 +26,7 @@ from . import operators
 
 
 async def ask(name: str, passcode: str | None = "name", **more: object) -> Identity | None:
-    found = Custom(load(f"tests.auth.operators:{name}"))
+    found = CustomAuthenticator(load(f"tests.auth.operators:{name}"))
     return await found.identify(Credentials("alice", passcode, **more))  # type: ignore[arg-type]
 
 
@@ -54,12 +54,14 @@ class TestAnswers:
         assert [(line["log_level"], line["reason"]) for line in logged] == [("error", reason)]
 
     async def test_a_guest(self) -> None:
-        assert await Custom(lambda _: "anonymous").identify(Credentials()) == Identity("anonymous", method="custom")
+        assert await CustomAuthenticator(lambda _: "anonymous").identify(Credentials()) == Identity(
+            "anonymous", method="custom"
+        )
 
     @pytest.mark.parametrize("groups", [{"ops"}, ["ops"], ("ops",), {"ops": 1}])
     async def test_groups_of_any_kind(self, groups: Collection[str]) -> None:
         """Rules look them up: a set that can change has no hash."""
-        found = await Custom(lambda _: Identity("alice", groups)).identify(Credentials())  # type: ignore[arg-type]
+        found = await CustomAuthenticator(lambda _: Identity("alice", groups)).identify(Credentials())  # type: ignore[arg-type]
         assert found == Identity("alice", frozenset({"ops"}))
         assert hash(found)
 
@@ -75,7 +77,7 @@ class TestAnswers:
         ],
     )
     async def test_an_identity_of_nonsense(self, found: Identity, reason: str, logged: list[EventDict]) -> None:
-        assert await Custom(lambda _: found).identify(Credentials()) is None
+        assert await CustomAuthenticator(lambda _: found).identify(Credentials()) is None
         assert [line["reason"] for line in logged] == [reason]
 
 
@@ -97,7 +99,7 @@ class TestErrors:
 
         basic = base64.b64encode(b"alice:secret-b").decode()
         upgrade = Upgrade(f"Basic {basic}", 'theme=dark; session=secret-c; other="x secret-d"; last=secret-e')
-        assert await Custom(look_up).identify(Credentials(upgrade=upgrade)) is None
+        assert await CustomAuthenticator(look_up).identify(Credentials(upgrade=upgrade)) is None
         assert logged[0]["reason"].startswith("KeyError: ('(hidden)', '(hidden)', ")
         assert "secret" not in str(logged)
 
@@ -120,8 +122,8 @@ class TestGuesses:
             asked += 1
             await trio.sleep(0.05)
 
-        failures = Failures(10)
-        guard = Guard(Chain(tickets=Tickets(), custom=Custom(call, failures)), failures)
+        failures = FailedLogins(10)
+        guard = RateLimited(Chain(tickets=Tickets(), custom=CustomAuthenticator(call, failures)), failures)
         told: list[str] = []
 
         async def guess(address: str) -> None:
@@ -153,7 +155,7 @@ class TestThreads:
             with lock:
                 running -= 1
 
-        found = Custom(call)
+        found = CustomAuthenticator(call)
         async with trio.open_nursery() as nursery:
             for _ in range(6):
                 nursery.start_soon(found.identify, Credentials())
@@ -167,7 +169,7 @@ class TestThreads:
 
         try:
             with trio.move_on_after(0.05) as scope:
-                await Custom(call).identify(Credentials())
+                await CustomAuthenticator(call).identify(Credentials())
             assert scope.cancelled_caught
         finally:
             release.set()

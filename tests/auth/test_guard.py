@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.auth.failures import Failures, TooManyFailures
-from gateway.auth.guard import Guard
+from gateway.auth.authenticator import RateLimited
+from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.auth.tickets import Tickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity
@@ -35,11 +35,11 @@ class Inner:
         return "wrong"
 
 
-def guard(inner: Inner, attempts: int = 3, delay: float = 1.0) -> Guard:
-    return Guard(inner, Failures(attempts), delay)
+def guard(inner: Inner, attempts: int = 3, delay: float = 1.0) -> RateLimited:
+    return RateLimited(inner, FailedLogins(attempts), delay)
 
 
-async def refusal(found: Guard, address: str = "a") -> tuple[LoginRefused, float]:
+async def refusal(found: RateLimited, address: str = "a") -> tuple[LoginRefused, float]:
     """And after how many seconds it came."""
     began = trio.current_time()
     with pytest.raises(LoginRefused) as error:
@@ -68,20 +68,20 @@ async def test_failures_are_slow(answer: LoginRefused | None, autojump_clock: Mo
 
 
 async def test_failures_are_counted_by_address(autojump_clock: MockClock) -> None:
-    failures = Failures(2)
-    found = Guard(Inner(None), failures)
+    failures = FailedLogins(2)
+    found = RateLimited(Inner(None), failures)
     await refusal(found)
     failures.check("a")
     await refusal(found)
-    with pytest.raises(TooManyFailures):
+    with pytest.raises(TooManyFailedLogins):
         failures.check("a")
     failures.check("b")
 
 
 async def test_who_was_let_in_is_heard_beside_those_who_fail(autojump_clock: MockClock) -> None:
-    failures = Failures(2)
+    failures = FailedLogins(2)
     inner = Inner(Identity("alice"))
-    found = Guard(inner, failures)
+    found = RateLimited(inner, failures)
     await found.authenticate(Credentials("alice", "right", address="a"))
     inner.answer = None
     for _ in range(2):
@@ -89,7 +89,7 @@ async def test_who_was_let_in_is_heard_beside_those_who_fail(autojump_clock: Moc
             await found.authenticate(Credentials("bob", "old", address="a"))
     failures.check("a", "alice")
     for login in ("", "bob", "carol"):
-        with pytest.raises(TooManyFailures):
+        with pytest.raises(TooManyFailedLogins):
             failures.check("a", login)
 
 
@@ -104,30 +104,30 @@ async def test_who_was_let_in_is_heard_beside_those_who_fail(autojump_clock: Moc
 )
 async def test_a_name_beside_what_is_no_passcode_is_not_remembered(login: str | None, identity: Identity) -> None:
     """Who has a token may write any name beside it."""
-    failures = Failures(1)
-    await Guard(Inner(identity), failures).authenticate(Credentials(login, "x", address="a"))
+    failures = FailedLogins(1)
+    await RateLimited(Inner(identity), failures).authenticate(Credentials(login, "x", address="a"))
     failures.count("a", "x")
-    with pytest.raises(TooManyFailures):
+    with pytest.raises(TooManyFailedLogins):
         failures.check("a", "alice")
 
 
 async def test_all_at_once_are_counted_before_they_are_answered(autojump_clock: MockClock) -> None:
-    failures = Failures(100)
-    found = Guard(Inner(None), failures)
+    failures = FailedLogins(100)
+    found = RateLimited(Inner(None), failures)
     async with trio.open_nursery() as nursery:
         for _ in range(100):
             nursery.start_soon(refusal, found)
         await wait_all_tasks_blocked()
-        with pytest.raises(TooManyFailures):
+        with pytest.raises(TooManyFailedLogins):
             failures.check("a")
     assert trio.current_time() < 2
 
 
 async def test_who_shows_what_nobody_guesses_is_let_in_from_anywhere() -> None:
     """Or the failures of a neighbour behind the same address would end sessions that are to be renewed."""
-    failures = Failures(1)
+    failures = FailedLogins(1)
     failures.count("a")
-    found = Guard(Inner(Identity("alice", method="token")), failures)
+    found = RateLimited(Inner(Identity("alice", method="token")), failures)
     assert await found.authenticate(Credentials(address="a")) == Identity("alice", method="token")
 
 
@@ -141,18 +141,18 @@ async def test_what_is_no_guess_does_not_count(autojump_clock: MockClock) -> Non
 
 async def test_the_log_learns_who_is_expired(autojump_clock: MockClock) -> None:
     error, _ = await refusal(guard(Inner(Identity("alice", expires=time.time() - 1, method="cookie"))))
-    assert (error.method, error.why, error.user) == ("cookie", "it has expired", "alice")
+    assert (error.method, error.why, error.user) == ("cookie", "expired", "alice")
 
 
 async def test_who_is_expired_is_not_let_in(autojump_clock: MockClock) -> None:
     found = guard(Inner(Identity("alice", expires=time.time() - 1)))
     error, seconds = await refusal(found)
-    assert (error.detail, seconds) == ("what was shown has expired; log in with a new one", 1.0)
+    assert (error.detail, seconds) == ("the credentials have expired; log in with new ones", 1.0)
     assert not error.is_guess
 
 
 async def test_the_refusal_of_the_line_is_not_counted_twice(autojump_clock: MockClock) -> None:
-    failures = Failures(1)
+    failures = FailedLogins(1)
     failures.count("a")
     with pytest.raises(LoginRefused) as error:
         failures.check("a")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.auth.rules_addresses import NOWHERE, Networks
+from gateway.auth.rule_index import RuleNetworks
 from gateway.broker.model.access import Action
 from gateway.broker.model.identity import Identity
 
@@ -30,16 +30,16 @@ class TestNetworks:
         ],
     )
     def test_around(self, address: str, networks: str) -> None:
-        assert Networks(self.TEXTS).around(address) == set(networks.split())
+        assert RuleNetworks(self.TEXTS).around(address) == set(networks.split())
 
     def test_none(self) -> None:
-        assert not Networks(())
-        assert Networks(()).around("10.0.0.1") is Networks(()).around("") is NOWHERE
-        assert Networks(["10.0.0.0/8"]).around("") is NOWHERE
+        assert not RuleNetworks(())
+        assert RuleNetworks(()).around("10.0.0.1") is RuleNetworks(()).around("") is RuleNetworks.NONE
+        assert RuleNetworks(["10.0.0.0/8"]).around("") is RuleNetworks.NONE
 
     @pytest.mark.parametrize("text", ["unix", "10.0.0.0/8", "0.0.0.0/0"])
     def test_some(self, text: str) -> None:
-        assert Networks([text])
+        assert RuleNetworks([text])
 
 
 class TestRules:
@@ -89,7 +89,7 @@ class TestRules:
         said = [found.explain(Identity("bob"), "tcp", each, SEND, "/queue/a").text for each in from_]
         assert said == [
             "bob over tcp from 10.0.0.1 may send to '/queue/a': rule 1 allows it",
-            "bob over tcp from ::1 may not send to '/queue/a': what no rule allows is refused",
-            "bob over tcp from a unix socket may not send to '/queue/a': what no rule allows is refused",
-            "bob over tcp from no known address may not send to '/queue/a': what no rule allows is refused",
+            "bob over tcp from ::1 may not send to '/queue/a': no rule allows it",
+            "bob over tcp from a unix socket may not send to '/queue/a': no rule allows it",
+            "bob over tcp from no known address may not send to '/queue/a': no rule allows it",
         ]

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.auth import rules as module
 from gateway.auth.rules import Rules
 from gateway.broker.model.access import Action, Coverage
 from gateway.broker.model.identity import Identity
-from gateway.config.rules import Table, read_tables
+from gateway.config.rules import RuleTable, read_tables
 from gateway.config.settings import SettingsError
 
 from .test_rules import access, rule
@@ -20,7 +19,7 @@ SEND, SUBSCRIBE = Action.SEND, Action.SUBSCRIBE
 
 
 class TestReload:
-    def read(self, *tables: dict[str, Any]) -> tuple[Table, ...]:
+    def read(self, *tables: dict[str, Any]) -> tuple[RuleTable, ...]:
         return read_tables(list(tables))
 
     def test_others_are_in_force_at_once(self) -> None:
@@ -41,7 +40,7 @@ class TestReload:
         assert granted.reach("/topic/#") is Coverage.NONE
         assert not granted.may(SUBSCRIBE, "/queue/b")
         assert [granted.may(SEND, name) for name in ("/queue/a", "/queue/b")] == [True, False]
-        assert access(found).standing is granted.standing
+        assert access(found).permissions is granted.permissions
 
     def test_other_networks_sort_anew(self) -> None:
         """Those who were the same to the rules are no longer, whoever of them is asked first."""
@@ -52,7 +51,7 @@ class TestReload:
         )
         found = Rules(self.read(rule("**", "send", "subscribe")), lambda: tables)
         one, two, nobody = access(found, address="10.0.0.1"), access(found, address="10.0.0.2"), access(found)
-        assert one.standing is two.standing is nobody.standing
+        assert one.permissions is two.permissions is nobody.permissions
         for each in (one, two, nobody):
             assert each.may(SEND, "/queue/a")
             each.sendable.add("/queue/a")
@@ -65,7 +64,9 @@ class TestReload:
         assert [each.reason(SEND, "/queue/a")[:6] for each in (one, two)] == ["rule 1", "rule 3"]
         assert found.reload() is None
         assert not two.sendable
-        assert access(found, address="10.7.7.7").standing is two.standing, "the same networks, so nothing was sorted"
+        assert access(found, address="10.7.7.7").permissions is two.permissions, (
+            "the same networks, so nothing was sorted"
+        )
 
     @pytest.mark.parametrize("ask", ["reach", "reason", "options"])
     def test_whatever_is_asked_first(self, ask: str) -> None:
@@ -81,8 +82,7 @@ class TestReload:
         assert said[ask]()
 
     def test_of_users_whose_sessions_are_all_that_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_MOST_RECENT", 1)
-        found = Rules(self.read(rule("**", "send")), lambda: self.read(rule("**", "admin")))
+        found = Rules(self.read(rule("**", "send")), lambda: self.read(rule("**", "admin")), max_recent=1)
         first = access(found, "a")
         assert first.may(SEND, "/queue/a")
         access(found, "b")
@@ -90,7 +90,7 @@ class TestReload:
         assert not first.may(SEND, "/queue/a")
 
     def test_wrong_ones_change_nothing(self) -> None:
-        def read() -> tuple[Table, ...]:
+        def read() -> tuple[RuleTable, ...]:
             raise SettingsError("gateway.toml line 1: wrong")
 
         found = Rules(self.read(rule("/queue/a", "send")), read)
@@ -100,7 +100,7 @@ class TestReload:
 
     def test_none_any_more(self) -> None:
         found = Rules(self.read(rule("/queue/a", "send")), lambda: ())
-        assert str(found.reload()).startswith("there is no [[rule]] any more, and without any everybody may do")
+        assert str(found.reload()).startswith("there is no [[rule]] any more, and without any rule every client may do")
         assert not access(found).may(SEND, "/queue/b")
 
     def test_the_file_is_gone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ class TestReload:
 
     def test_the_first(self) -> None:
         found = Rules((), lambda: self.read(rule("/queue/a", "send")))
-        assert str(found.reload()).startswith("there were no rules, and the first [[rule]] tables need a restart")
+        assert str(found.reload()).startswith("the first [[rule]] tables need a restart")
         assert found.access_of(Identity("alice"), "tcp", "") is None
 
     def test_none_before_and_after(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gateway.auth.threads import NICENESS, SlowThreads
+from gateway.auth.users import NICENESS, SlowThreads
 
 
 def niceness() -> int:

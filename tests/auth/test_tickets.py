@@ -60,10 +60,10 @@ async def test_only_so_many(autojump_clock: MockClock) -> None:
     tickets = Tickets(5.0, 8)
     for user in ("alice", "alice", "bob", "bob", "carol", "carol", "dave"):
         tickets.issue(Identity(user))
-    with pytest.raises(TooManyTickets, match="2 tickets of this user wait to be used, a quarter of max_tickets"):
+    with pytest.raises(TooManyTickets, match="2 tickets of this user are unused, a quarter of max_tickets"):
         tickets.issue(ALICE)
     used = tickets.issue(Identity("dave"))
-    with pytest.raises(TooManyTickets, match=r"8 tickets wait to be used \(max_tickets\)"):
+    with pytest.raises(TooManyTickets, match=r"8 tickets are unused \(max_tickets\)"):
         tickets.issue(Identity("erin"))
     tickets.redeem(used)
     tickets.issue(Identity("erin"))

@@ -6,15 +6,14 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gateway.auth.failures import Failures, TooManyFailures
-from gateway.auth.turns import PLACES, Turns
+from gateway.auth.failed_logins import PLACES, FailedLogins, LoginQueue, TooManyFailedLogins
 
 
 async def test_places() -> None:
-    turns, release, inside = Turns(), trio.Event(), []
+    turns, release, inside = LoginQueue(), trio.Event(), []
 
     async def enter(address: str) -> None:
-        async with turns.of(address):
+        async with turns.place(address):
             inside.append(address)
             await release.wait()
 
@@ -26,43 +25,43 @@ async def test_places() -> None:
         assert sorted(inside) == ["a"] * PLACES + ["b"]
         release.set()
     assert len(inside) == PLACES + 4
-    assert turns._lines == {}
+    assert turns._queues == {}
 
 
 async def test_who_failed_too_often_has_no_turn() -> None:
     """Nor has who waits already: a thousand guesses at once are not more than one after the other."""
-    failures, release, told = Failures(2), trio.Event(), []
-    turns = Turns(failures, places=2)
+    failures, release, told = FailedLogins(2), trio.Event(), []
+    turns = LoginQueue(failures, places=2)
 
     async def guess() -> None:
         try:
-            async with turns.of("2001:db8::1"):
+            async with turns.place("2001:db8::1"):
                 await release.wait()
                 failures.count("2001:db8::2")
                 told.append("wrong")
-        except TooManyFailures:
+        except TooManyFailedLogins:
             told.append("unheard")
 
     async with trio.open_nursery() as nursery:
         for _ in range(10):
             nursery.start_soon(guess)
         await wait_all_tasks_blocked()
-        assert list(turns._lines) == ["2001:db8::/64"]
+        assert list(turns._queues) == ["2001:db8::/64"]
         release.set()
     assert (told.count("wrong"), told.count("unheard")) == (2, 8)
-    with pytest.raises(TooManyFailures):
+    with pytest.raises(TooManyFailedLogins):
         turns.check("2001:db8::1")
-    async with turns.of("192.0.2.1"):
+    async with turns.place("192.0.2.1"):
         pass
-    assert turns._lines == {}
+    assert turns._queues == {}
 
 
 async def test_who_gives_up_leaves_the_line() -> None:
-    turns = Turns()
+    turns = LoginQueue()
 
     async def enter(scope: trio.CancelScope) -> None:
         with scope:
-            async with turns.of("a"):
+            async with turns.place("a"):
                 await trio.sleep_forever()
 
     async with trio.open_nursery() as nursery:
@@ -72,4 +71,4 @@ async def test_who_gives_up_leaves_the_line() -> None:
         await wait_all_tasks_blocked()
         for scope in scopes:
             scope.cancel()
-    assert turns._lines == {}
+    assert turns._queues == {}

@@ -13,10 +13,8 @@ from trio.testing import MockClock
 
 from gateway import auth
 from gateway.auth import passwords, users
-from gateway.auth.anonymous import Anonymous
-from gateway.auth.failures import Failures, TooManyFailures
-from gateway.auth.guard import Guard
-from gateway.auth.turns import PLACES
+from gateway.auth.authenticator import Anonymous, RateLimited
+from gateway.auth.failed_logins import PLACES, FailedLogins, TooManyFailedLogins
 from gateway.auth.users import UsersFile
 from gateway.broker.errors import LoginRefused, SessionEnded
 from gateway.broker.model.identity import Certificate, Credentials, Identity
@@ -86,7 +84,7 @@ class TestUsersFile:
         write(path, "# nobody\n")
         assert await UsersFile(path).authenticate(Credentials("alice", "secret")) is None
 
-    async def test_who_comes_back_is_known(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_who_comes_back_is_counted(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         verifications = Verifications(monkeypatch)
         authenticator = UsersFile(path)
         for _ in range(3):
@@ -96,10 +94,9 @@ class TestUsersFile:
         assert await authenticator.authenticate(Credentials("alic", "esecret")) is None
         assert len(verifications.asked) == 3
 
-    async def test_memory_of_the_known_is_bounded(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(users, "MAX_REMEMBERED", 1)
+    async def test_memory_of_the_counted_is_bounded(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         verifications = Verifications(monkeypatch)
-        authenticator = UsersFile(path)
+        authenticator = UsersFile(path, max_remembered=1)
         for login, passcode in [("alice", "secret"), ("bob", "other"), ("alice", "secret")]:
             assert await authenticator.authenticate(Credentials(login, passcode)) == Identity(login)
         assert len(verifications.asked) == 3
@@ -156,8 +153,8 @@ class TestFlood:
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         verifications = Verifications(monkeypatch)
-        failures = Failures(6)
-        guard = Guard(_Entrance(UsersFile(path, failures)), failures, 0.0)
+        failures = FailedLogins(6)
+        guard = RateLimited(_Entrance(UsersFile(path, failures)), failures, 0.0)
         refusals: list[str] = []
 
         async def guess(number: int) -> None:
@@ -176,12 +173,12 @@ class TestFlood:
 
     async def test_nor_is_who_is_remembered_heard(self, path: Path) -> None:
         """What costs no hash could be guessed a thousand times a second."""
-        failures = Failures(1)
+        failures = FailedLogins(1)
         authenticator = UsersFile(path, failures)
         shown = Credentials("alice", "secret", address="192.0.2.1")
         assert await authenticator.authenticate(shown) == Identity("alice")
         failures.count("192.0.2.1")
-        with pytest.raises(TooManyFailures):
+        with pytest.raises(TooManyFailedLogins):
             await authenticator.authenticate(shown)
 
     async def test_others_wait_behind_a_few_of_them_only(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +201,7 @@ class TestFlood:
 
 async def wait_all_tasks_queued(found: UsersFile) -> None:
     """All who guess stand in line."""
-    while sum(line.length for line in found._turns._lines.values()) < 50:
+    while sum(line.length for line in found._queue._queues.values()) < 50:
         await trio.lowlevel.checkpoint()
 
 
@@ -254,7 +251,7 @@ class TestReview:
         for identity in identities:
             with pytest.raises(SessionEnded, match=r"^user removed$") as ended:
                 self.review(identity)
-            assert ended.value.detail == "users_file of this server has no user 'alice' any more; ask its operator"
+            assert ended.value.detail == "users_file of this server no longer has the user 'alice'; ask its operator"
 
     async def test_another_passcode(self, path: Path) -> None:
         """The same one, hashed anew, is another one as far as anybody can tell."""

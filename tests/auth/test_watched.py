@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from structlog.typing import EventDict
 
-from gateway.auth.files import FileFault, read_octets, read_text
-from gateway.auth.watched import Watched
+from gateway.auth.file_watch import WatchedFile
 from gateway.config.settings import SettingsError
+from gateway.files import FileFault, read_bytes, read_text
 
 from .issuer import write
 
@@ -29,18 +29,18 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def watched(path: Path) -> Watched[str]:
-    return Watched("jwt_keys", path, read)
+def watched(path: Path) -> WatchedFile[str]:
+    return WatchedFile("jwt_keys", path, read)
 
 
 class TestReading:
     def test_octets(self, path: Path) -> None:
-        assert read_octets(path, 3, "x") == b"one"
+        assert read_bytes(path, 3, "x") == b"one"
 
     @pytest.mark.parametrize(
         ("content", "sentence"),
         [
-            (b"x" * 21, "{path} is larger than 20 octets and so hardly a small file"),
+            (b"x" * 21, "{path} is larger than 20 bytes, so it cannot be a small file; check the path"),
             (b"\xff", "{path} is not UTF-8 text"),
             (None, "{path} cannot be read: No such file or directory"),
         ],

@@ -205,15 +205,15 @@ class TestRefusals:
             ("/topic/a", {"priority": "high"}, "priority"),
             ("/topic/a", {"AMQ_SCHEDULED_CRON": "* * * * *"}, "AMQ_SCHEDULED_CRON is not supported"),
             ("/topic/a", {"reply-to": "/temp-queue/a"}, "functions have no temporary destinations"),
-            ("/topic/a", {"transaction": "t"}, "the header 'transaction' is not for functions to give"),
-            ("/topic/a", {"receipt": "r"}, "the header 'receipt' is not for functions to give"),
-            ("/topic/a", {"destination": "/topic/b"}, "the header 'destination' is not for functions to give"),
+            ("/topic/a", {"transaction": "t"}, "a function cannot set the header 'transaction'"),
+            ("/topic/a", {"receipt": "r"}, "a function cannot set the header 'receipt'"),
+            ("/topic/a", {"destination": "/topic/b"}, "a function cannot set the header 'destination'"),
             ("/topic/a", {"": "x"}, "no frame can hold the header '': 'x'"),
             ("/topic/a", {"k": "a\0b"}, "no frame can hold the header 'k'"),
             ("/topic/a", {"k\0": "b"}, "no frame can hold the header 'k"),
             ("/topic/a", {"k": "\ud800"}, "no frame can hold the header 'k'"),
             ("/topic/\ud800", {}, "no frame can hold the header 'destination'"),
-            ("/topic/a", {"k": "x" * 50_000}, "message too large: half of max_outbound is 50000 octets"),
+            ("/topic/a", {"k": "x" * 50_000}, "message too large: it must fit into half of max_outbound, 50000 bytes"),
         ],
     )
     async def test_the_function_learns_of_it(
@@ -252,7 +252,7 @@ class TestRefusals:
     async def test_in_a_thread(self, scene: Scene) -> None:
         """The broker would be changed by two at once."""
         request = request_of(scene)
-        with pytest.raises(RuntimeError, match="the broker is not for threads"):
+        with pytest.raises(RuntimeError, match="a thread cannot use the broker"):
             await trio.to_thread.run_sync(request.send, "/topic/a")
 
 
@@ -301,7 +301,7 @@ class TestReply:
         request = request_of(scene, is_subscribe=True, destination="/app/prices", reply_to="/topic/a")
         with pytest.raises(CannotSend, match="priority"):
             request.reply("[]", {"priority": "inf"})
-        with pytest.raises(CannotSend, match="is not for functions to give"):
+        with pytest.raises(CannotSend, match="a function cannot set"):
             request.reply("[]", {"destination": "/topic/b"})
 
 

@@ -10,7 +10,7 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker.events import EventLog
 from gateway.broker.model.options import PLAIN
 from gateway.broker.session.renewal import Renewal

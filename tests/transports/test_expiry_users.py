@@ -84,7 +84,7 @@ class TestUsersFile:
             (
                 f"ada:{OTHER}\n",
                 "passcode changed",
-                "'ada' was let in by a passcode that has been changed since; log in with the new one",
+                "the passcode of 'ada' has been changed; log in with the new one",
             ),
         ],
         ids=["gone", "another passcode"],
