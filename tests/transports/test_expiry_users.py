@@ -80,7 +80,7 @@ class TestUsersFile:
     @pytest.mark.parametrize(
         ("users", "message", "words"),
         [
-            ("", "user removed", "has no user 'ada' any more; ask its operator"),
+            ("", "user removed", "no longer has the user 'ada'; ask its operator"),
             (
                 f"ada:{OTHER}\n",
                 "passcode changed",
