@@ -1,4 +1,4 @@
-"""How one pattern stands to another: compared with all names of a small language."""
+"""Patterns compared with each other, checked against all names of a small language."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.broker.model.patterns import Pattern, has_wildcard
 PATTERNS = st.lists(st.sampled_from(["a", "b", "", "*", "#", "**"]), min_size=1, max_size=3).map(
     lambda words: "/topic/" + ".".join(words)
 )
-# `c` stands in no pattern: for every word that none names.
+# `c` stands in no pattern, like every word that no pattern names.
 WORDS = ("a", "b", "c", "")
 NAMES = ["/topic", *(f"/topic/{'.'.join(words)}" for length in range(1, 6) for words in product(WORDS, repeat=length))]
 
@@ -27,7 +27,7 @@ class TestAgainstNames:
         rest = [name for name in NAMES if special.matches(name) and not general.matches(name)]
         if covers(text, pattern):
             assert not rest
-        else:  # nothing in here is so large that it gives up: there must be a name
+        else:  # no pattern here is so large that it gives up
             assert rest or not has_wildcard(text)
 
     @given(text=PATTERNS, pattern=PATTERNS)

@@ -1,31 +1,16 @@
-"""Failed logins, by address and by login."""
+"""Failed logins: their counts by address and by login, and the queue of each address."""
 
 from __future__ import annotations
 
 import pytest
 import trio
 from structlog.typing import EventDict
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
-from gateway.net.client_address import network_of
+from gateway.auth.failed_logins import PLACES, FailedLogins, LoginQueue, TooManyFailedLogins
 
-
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("", ""),
-        ("2001:db8::1", "2001:db8::/64"),
-        ("2001:db8:0:0:ffff::9", "2001:db8::/64"),
-        ("2001:db8:0:1::", "2001:db8:0:1::/64"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("no:address", "no:address"),
-    ],
-)
-def test_networks(address: str, network: str) -> None:
-    assert network_of(address) == network
+ADDRESS_REFUSED = "too many failed logins, the address is refused"
+NAME_REFUSED = "too many failed logins with one name, it is refused there"
 
 
 def is_refused(found: FailedLogins, address: str, login: str = "") -> bool:
@@ -36,17 +21,16 @@ def is_refused(found: FailedLogins, address: str, login: str = "") -> bool:
     return False
 
 
-class TestFailures:
+class TestAddress:
     async def test_refused_for_a_minute(self, autojump_clock: MockClock, logged: list[EventDict]) -> None:
         found = FailedLogins(3)
         for _ in range(3):
             assert not is_refused(found, "a")
             found.count("a")
             await trio.sleep(10)
-        with pytest.raises(TooManyFailedLogins) as error:
+        with pytest.raises(TooManyFailedLogins, match=r"^too many failed logins$") as error:
             found.check("a")
-        assert str(error.value) == "too many failed logins"
-        assert error.value.detail == ("3 logins of this address failed in a minute (login_attempts); try again in 50 s")
+        assert error.value.detail == "3 logins of this address failed in a minute (login_attempts); try again in 50 s"
         assert not error.value.is_guess
         assert not is_refused(found, "b")
         assert [(line["log_level"], line["address"], line["login_attempts"]) for line in logged] == [
@@ -59,14 +43,14 @@ class TestFailures:
         found.count("a")
         assert not is_refused(found, "a"), "a new minute"
 
-    async def test_those_of_a_minute_ago_do_not_count(self, autojump_clock: MockClock) -> None:
+    async def test_failures_a_minute_ago_do_not_count(self, autojump_clock: MockClock) -> None:
         found = FailedLogins(2)
         for _ in range(5):
             found.count("a")
             await trio.sleep(60)
             assert not is_refused(found, "a")
 
-    async def test_networks_of_version_6(self) -> None:
+    async def test_a_network_of_version_6_is_one_address(self) -> None:
         found = FailedLogins(2)
         found.count("2001:db8::1")
         found.count("2001:db8::2")
@@ -85,23 +69,21 @@ class TestFailures:
         assert [len(key) for key in found._of_logins._counted] == [16]
 
 
-class TestNeighbours:
-    """Many workers behind one address, some of them with an old passcode."""
+class TestLogin:
+    """Many workers share an address, and some of them have an old passcode."""
 
-    async def test_who_has_succeeded_there_is_heard(self, autojump_clock: MockClock) -> None:
+    async def test_a_login_that_succeeded_there_is_checked(self, autojump_clock: MockClock) -> None:
         found = FailedLogins(3)
         found.succeed("a", "good")
         for _ in range(3):
             found.count("a", "old")
         assert not is_refused(found, "a", "good")
-        assert is_refused(found, "a", "old")
-        assert is_refused(found, "a", "new")
-        assert is_refused(found, "a")
-        assert is_refused(found, "a", "goo")
+        for login in ("old", "new", "", "goo"):
+            assert is_refused(found, "a", login)
         await trio.sleep(60)
         assert not is_refused(found, "a", "old")
 
-    async def test_only_there(self) -> None:
+    async def test_a_success_counts_at_its_network_only(self) -> None:
         found = FailedLogins(1)
         found.succeed("2001:db8::1", "good")
         for address in ("2001:db8::2", "2001:db8:0:1::1"):
@@ -110,17 +92,17 @@ class TestNeighbours:
         assert is_refused(found, "2001:db8:0:1::1", "good")
 
     async def test_a_guesser_gains_nothing(self, autojump_clock: MockClock, logged: list[EventDict]) -> None:
-        """Neither by a passcode of his own, nor where a user's name must is known to have been right."""
+        """Neither by a right passcode of its own, nor by a login that is known to have succeeded."""
         found = FailedLogins(3)
         for login in ("mine", "alice"):
             found.succeed("a", login)
-        heard = 0
+        checked = 0
         for _ in range(20):
             if not is_refused(found, "a", "alice"):
-                heard += 1
+                checked += 1
                 found.count("a", "alice")
             found.succeed("a", "mine")
-        assert heard == 3
+        assert checked == 3
         assert is_refused(found, "a", "bob")
         assert not is_refused(found, "a", "mine")
         with pytest.raises(TooManyFailedLogins) as error:
@@ -128,21 +110,21 @@ class TestNeighbours:
         assert error.value.detail == (
             "3 logins with this name at this address failed in a minute (login_attempts); try again in 60 s"
         )
-        assert [line["event"] for line in logged] == ["too many failed logins, the address is refused"]
+        assert [line["event"] for line in logged] == [ADDRESS_REFUSED]
 
-    async def test_one_of_many_that_is_refused(self, logged: list[EventDict]) -> None:
+    async def test_the_log_has_no_login(self, logged: list[EventDict]) -> None:
         found = FailedLogins(3)
         found.succeed("a", "alice")
         for login in ("old", "old", "old", "alice", "alice", "alice"):
             found.count("a", login)
         assert is_refused(found, "a", "alice")
         assert [(line["event"], line["address"], line["login_attempts"]) for line in logged] == [
-            ("too many failed logins, the address is refused", "a", 3),
-            ("too many failed logins with one name, it is refused there", "a", 3),
+            (ADDRESS_REFUSED, "a", 3),
+            (NAME_REFUSED, "a", 3),
         ]
         assert "alice" not in str(logged)
 
-    async def test_a_success_helps_for_a_day(self, autojump_clock: MockClock) -> None:
+    async def test_a_success_counts_for_a_day(self, autojump_clock: MockClock) -> None:
         found = FailedLogins(1)
         found.succeed("a", "good")
         await trio.sleep(86_399)
@@ -151,9 +133,70 @@ class TestNeighbours:
         await trio.sleep(1)
         assert is_refused(found, "a", "good")
 
-    async def test_the_oldest_success_goes(self) -> None:
+    async def test_the_oldest_success_is_forgotten(self) -> None:
         found = FailedLogins(1, max_succeeded=2)
         for login in ("one", "two", "one", "three"):
             found.succeed("a", login)
         found.count("a", "old")
         assert [login for login in ("one", "two", "three") if is_refused(found, "a", login)] == ["two"]
+
+
+class TestQueue:
+    async def test_each_address_has_a_few_places(self) -> None:
+        queue, release, inside = LoginQueue(), trio.Event(), []
+
+        async def enter(address: str) -> None:
+            async with queue.place(address):
+                inside.append(address)
+                await release.wait()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(PLACES + 3):
+                nursery.start_soon(enter, "a")
+            nursery.start_soon(enter, "b")
+            await wait_all_tasks_blocked()
+            assert sorted(inside) == ["a"] * PLACES + ["b"]
+            release.set()
+        assert len(inside) == PLACES + 4
+        assert queue._queues == {}
+
+    async def test_guesses_that_wait_are_refused_unchecked(self) -> None:
+        """A thousand guesses at once learn no more than one after the other."""
+        failed, release, answers = FailedLogins(2), trio.Event(), []
+        queue = LoginQueue(failed, places=2)
+
+        async def guess() -> None:
+            try:
+                async with queue.place("2001:db8::1"):
+                    await release.wait()
+                    failed.count("2001:db8::2")
+                    answers.append("wrong")
+            except TooManyFailedLogins:
+                answers.append("unchecked")
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(guess)
+            await wait_all_tasks_blocked()
+            assert list(queue._queues) == ["2001:db8::/64"]
+            release.set()
+        assert (answers.count("wrong"), answers.count("unchecked")) == (2, 8)
+        with pytest.raises(TooManyFailedLogins):
+            queue.check("2001:db8::1")
+        async with queue.place("192.0.2.1"):
+            pass
+        assert queue._queues == {}
+
+    async def test_a_cancelled_guess_leaves_the_queue(self) -> None:
+        queue = LoginQueue()
+
+        async def enter() -> None:
+            async with queue.place("a"):
+                await trio.sleep_forever()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(PLACES + 1):
+                nursery.start_soon(enter)
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert queue._queues == {}
