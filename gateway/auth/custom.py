@@ -65,7 +65,7 @@ class CustomAuthenticator:
     """Asks the operator's function.
 
     Args:
-        failed: the failed logins of each address; None: they are not counted.
+        failed: the failed logins of each address.
         threads: calls of a plain function at a time.
     """
 
@@ -73,7 +73,7 @@ class CustomAuthenticator:
         self, call: Callable[[Credentials], Any], failed: FailedLogins | None = None, threads: int = THREADS
     ) -> None:
         self._call = call
-        self._queue = LoginQueue(failed, threads)
+        self._queue = LoginQueue(failed or FailedLogins(), threads)
         # An object may have an async __call__.
         self._is_async = any(map(inspect.iscoroutinefunction, (call, getattr(call, "__call__", None))))  # noqa: B004
         self._limiter = trio.CapacityLimiter(threads)

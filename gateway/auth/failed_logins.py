@@ -170,12 +170,12 @@ class LoginQueue:
     more than a thousand one after the other.
 
     Args:
-        failed: the failures that count; None: none do.
+        failed: the failures that count.
         places: guesses of one address that are checked at the same time.
     """
 
-    def __init__(self, failed: FailedLogins | None = None, places: int = PLACES) -> None:
-        self._failed = failed
+    def __init__(self, failed: FailedLogins, places: int = PLACES) -> None:
+        self.check = failed.check
         self._places = places
         self._queues: dict[str, _Queue] = {}  # an empty queue is removed
 
@@ -200,11 +200,6 @@ class LoginQueue:
             queue.length -= 1
             if not queue.length:
                 del self._queues[network]
-
-    def check(self, address: str, login: str = "") -> None:
-        """See `FailedLogins.check`."""
-        if self._failed is not None:
-            self._failed.check(address, login)
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from gateway.config.rules import OWN, UNIX, RuleTable
 from .rule_patterns import covers, heads_differ, overlap
 
 MAX_NAMES = 4_000
-"""Destinations whose answers `Permissions` remembers for each action: some 200 KiB."""
+"""Destinations with remembered answers, for each action: some 200 KiB."""
 
 # Longer names are not remembered.
 _LONGEST_NAME = 200
@@ -236,7 +236,7 @@ class Permissions:
             known.clear()
 
     def _concerns(self, table: RuleTable, action: Action) -> bool:
-        """True if a rule is for these users and that action, at whatever destination."""
+        """True if a rule is for these users and that action, at any destination."""
         if action not in table.actions or (table.transports and self._transport not in table.transports):
             return False
         if table.addresses and table.addresses.isdisjoint(self._networks):

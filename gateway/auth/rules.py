@@ -125,7 +125,6 @@ class Rules:
     Attributes:
         name: for the log.
         index: the patterns of all rules.
-        on_change: called when other rules are in force.
 
     Args:
         tables: in the order of the file.
@@ -141,7 +140,7 @@ class Rules:
         read: Callable[[], Sequence[RuleTable]] = lambda: settings.load().rule,
         max_recent: int = MAX_RECENT,
     ) -> None:
-        self.on_change: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] = lambda: None
         self.index = RuleIndex(tables)
         self._read = read
         self._max_recent = max_recent
@@ -202,8 +201,12 @@ class Rules:
         if has_other_networks:
             self._living.clear()
             self._recent.clear()
-        self.on_change()
+        self._on_change()
         return None
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Call a function whenever other rules are in force."""
+        self._on_change = call
 
     def explain(
         self, identity: Identity, transport: str, address: str | None, action: Action, name: str

@@ -1,6 +1,6 @@
 """Tokens (JWT), verified by keys of a file.
 
-The algorithm must be one of the key's own (`keys`), whatever the token's header says.  Checked are the signature,
+The algorithm must be one of the key's own (`keys`); the token's header cannot choose another.  Checked are the signature,
 `exp`, `nbf` and `iat` with `jwt_leeway`, and `iss` and `aud` where the settings name them.  A token without `exp` is
 accepted, and its session never expires: the issuer decides.
 

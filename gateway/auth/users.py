@@ -3,11 +3,11 @@
 A verification is slow by design, so the whole check runs in `SlowThreads`, two at a time: a storm of CONNECT frames
 waits in a queue while routing goes on.  Each address has a few places in it (`failed_logins.LoginQueue`).
 
-A verified passcode is remembered by a keyed digest, whose key ends with the process: a client that reconnects, or the
+A verified passcode is remembered by a digest with a key of this process: a client that reconnects, or the
 thousand pages of one login, cost one verification.  The digest covers the stored hash, so a changed passcode is never
 accepted from memory.
 
-An identity keeps the hash that let it in.  After the file is read again, `review` ends the session of a user who is
+An identity keeps the hash that let it in.  After the file is read again, `review` ends the session of a user that is
 removed or has another passcode, and gives the others their groups of now.
 
 An unknown user's passcode is verified against another user's hash and then refused: the time of the answer must not
@@ -56,7 +56,7 @@ class UsersFile:
     """The authenticator of a users file.
 
     Args:
-        failed: the failed logins of each address; None: they are not counted.
+        failed: the failed logins of each address.
 
     Raises:
         SettingsError: the file cannot be used; the sentence names the setting and the line.
@@ -65,7 +65,7 @@ class UsersFile:
     def __init__(self, path: Path, failed: FailedLogins | None = None, max_remembered: int = MAX_REMEMBERED) -> None:
         self._users: dict[str, StoredUser] = {}
         self.file = WatchedFile("users_file", path, self._read)
-        self._queue = LoginQueue(failed)
+        self._queue = LoginQueue(failed or FailedLogins())
         self._threads = SlowThreads(THREADS)
         self._key = os.urandom(32)
         self._max_remembered = max_remembered
@@ -165,7 +165,7 @@ class SlowThreads:
         """Call a function in one of the threads.  A cancelled call leaves the queue, or its result is dropped.
 
         Raises:
-            Exception: whatever the function raises.
+            Exception: as the function raises it.
         """
         token = trio.lowlevel.current_trio_token()
         done = trio.Event()

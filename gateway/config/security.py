@@ -60,7 +60,7 @@ class SecuritySettings(BaseSettings):
     )
     trusted_proxies: Networks = Field(
         [],
-        description="Addresses and networks of proxies whose word on the client's address is trusted "
+        description="Addresses and networks of proxies that are trusted to name the client's address "
         "(`X-Forwarded-For`, `Forwarded`, PROXY protocol), comma-separated; `unix`: proxies on unix sockets.",
     )
     tcp_proxy_protocol: bool = Field(
@@ -133,7 +133,7 @@ class SecuritySettings(BaseSettings):
 
     admin_groups: Names = Field(
         [],
-        description="Groups, comma-separated, whose users may use the admin API and the console with their login and "
+        description="Groups, comma-separated. Their users may use the admin API and the console with login and "
         "passcode, as with the `admin_token`. Needs an authenticator that knows groups.",
     )
     metrics_token: Token = Field(

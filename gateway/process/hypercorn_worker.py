@@ -5,7 +5,7 @@ know:
 
 * The parent sends SIGTERM to all workers when one has ended, and a service manager may send it to the whole group:
   either kills a worker while it drains.  The parent stops workers by an event, so a worker ignores SIGTERM.
-* A worker whose parent was killed gets no event any more, so it watches for the parent's end.
+* A killed parent sends no event, so a worker watches for the parent's end.
 * Each worker would be a broker of its own, with messages that the clients of the other never see.  So only one is
   allowed.
 * hypercorn shows a failed start as a traceback of a hundred lines, the reason last.  So a worker that must not start

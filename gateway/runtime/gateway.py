@@ -303,7 +303,7 @@ def _hub_of(
     quotas = within_mark(quotas_of(settings), settings.memory_mark)
     hub = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
     watch_process(hub.memory, settings.memory_mark)
-    rules.on_change = partial(authorization.recheck, hub.broker)
+    rules.on_change(partial(authorization.recheck, hub.broker))
     return hub
 
 

@@ -60,7 +60,6 @@ class TestAnswers:
 
     @pytest.mark.parametrize("groups", [{"ops"}, ["ops"], ("ops",), {"ops": 1}])
     async def test_groups_of_any_kind(self, groups: Collection[str]) -> None:
-        """Rules look them up: a set that can change has no hash."""
         found = await CustomAuthenticator(lambda _: Identity("alice", groups)).identify(Credentials())  # type: ignore[arg-type]
         assert found == Identity("alice", frozenset({"ops"}))
         assert hash(found)
@@ -91,8 +90,8 @@ class TestErrors:
         assert logged[0]["reason"].startswith("RuntimeError: cannot ask about ['(hidden)', '(hidden)']")
         assert "operators.py line " in logged[0]["reason"]
 
-    async def test_nor_what_was_taken_out_of_them(self, logged: list[EventDict]) -> None:
-        """A name and passcode of Basic, the value of a cookie."""
+    async def test_nor_parts_of_secrets(self, logged: list[EventDict]) -> None:
+        """The passcode of Basic, and the value of a cookie."""
 
         def look_up(credentials: Credentials) -> None:
             raise KeyError("secret-b", "secret-c", "secret-d", "secret-e")
@@ -107,14 +106,14 @@ class TestErrors:
         assert await ask("raising", "a") is None
         assert "cannot ask about ['a', '']" in logged[0]["reason"]
 
-    async def test_a_plain_function_that_gives_back_something_to_await(self, logged: list[EventDict]) -> None:
+    async def test_a_plain_function_that_returns_a_coroutine(self, logged: list[EventDict]) -> None:
         assert await ask("lazy") is None
         assert "appears to be asynchronous" in logged[0]["reason"]
 
 
 class TestGuesses:
-    async def test_an_address_that_failed_too_often_is_not_heard(self, autojump_clock: MockClock) -> None:
-        """However many it asks at once: `attempts`, and those who are being heard meanwhile."""
+    async def test_an_address_that_failed_too_often_is_refused(self, autojump_clock: MockClock) -> None:
+        """Any number of guesses at once: `attempts` are checked, and those that had a place."""
         asked = 0
 
         async def call(credentials: Credentials) -> None:
@@ -141,8 +140,7 @@ class TestGuesses:
 
 
 class TestThreads:
-    async def test_plain_functions_run_in_a_few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(custom, "THREADS", 2)
+    async def test_plain_functions_run_in_a_few(self) -> None:
         both, most, running = threading.Barrier(2, timeout=10), 0, 0
         lock = threading.Lock()
 
@@ -155,13 +153,13 @@ class TestThreads:
             with lock:
                 running -= 1
 
-        found = CustomAuthenticator(call)
+        found = CustomAuthenticator(call, threads=2)
         async with trio.open_nursery() as nursery:
             for _ in range(6):
                 nursery.start_soon(found.identify, Credentials())
         assert most == 2
 
-    async def test_nobody_waits_for_one_that_hangs(self) -> None:
+    async def test_a_function_that_hangs_can_be_cancelled(self) -> None:
         release = threading.Event()
 
         def call(credentials: Credentials) -> None:

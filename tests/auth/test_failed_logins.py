@@ -143,7 +143,7 @@ class TestLogin:
 
 class TestQueue:
     async def test_each_address_has_a_few_places(self) -> None:
-        queue, release, inside = LoginQueue(), trio.Event(), []
+        queue, release, inside = LoginQueue(FailedLogins()), trio.Event(), []
 
         async def enter(address: str) -> None:
             async with queue.place(address):
@@ -188,7 +188,7 @@ class TestQueue:
         assert queue._queues == {}
 
     async def test_a_cancelled_guess_leaves_the_queue(self) -> None:
-        queue = LoginQueue()
+        queue = LoginQueue(FailedLogins())
 
         async def enter() -> None:
             async with queue.place("a"):

@@ -404,7 +404,7 @@ class TestReload:
         tables = [read(rule("/queue/a", "send"))]
         found = Rules(read(rule("**", "send", "subscribe")), lambda: tables[0])
         changes: list[str] = []
-        found.on_change = lambda: changes.append("changed")
+        found.on_change(lambda: changes.append("changed"))
         granted = access(found)
         assert granted.may(SEND, "/queue/b")
         assert granted.may(SUBSCRIBE, "/queue/b")
@@ -472,7 +472,7 @@ class TestReload:
             raise SettingsError("gateway.toml line 1: wrong")
 
         found = Rules(read(rule("/queue/a", "send")), read_again)
-        found.on_change = lambda: pytest.fail("nothing changed")
+        found.on_change(lambda: pytest.fail("nothing changed"))
         assert found.reload() == "gateway.toml line 1: wrong"
         assert access(found).may(SEND, "/queue/a")
 
