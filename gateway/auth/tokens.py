@@ -1,8 +1,8 @@
 """Tokens (JWT), verified by keys of a file.
 
-The algorithm must be one of the key's own (`keys`); the token's header cannot choose another.  Checked are the signature,
-`exp`, `nbf` and `iat` with `jwt_leeway`, and `iss` and `aud` where the settings name them.  A token without `exp` is
-accepted, and its session never expires: the issuer decides.
+The algorithm must be one of the key's own (`keys`); the token's header cannot choose another.  The gateway checks the
+signature, `exp`, `nbf` and `iat` with `jwt_leeway`, and `iss` and `aud` where the settings name them.  A token without
+`exp` is accepted, and its session never expires: the issuer decides.
 
 A client is told if its token has expired or is not valid yet, because only a user of the issuer has such a token.  All
 other reasons stand in the log only, without the token.

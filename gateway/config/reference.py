@@ -7,11 +7,15 @@ All of it comes from the class in `gateway/config/settings.py`; a test compares 
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +62,19 @@ def page() -> str:
     return HEAD + "".join(_row(name, field) for name, field in _fields())
 
 
+@cache
+def descriptions() -> dict[str, str]:
+    """The text below each field of the settings.  Python drops it, so it is read from the source, only when asked."""
+    found = {}
+    for part in (Settings, SecuritySettings, JournalSettings, ObserveSettings):
+        source = ast.parse(Path(inspect.getfile(part)).read_text(encoding="utf-8"))
+        body = next(each for each in source.body if isinstance(each, ast.ClassDef) and each.name == part.__name__).body
+        for field, text in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                found[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
+    return found
+
+
 def _fields() -> list[tuple[str, FieldInfo]]:
     """All settings in the order of the page: addresses first, tables last."""
     later = (
@@ -100,7 +117,7 @@ def rows(settings: Settings) -> Iterator[dict[str, object]]:
             "value": _plain(_shown(name, settings)),
             "source": _source(name, settings),
             "default": _plain(field.default),
-            "description": field.description,
+            "description": descriptions()[name],
         }
 
 
@@ -140,7 +157,7 @@ def _source(name: str, settings: Settings) -> str:
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    text = (field.description or "").replace("|", "\\|")
+    text = descriptions()[name].replace("|", "\\|")
     where = "in the file" if name in TABLES else f"`{variable(name)}`"
     return f"| `{name}`<br>{where} | {_default(field)} | {_allowed(field)} | {text} |\n"
 

@@ -2,7 +2,8 @@
 
 Sources, strongest first: environment variables `GATEWAY_<NAME>`, then the file `gateway.toml` in the working
 directory (or the file that `GATEWAY_CONFIG` names), then the defaults below.  `load` reads them all; the bare class
-reads no file.  Each field carries its unit and its reason; `docs/settings.md` is generated from them (`make docs`).
+reads no file.  The text below each field has its unit and its reason; `docs/settings.md` is
+generated from them (`make docs`).
 
 A wrong value ends the start with one sentence (`SettingsError`, made in `errors.py`), never with a traceback.
 """
@@ -46,200 +47,167 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
 
     model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="forbid", frozen=True)
 
-    tcp: Addresses = Field(
-        ["127.0.0.1:61613"],
-        description="Addresses of the STOMP over TCP listener: host:port, [v6]:port, unix:/path, or systemd:NAME (a "
-        "socket of systemd with this FileDescriptorName), comma-separated. The default is loopback, so that nothing is "
-        "exposed by accident; 61613 is the usual port.",
-    )
-    websocket: Addresses = Field(
-        ["127.0.0.1:15674"], description="Addresses of the STOMP over WebSocket listener. 15674 is RabbitMQ's port."
-    )
-    websocket_path: UrlPath = Field("/ws", description="Path of the WebSocket endpoint, as in RabbitMQ.")
-    http: Addresses = Field(
-        ["127.0.0.1:8000"],
-        description="Addresses of health, metrics, admin API and demo page under `gateway serve` and `make run`. "
-        "Under hypercorn its own `--bind` decides; `gateway check-config --hypercorn` prints it.",
-    )
-    allowed_origins: Origins = Field(
-        [],
-        description="Origins of web pages (scheme://host[:port], comma-separated) that may open a WebSocket besides "
-        "pages from the gateway's own host name. `https://*.example.org` allows all hosts below example.org, `*` "
-        "allows every page. Empty: same host only.",
-    )
-    users_file: Place = Field(
-        None,
-        description="File of users, written by `gateway passwd`. Required as soon as a listener is not on loopback, "
-        "unless another authenticator is set. A relative path in gateway.toml is relative to the folder of that file, "
-        "in the variable to the working directory.",
-    )
-    store: Store = Field(
-        "memory",
-        description="Store of durable messages: `memory`, which is lost when the process ends, or `sqlite:PATH`. A "
-        "relative path is read as that of users_file.",
-    )
-    admin_token: Token = Field(
-        "",
-        repr=False,
-        description="Bearer token of the admin API and metrics. Empty: they answer only clients on loopback.",
-    )
-    server_name: str = Field(
-        "stomp-gateway", pattern=r"^[!-.0-~]+$", description="Name in the `server` header of CONNECTED."
-    )
-    server_version: bool = Field(
-        True,
-        description="Whether the gateway's version stands behind server_name. ERROR frames and HTTP answers never "
-        "have the version, except those of the admin API.",
-    )
+    tcp: Addresses = Field(["127.0.0.1:61613"])
+    """Addresses of the STOMP over TCP listener: host:port, [v6]:port, unix:/path, or systemd:NAME (a socket of systemd
+    with this FileDescriptorName), comma-separated. The default is loopback, so that nothing is exposed by accident;
+    61613 is the usual port."""
 
-    connect_timeout: Annotated[float, Field(gt=0, le=600)] = Field(
-        10.0,
-        description="Seconds from the connection to a complete CONNECT frame and login (RabbitMQ: 10); over "
-        "WebSocket, the upgrade before has as many.",
-    )
-    heartbeat_send: Annotated[int, Field(ge=0, le=3_600_000)] = Field(
-        250,
-        description="Shortest interval in milliseconds at which the server can send heart-beats (0: never). Small, so "
-        "that each client gets the interval that it asks for.",
-    )
-    heartbeat_receive: Annotated[int, Field(ge=0, le=3_600_000)] = Field(
-        250,
-        description="Shortest interval in milliseconds at which the server wants heart-beats of a client (0: none). "
-        "Small, so that the interval that each client offers is agreed on.",
-    )
-    heartbeat_margin: Annotated[float, Field(ge=1.2, le=100)] = Field(
-        2.0,
-        description="Number of its heart-beat intervals without a byte after which a client counts as dead. Two, "
-        "because timers and networks are late.",
-    )
-    websocket_ping: Annotated[float, Field(ge=0, le=3600)] = Field(
-        25.0,
-        description="Seconds between WebSocket pings to each client (0: none). Less than the 60 s after which nginx "
-        "closes an idle connection; browsers answer without JavaScript.",
-    )
-    close_linger: Annotated[float, Field(ge=0, le=30)] = Field(
-        1.0,
-        description="Seconds for which a closed connection stays readable, so that the client can read the ERROR "
-        "(STOMP 1.2, Connection Lingering).",
-    )
-    drain_timeout: Annotated[float, Field(gt=0, le=600)] = Field(
-        10.0,
-        description="Seconds that a shutdown may take before connections are cut. hypercorn's own command waits 60 s "
-        "(its shutdown_timeout) and no longer.",
-    )
-    drain_retry: Annotated[int, Field(ge=0, le=3_600_000)] = Field(
-        2_000,
-        description="Milliseconds after which clients should reconnect when the gateway shuts down (`retry-after` on "
-        "the ERROR; over HTTP `Retry-After`, in seconds).",
-    )
+    websocket: Addresses = Field(["127.0.0.1:15674"])
+    """Addresses of the STOMP over WebSocket listener. 15674 is RabbitMQ's port."""
 
-    max_headers: Annotated[int, Field(ge=10, le=100_000)] = Field(
-        1_000, description="Header lines per frame (RabbitMQ: 100, Apollo: 1,000)."
-    )
-    max_header_line: Annotated[Size, Field(ge=256, le=16 * MIB)] = Field(
-        64 * KIB, description="Bytes of one header line (RabbitMQ: 100 KiB, Apollo: 10 KiB)."
-    )
-    max_body: Annotated[Size, Field(ge=KIB, le=1024 * MIB)] = Field(
-        16 * MIB, description="Bytes of one body, which is held in memory whole."
-    )
-    max_connect_header_line: Annotated[Size, Field(ge=256, le=MIB)] = Field(
-        8 * KIB,
-        description="Bytes of one header line before login; enough for a token, but little for an unknown client.",
-    )
-    max_connect_headers: Annotated[int, Field(ge=5, le=10_000)] = Field(
-        64, description="Header lines of a frame before login."
-    )
-    max_subscriptions: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
-        20_000, description="Subscriptions per session; each costs about 1 KiB."
-    )
-    max_transactions: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        64, description="Open transactions per session (RabbitMQ: 16)."
-    )
-    max_transaction_octets: Annotated[Size, Field(ge=KIB, le=1024 * MIB)] = Field(
-        16 * MIB, description="Bytes held by all open transactions of one session until COMMIT."
-    )
-    max_unacknowledged: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
-        1_000,
-        description="Unacknowledged messages of one subscription to a queue, above which further messages wait, if "
-        "the client sends no `prefetch-count` (ActiveMQ: 1,000).",
-    )
-    max_unacknowledged_octets: Annotated[Size, Field(ge=KIB, le=4096 * MIB)] = Field(
-        64 * MIB,
-        description="Bytes of unacknowledged messages of one subscription, above which further messages wait; a "
-        "larger message is sent when it is the only one.",
-    )
-    max_outbound: Annotated[Size, Field(ge=64 * KIB, le=4096 * MIB)] = Field(
-        32 * MIB,
-        description="Bytes that may wait to be written to one client, at least twice max_body. At 3/4 of it its "
-        "publishers are blocked; above it a client that does not read within slow_consumer_timeout is closed.",
-    )
-    slow_consumer_timeout: Annotated[float, Field(gt=0, le=600)] = Field(
-        2.0,
-        description="Seconds for which a client that reads no byte may block its publishers. After that it no longer "
-        "blocks them, and is closed when its buffer is full.",
-    )
-    memory_limit: Annotated[Size, Field(ge=MIB, le=1024 * 1024 * MIB)] = Field(
-        1024 * MIB,
-        description="Bytes of all messages in memory (waiting, unacknowledged, in transactions, half sent). From 3/4 "
-        "of it on publishers are blocked; at the limit further messages are refused, and the client that costs most "
-        "memory is closed. No accepted message is dropped. Lowered at the start to the part that `memory_mark` leaves.",
-    )
-    max_destinations: Annotated[int, Field(ge=1, le=100_000_000)] = Field(
-        1_000_000, description="Queues that hold messages or have subscribers, at once."
-    )
-    max_delayed: Annotated[int, Field(ge=0, le=100_000_000)] = Field(
-        1_000_000, description="Delayed messages at once (0: none, every delay is refused)."
-    )
-    max_durable_subscriptions: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
-        100_000,
-        description="Durable and shared subscriptions of topics, with or without consumers. Each costs about 4 KiB, "
-        "and its waiting messages; the policy key `idle_timeout` ends unused ones.",
-    )
-    max_retained: Annotated[int, Field(ge=0, le=100_000_000)] = Field(
-        100_000, description="Retained messages, one for each topic that has one (0: none, `retain:set` is refused)."
-    )
-    dedup_window: Annotated[float, Field(ge=0, le=604_800)] = Field(
-        600.0,
-        description="Seconds for which a `dedup-id` is remembered (0: not at all, so that no message counts as a "
-        "duplicate). Longer than any client retries.",
-    )
-    max_dedup_ids: Annotated[int, Field(ge=1, le=100_000_000)] = Field(
-        100_000,
-        description="Remembered `dedup-id`s. Above it the oldest are forgotten, of the destinations that have most. "
-        "Each costs about 200 bytes.",
-    )
+    websocket_path: UrlPath = "/ws"
+    """Path of the WebSocket endpoint, as in RabbitMQ."""
 
-    client_queue_arguments: bool = Field(
-        True,
-        description="Whether clients may narrow the policy of a queue that they create by headers like "
-        "`x-max-length`, which then hold for all clients of the queue. False: such a frame gets an ERROR.",
-    )
+    http: Addresses = Field(["127.0.0.1:8000"])
+    """Addresses of health, metrics, admin API and demo page under `gateway serve` and `make run`. Under hypercorn its
+    own `--bind` decides; `gateway check-config --hypercorn` prints it."""
 
-    lenient: bool = Field(
-        False,
-        description="Whether clients of STOMP 1.1 and 1.2 may name subscriptions and messages as RabbitMQ and "
-        "ActiveMQ allow: SUBSCRIBE without `id`, whose id is then the destination; ACK and NACK by the message-id, in "
-        "1.2 in `id` or `message-id`, in 1.1 without `subscription` or with that of another subscription. False: such "
-        "a frame gets an ERROR, as the specification says.",
-    )
+    allowed_origins: Origins = Field([])
+    """Origins of web pages (scheme://host[:port], comma-separated) that may open a WebSocket besides pages from the
+    gateway's own host name. `https://*.example.org` allows all hosts below example.org, `*` allows every page.
+    Empty: same host only."""
 
-    handlers: Attribute = Field(
-        "",
-        description="Python functions that handle messages to `/app/`, as `module:attribute`; the working directory "
-        "is searched last. Empty: none. See [handlers](handlers.md).",
-    )
+    users_file: Place = None
+    """File of users, written by `gateway passwd`. Required as soon as a listener is not on loopback, unless another
+    authenticator is set. A relative path in gateway.toml is relative to the folder of that file, in the variable to
+    the working directory."""
 
-    log_format: str = Field(
-        "auto", pattern="^(auto|json|human)$", description="`json`, `human`, or `auto`: human on a terminal, else JSON."
-    )
-    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Lowest level that is logged.")
+    store: Store = "memory"
+    """Store of durable messages: `memory`, which is lost when the process ends, or `sqlite:PATH`. A relative path is
+    read as that of users_file."""
+
+    admin_token: Token = Field("", repr=False)
+    """Bearer token of the admin API and metrics. Empty: they answer only clients on loopback."""
+
+    server_name: str = Field("stomp-gateway", pattern=r"^[!-.0-~]+$")
+    """Name in the `server` header of CONNECTED."""
+
+    server_version: bool = True
+    """Whether the gateway's version stands behind server_name. ERROR frames and HTTP answers never have the version,
+    except those of the admin API."""
+
+    connect_timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
+    """Seconds from the connection to a complete CONNECT frame and login (RabbitMQ: 10); over WebSocket, the upgrade
+    before has as many."""
+
+    heartbeat_send: Annotated[int, Field(ge=0, le=3_600_000)] = 250
+    """Shortest interval in milliseconds at which the server can send heart-beats (0: never). Small, so that each client
+    gets the interval that it asks for."""
+
+    heartbeat_receive: Annotated[int, Field(ge=0, le=3_600_000)] = 250
+    """Shortest interval in milliseconds at which the server wants heart-beats of a client (0: none). Small, so that the
+    interval that each client offers is agreed on."""
+
+    heartbeat_margin: Annotated[float, Field(ge=1.2, le=100)] = 2.0
+    """Number of its heart-beat intervals without a byte after which a client counts as dead. Two, because timers and
+    networks are late."""
+
+    websocket_ping: Annotated[float, Field(ge=0, le=3600)] = 25.0
+    """Seconds between WebSocket pings to each client (0: none). Less than the 60 s after which nginx closes an idle
+    connection; browsers answer without JavaScript."""
+
+    close_linger: Annotated[float, Field(ge=0, le=30)] = 1.0
+    """Seconds for which a closed connection stays readable, so that the client can read the ERROR (STOMP 1.2,
+    Connection Lingering)."""
+
+    drain_timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
+    """Seconds that a shutdown may take before connections are cut. hypercorn's own command waits 60 s (its
+    shutdown_timeout) and no longer."""
+
+    drain_retry: Annotated[int, Field(ge=0, le=3_600_000)] = 2_000
+    """Milliseconds after which clients should reconnect when the gateway shuts down (`retry-after` on the ERROR; over
+    HTTP `Retry-After`, in seconds)."""
+
+    max_headers: Annotated[int, Field(ge=10, le=100_000)] = 1_000
+    """Header lines per frame (RabbitMQ: 100, Apollo: 1,000)."""
+
+    max_header_line: Annotated[Size, Field(ge=256, le=16 * MIB)] = 64 * KIB
+    """Bytes of one header line (RabbitMQ: 100 KiB, Apollo: 10 KiB)."""
+
+    max_body: Annotated[Size, Field(ge=KIB, le=1024 * MIB)] = 16 * MIB
+    """Bytes of one body, which is held in memory whole."""
+
+    max_connect_header_line: Annotated[Size, Field(ge=256, le=MIB)] = 8 * KIB
+    """Bytes of one header line before login; enough for a token, but little for an unknown client."""
+
+    max_connect_headers: Annotated[int, Field(ge=5, le=10_000)] = 64
+    """Header lines of a frame before login."""
+
+    max_subscriptions: Annotated[int, Field(ge=1, le=10_000_000)] = 20_000
+    """Subscriptions per session; each costs about 1 KiB."""
+
+    max_transactions: Annotated[int, Field(ge=1, le=100_000)] = 64
+    """Open transactions per session (RabbitMQ: 16)."""
+
+    max_transaction_octets: Annotated[Size, Field(ge=KIB, le=1024 * MIB)] = 16 * MIB
+    """Bytes held by all open transactions of one session until COMMIT."""
+
+    max_unacknowledged: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000
+    """Unacknowledged messages of one subscription to a queue, above which further messages wait, if the client sends no
+    `prefetch-count` (ActiveMQ: 1,000)."""
+
+    max_unacknowledged_octets: Annotated[Size, Field(ge=KIB, le=4096 * MIB)] = 64 * MIB
+    """Bytes of unacknowledged messages of one subscription, above which further messages wait; a larger message is sent
+    when it is the only one."""
+
+    max_outbound: Annotated[Size, Field(ge=64 * KIB, le=4096 * MIB)] = 32 * MIB
+    """Bytes that may wait to be written to one client, at least twice max_body. At 3/4 of it its publishers are
+    blocked; above it a client that does not read within slow_consumer_timeout is closed."""
+
+    slow_consumer_timeout: Annotated[float, Field(gt=0, le=600)] = 2.0
+    """Seconds for which a client that reads no byte may block its publishers. After that it no longer blocks them, and
+    is closed when its buffer is full."""
+
+    memory_limit: Annotated[Size, Field(ge=MIB, le=1024 * 1024 * MIB)] = 1024 * MIB
+    """Bytes of all messages in memory (waiting, unacknowledged, in transactions, half sent). From 3/4 of it on
+    publishers are blocked; at the limit further messages are refused, and the client that costs most memory is
+    closed. No accepted message is dropped. Lowered at the start to the part that `memory_mark` leaves."""
+
+    max_destinations: Annotated[int, Field(ge=1, le=100_000_000)] = 1_000_000
+    """Queues that hold messages or have subscribers, at once."""
+
+    max_delayed: Annotated[int, Field(ge=0, le=100_000_000)] = 1_000_000
+    """Delayed messages at once (0: none, every delay is refused)."""
+
+    max_durable_subscriptions: Annotated[int, Field(ge=0, le=10_000_000)] = 100_000
+    """Durable and shared subscriptions of topics, with or without consumers. Each costs about 4 KiB, and its waiting
+    messages; the policy key `idle_timeout` ends unused ones."""
+
+    max_retained: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
+    """Retained messages, one for each topic that has one (0: none, `retain:set` is refused)."""
+
+    dedup_window: Annotated[float, Field(ge=0, le=604_800)] = 600.0
+    """Seconds for which a `dedup-id` is remembered (0: not at all, so that no message counts as a duplicate). Longer
+    than any client retries."""
+
+    max_dedup_ids: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
+    """Remembered `dedup-id`s. Above it the oldest are forgotten, of the destinations that have most. Each costs about
+    200 bytes."""
+
+    client_queue_arguments: bool = True
+    """Whether clients may narrow the policy of a queue that they create by headers like `x-max-length`, which then hold
+    for all clients of the queue. False: such a frame gets an ERROR."""
+
+    lenient: bool = False
+    """Whether clients of STOMP 1.1 and 1.2 may name subscriptions and messages as RabbitMQ and ActiveMQ allow:
+    SUBSCRIBE without `id`, whose id is then the destination; ACK and NACK by the message-id, in 1.2 in `id` or
+    `message-id`, in 1.1 without `subscription` or with that of another subscription. False: such a frame gets an
+    ERROR, as the specification says."""
+
+    handlers: Attribute = ""
+    """Python functions that handle messages to `/app/`, as `module:attribute`; the working directory is searched last.
+    Empty: none. See [handlers](handlers.md)."""
+
+    log_format: str = Field("auto", pattern="^(auto|json|human)$")
+    """`json`, `human`, or `auto`: human on a terminal, else JSON."""
+
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    """Lowest level that is logged."""
 
     # Last, because in the file no other setting can follow a [[policy]] header.
-    policy: Annotated[tuple[policies.PolicyTable, ...], NoDecode] = Field(
-        (),
-        description="Limits, redelivery, dead letters and other policies of destinations by pattern, as `[[policy]]` "
-        "tables at the end of the file; there is no variable. See [policies](policies.md).",
-    )
+    policy: Annotated[tuple[policies.PolicyTable, ...], NoDecode] = ()
+    """Limits, redelivery, dead letters and other policies of destinations by pattern, as `[[policy]]` tables at the end
+    of the file; there is no variable. See [policies](policies.md)."""
 
     @field_validator("policy", mode="before")
     @classmethod
