@@ -96,7 +96,7 @@ class TestAlgorithms:
         unsigned = jwt.encode(claims(), "", "none")
         assert unsigned.endswith(".")
         assert "no key for algorithm 'none'" in await reason(Tokens(path), unsigned, logged)
-        for name in ("None", "NONE", "nOnE", "", None, 5):
+        for name in ("None", "NONE", "nOnE", "", None, 5, []):
             await reason(Tokens(path), f"{b64(json.dumps({'alg': name}).encode())}.{b64(b'{}')}.", logged)
         signed_by_rsa = token("RS256", private("RSA"))
         assert "no key for algorithm 'RS256'" in await reason(Tokens(path), signed_by_rsa, logged)

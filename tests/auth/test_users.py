@@ -85,6 +85,8 @@ class TestAuthenticate:
         found = UsersFile(path)
         for _ in range(3):
             assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
+        write(path, f"# new\nalice:{SECRET}\n")
+        assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
         assert len(asked) == 1
         assert await found.authenticate(Credentials("alice", "other")) is None
         assert await found.authenticate(Credentials("alic", "esecret")) is None
