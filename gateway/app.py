@@ -1,17 +1,15 @@
-"""`app`: what `hypercorn gateway.app:app` serves, and `gateway serve` too.
+"""`app`, the ASGI application that `hypercorn gateway.app:app` and `gateway serve` run.
 
-A small ASGI object that opens the gateway (`gateway/runtime/gateway.py`) for as long as the server's lifespan lasts
-and answers HTTP (`gateway/admin`) over it.  The STOMP listeners are the gateway's own: no STOMP octet passes
-through the server.
+A small ASGI object that opens the gateway (`gateway/runtime/gateway.py`) for the server's lifespan, and answers HTTP
+(`gateway/admin`).  The gateway has its own STOMP listeners: no byte of STOMP passes through the server.
 
     server on trio              app ------------------------> lifespan, HTTP
     server on asyncio, uvloop   app -> Bridge -> Trio thread -> lifespan, HTTP
 
-Nothing starts at import, and little is imported: a server imports the application in processes that never run
-it.
+Nothing starts at import, and little is imported: a server imports the application in processes that never run it.
 
-The lifespan is written out here, and not left to Starlette, because it answers a start that fails with a
-traceback; ours has one sentence.
+The lifespan is written here, and not left to Starlette, which answers a failed start with a traceback; this one has one
+sentence.
 """
 
 from __future__ import annotations
@@ -48,25 +46,25 @@ class App:
     """The ASGI application.
 
     Args:
-        settings: as `gateway.config.settings.load` gave them; read when the lifespan starts unless given.
+        settings: from `gateway.config.settings.load`; None: read when the lifespan starts.
 
     Attributes:
         gateway: the open gateway, between start and stop.
-        refusal: why it did not start, as one sentence.
-        crashed: True after it failed while starting or running.
+        refusal: why the gateway did not start, as one sentence.
+        crashed: True after the gateway failed while starting or running.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings
         self._bridge: Bridge | None = None
         self._site: ASGIApp | None = None
-        self._hangups = hypercorn_worker.Hangups()
+        self._hangups = hypercorn_worker.HangupSignals()
         self.gateway: Gateway | None = None
         self.refusal: str | None = None
         self.crashed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One ASGI call, on whichever loop the server runs."""
+        """One ASGI call, on the server's loop: trio or asyncio."""
         if scope["type"] == "lifespan":
             hypercorn_worker.ignore_sigterm()
             with self._hangups.caught():
@@ -132,17 +130,17 @@ class App:
         if self._bridge is not None:
             log.info(HINT)
         with hypercorn_worker.only_one():
-            entrance = auth.for_settings(chosen)
-            async with open_gateway(chosen, authenticator=entrance, read=settings.load) as gateway:
+            authenticator = auth.for_settings(chosen)
+            async with open_gateway(chosen, authenticator=authenticator, read=settings.load) as gateway:
                 gateway.in_force.on_change.append(_configure_logs)
                 sampler = Sampler(gateway.broker, gateway.admission, gateway.turns)
-                self._site = site.build(gateway, chosen, tickets=entrance.tickets, sampler=sampler)
+                self._site = site.build(gateway, chosen, tickets=authenticator.tickets, sampler=sampler)
                 self.gateway = gateway
                 try:
                     with calm_collector():
                         async with trio.open_nursery() as nursery:
                             nursery.start_soon(hypercorn_worker.watch_parent)
-                            nursery.start_soon(_say_alive)
+                            nursery.start_soon(_report_alive)
                             nursery.start_soon(sampler.run)
                             nursery.start_soon(self._reload, gateway)
                             yield
@@ -164,8 +162,8 @@ def _configure_logs(settings: Settings) -> None:
     logs.configure(settings.log_format, settings.log_level)
 
 
-async def _say_alive() -> None:
-    """Let the service manager know that the loop turns, where it asks."""
+async def _report_alive() -> None:
+    """Tell the service manager that the loop runs, if it asks."""
     while seconds := systemd.watchdog():
         systemd.alive()
         await trio.sleep(seconds)
@@ -173,13 +171,13 @@ async def _say_alive() -> None:
 
 @contextmanager
 def calm_collector() -> Iterator[None]:
-    """Make the garbage collector fit for a process that keeps a million messages.
+    """Tune the garbage collector for a process that keeps a million messages.
 
-    What is there after the start stays: it is never looked at again.  The thresholds are raised because the
-    garbage of normal running is freed by counting references, and a full collection over a million objects
-    stops the loop for 200 ms; cycles (mostly of closed connections) still are found, after some 2 million new
-    objects.  A look at what is new stops the loop, too, 0.15 ms for 1,000 objects; so few are looked at at a time, and
-    what has survived is soon left alone (when it was six times 1,000, that took 1.5 ms).
+    All objects of the start are frozen and never scanned again.  The thresholds are raised because reference counting
+    frees the garbage of normal running, and a full collection over a million objects stops the loop for 200 ms; cycles
+    (mostly of closed connections) are still found, after some 2 million new objects.  A scan of the new objects stops
+    the loop, too, 0.15 ms for 1,000 of them; so few are scanned at a time, and survivors are soon left alone (six times
+    1,000 took 1.5 ms).
     """
     thresholds = gc.get_threshold()
     gc.collect()

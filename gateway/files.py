@@ -1,15 +1,14 @@
-"""How a file comes to be there, at once and for good.
+"""Files that are written whole and read whole.
 
     _name written  ->  on the disk  ->  renamed to name  ->  the folder on the disk
 
-Whoever lists the folder sees the old file or the new one, and so does who comes after a power cut.  Names that begin
-with `_` are no files for Spark, nor for others who know Hadoop's habits.  A name has one writer at a time; where there
-may be several, each writes under a hidden name of its own.
+A reader of the folder sees the old file or the new one, also after a power cut.  Spark, and other programs with
+Hadoop's habits, ignore names that begin with `_`.  A name has one writer at a time; where there may be several, each
+writes under a hidden name of its own.
 
-Who may read it.  Bodies of messages are in the archive and in the journal, and names of clients in the tables.  So
-whatever the umask, nothing here is for everybody unless the caller says so: `FILE` and `FOLDER` leave it to the group,
-and the outermost folder (`make_private`) is its owner's alone.  To share it with the group is one `chmod` of that
-folder, for what is in it and for what will be.
+Permissions: the archive and the journal hold bodies of messages, and the tables hold names of clients.  So with any
+umask, no file here is readable by all users unless the caller says so: `FILE` and `FOLDER` allow the group, and the
+outermost folder (`make_private`) is its owner's alone.  One `chmod` of that folder shares all of it with the group.
 """
 
 from __future__ import annotations
@@ -21,13 +20,49 @@ from pathlib import Path
 from typing import BinaryIO
 
 HIDDEN = "_"
-"""What a name begins with that is not there."""
+"""The start of the name of a file that is not finished."""
 
 FILE, FOLDER, PRIVATE = 0o640, 0o750, 0o700
-"""Modes at most: the umask may take more away."""
+"""Modes, from which the umask may take more away."""
 
 SHOWN = 0o666
-"""Of a file that is made to be shown: as the umask says."""
+"""The mode of a file for all users, as far as the umask allows."""
+
+
+class FileFault(Exception):
+    """A file cannot be used; `str()` is one sentence that names the file."""
+
+
+def read_bytes(path: Path, limit: int, what: str) -> bytes:
+    """The contents of a file.
+
+    Args:
+        limit: bytes; a wrong path (a log, a device) is not read to its end.
+        what: the kind of file, with its article.
+
+    Raises:
+        FileFault: it cannot be read, or is larger.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise FileFault(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > limit:
+        raise FileFault(f"{path} is larger than {limit} bytes, so it cannot be {what}; check the path")
+    return data
+
+
+def read_text(path: Path, limit: int, what: str) -> str:
+    """The text of a file (`read_bytes`).
+
+    Raises:
+        FileFault: it cannot be read, is larger, or is no text.
+    """
+    try:
+        return read_bytes(path, limit, what).decode()
+    except UnicodeDecodeError:
+        raise FileFault(f"{path} is not UTF-8 text") from None
 
 
 def hidden(path: Path) -> Path:
@@ -36,7 +71,7 @@ def hidden(path: Path) -> Path:
 
 
 def opened(path: Path, mode: int = FILE) -> BinaryIO:
-    """A new file, in place of what is there.
+    """A new, empty file, which replaces an existing one.
 
     Raises:
         OSError: it cannot be made.
@@ -46,13 +81,13 @@ def opened(path: Path, mode: int = FILE) -> BinaryIO:
 
 @contextlib.contextmanager
 def writing(path: Path, mode: int = FILE, *, fresh: Path | None = None) -> Iterator[BinaryIO]:
-    """A file that gets its name at the end of the block; where that fails, what is there stays.
+    """A file that gets its name at the end of the block; if the block fails, the old file stays.
 
     Args:
-        fresh: where it is written, beside the path; None: `hidden`.
+        fresh: the name under which it is written, in the same folder; None: `hidden`.
 
     Raises:
-        OSError: the old one is there still, or the new one, which may not outlive a power cut.
+        OSError: the path still has the old file, or has the new one, which may not survive a power cut.
     """
     fresh = fresh or hidden(path)
     try:
@@ -72,20 +107,20 @@ def store(path: Path, data: bytes, mode: int = FILE, *, fresh: Path | None = Non
     """Write a small file (`writing`).
 
     Raises:
-        OSError: as there.
+        OSError: as in `writing`.
     """
     with writing(path, mode, fresh=fresh) as file:
         file.write(data)
 
 
 def reveal(path: Path) -> None:
-    """Give a file that is on the disk already its name.
+    """Give a file, written to the disk under its hidden name, its own name.
 
-    It is touched, because Spark's file source ignores what is much older than the newest file it has seen: a file has
-    the time at which it became visible, not that of its first byte.
+    Its time becomes the time of the rename, not that of its first byte: Spark's file source ignores files that are much
+    older than the newest file it has seen.
 
     Raises:
-        OSError: it may have it, or not.
+        OSError: the file may have its name, or not.
     """
     os.utime(hidden(path))
     hidden(path).replace(path)
@@ -93,7 +128,7 @@ def reveal(path: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int = FOLDER) -> None:
-    """A folder, and those that it is in, on the disk.
+    """Make a folder and its parents, on the disk.
 
     Raises:
         OSError: it cannot be made.
@@ -105,7 +140,7 @@ def make_folder(folder: Path, mode: int = FOLDER) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """The folder that holds all of it: its owner's alone, if it is not there yet.
+    """Make the outermost folder, for its owner alone; an existing one stays as it is.
 
     Raises:
         OSError: it cannot be made.
@@ -116,10 +151,10 @@ def make_private(folder: Path) -> None:
 
 
 def synchronize_folder(folder: Path) -> None:
-    """See that the names in a folder outlive a power cut.
+    """Write the names in a folder to the disk, so that they survive a power cut.
 
     Raises:
-        OSError: that cannot be done.
+        OSError: it failed.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:

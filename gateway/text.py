@@ -1,6 +1,6 @@
-"""Text that clients chose, for the eyes of an operator: on a page, or on a terminal, which does what some of it says.
+"""Text that clients chose, made visible for an operator on a page or on a terminal.
 
-What would do something, or show nothing, is written as in Python's literals.
+Characters that a terminal would obey, or that show nothing, become escapes as in Python's literals.
 """
 
 from __future__ import annotations

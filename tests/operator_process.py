@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import Settings
 from gateway.runtime.gateway import open_gateway
 from gateway.stores import SQLiteStore

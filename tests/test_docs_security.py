@@ -36,7 +36,7 @@ import trustme
 from stomp.utils import Frame
 
 from gateway.admin import asked, paging, visits
-from gateway.auth import passwords, tokens, turns
+from gateway.auth import failed_logins, passwords, tokens
 from gateway.broker import selectors
 from gateway.broker.model import patterns
 from gateway.broker.model.destinations import MAX_DESTINATIONS
@@ -44,7 +44,7 @@ from gateway.broker.queue import groups
 from gateway.broker.queue.consumers import MOST_SETS
 from gateway.broker.selectors.parser import MAX_DEPTH
 from gateway.broker.session import quota
-from gateway.config.policies import RULES
+from gateway.config.policies import KEY_RULES
 from gateway.config.settings import Settings, load
 from gateway.transports.flow.frame_trace import MOST_VIEWS
 from tests.attacks.attacks import ATTACKS
@@ -342,7 +342,7 @@ def rows(title: str) -> list[list[str]]:
 @pytest.mark.parametrize(("title", "column"), [("Defaults", 2), ("Limits and overload", 1), ("Authentication", 0)])
 def test_settings_that_are_named_are_there(title: str, column: int) -> None:
     named = {word for row in rows(title) for word in re.findall(r"`([a-z]+(?:_[a-z]+)*)`", row[column])}
-    assert named - Settings.model_fields.keys() - RULES.keys() == set()
+    assert named - Settings.model_fields.keys() - KEY_RULES.keys() == set()
     assert len(named) > 4
 
 
@@ -373,10 +373,10 @@ FIXED = [
     ("ids", quota.MOST_NAMES // 1024**2),
     ("different", MOST_SETS),
     ("message groups", groups.MOST_GROUPS),
-    ("message groups", groups.MOST_BYTES // 1024**2),
-    ("a token", tokens.MAX_BYTES // 1024),
-    ("a login", passwords.MAX_BYTES),
-    ("passcodes", turns.PLACES),
+    ("message groups", groups.MOST_OCTETS // 1024**2),
+    ("a token", tokens.MAX_LENGTH // 1024),
+    ("a login", passwords.MAX_LENGTH),
+    ("passcodes", failed_logins.PLACES),
     ("logins", visits.MOST),
     ("logins", round(visits.LIFETIME / 3600)),
     ("sessions", MOST_VIEWS),

@@ -36,7 +36,7 @@ from starlette.requests import Request
 from gateway.admin.errors import Refused
 from gateway.admin.strangers import Strangers
 from gateway.admin.visits import COOKIE, Visit, Visits
-from gateway.auth.failures import Failures, TooManyFailures
+from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.net.origins import is_of
 from gateway.transports.wire.forwarded import ForwardedClient, ForwardedError
 
@@ -88,7 +88,7 @@ class Guard:
         self.strangers = Strangers(gateway.broker.scheduler)
         self._gateway = gateway
         self._settings = settings
-        self._failures = Failures(settings.login_attempts)
+        self._failures = FailedLogins(settings.login_attempts)
         self._without_cookie = _whoever()
 
     def take(self, settings: Settings) -> None:
@@ -147,7 +147,7 @@ class Guard:
         address = self.client_of(request).address
         try:
             self._failures.check(address)
-        except TooManyFailures as error:
+        except TooManyFailedLogins as error:
             raise too_many(error) from None
         # Compared in constant time: how long the answer takes does not tell how much of the token was right.
         matches = [hmac.compare_digest(shown.encode(), token.encode()) for token in tokens if token]
@@ -198,7 +198,7 @@ def check_site(request: Request) -> None:
         raise Refused(403, "a page of another site must not change anything here")
 
 
-def too_many(error: TooManyFailures) -> Refused:
+def too_many(error: TooManyFailedLogins) -> Refused:
     """The refusal of an address that has failed too often."""
     return Refused(429, f"{error}: {error.detail}", {"retry-after": f"{error.seconds:.0f}"})
 

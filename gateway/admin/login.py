@@ -22,7 +22,7 @@ from gateway.admin.audit import entry_of
 from gateway.admin.endpoint import Endpoint
 from gateway.admin.errors import Refused
 from gateway.admin.visits import COOKIE, LIFETIME, Visit
-from gateway.auth.failures import TooManyFailures
+from gateway.auth.failed_logins import TooManyFailedLogins
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity
 
@@ -169,7 +169,7 @@ class Login:
         try:
             with trio.fail_after(self._settings.connect_timeout):
                 identity = await self._gateway.identify(credentials)
-        except TooManyFailures as refusal:
+        except TooManyFailedLogins as refusal:
             raise too_many(refusal) from None
         except LoginRefused as refusal:
             entry_of(request).login(refusal.user, "passcode")

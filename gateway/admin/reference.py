@@ -21,7 +21,7 @@ from gateway.admin import site
 from gateway.admin.access import Guard
 from gateway.admin.endpoint import Endpoint, Parameter
 from gateway.admin.openapi import TAGS, document, errors_of, path_parameters
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import Settings
 from gateway.runtime.gateway import Gateway
 from gateway.transports import Server

@@ -25,7 +25,7 @@ from gateway.admin import models
 from gateway.admin.endpoint import Endpoint
 from gateway.admin.errors import come_back
 from gateway.admin.strangers import Strangers
-from gateway.auth.failures import TooManyFailures
+from gateway.auth.failed_logins import TooManyFailedLogins
 from gateway.auth.tickets import Tickets, TooManyTickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity, Upgrade
@@ -147,7 +147,7 @@ class TicketOffice:
         try:
             with trio.fail_after(self._settings.connect_timeout):
                 identity = await self._gateway.identify(_credentials(fields, client))
-        except TooManyFailures as error:
+        except TooManyFailedLogins as error:
             self._tell(error, client)
             raise _Refused(429, f"{error}: {error.detail}", {"retry-after": f"{error.seconds:.0f}"}) from None
         except LoginRefused as error:

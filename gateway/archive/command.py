@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.config import durations, sizes
+from gateway.config import units
 
 from .errors import ArchiveError
 
@@ -38,16 +38,16 @@ _LIKE = "60s, 5m, 48h or 90d"
 
 
 def _duration(text: str) -> float:
-    return durations.parse(text, _LIKE)
+    return units.parse_duration(text, _LIKE)
 
 
 def _interval(text: str) -> float:
-    return durations.pause(text, _LIKE)
+    return units.parse_interval(text, _LIKE)
 
 
 def _octets(text: str) -> int:
     try:
-        return sizes.parse(text)
+        return units.parse_size(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -1,13 +1,13 @@
-"""Who may connect: authenticators, asked at the handshake, and when a session is to be renewed.
+"""Authentication and authorization: which clients may connect, and what each may do.
 
-They implement `gateway.broker.core.ports.Authenticator` and may take their time: nothing else waits for them.
+    authenticator    the authenticator of a gateway: `RateLimited`, or `Anonymous` where no setting asks for credentials
+      chain          which authenticator decides
+        claims (certificates), tokens (keys), tickets, users (passwords), cookies, custom
+      failed_logins  how many guesses an address has
+    rules            the `[[rule]]` tables in force (rule_index, rule_patterns)
 
-    guard        failed logins: slow, and only so many of each address
-      chain      which authenticator decides
-        certificates, tokens (keys), tickets, users (passwords), cookies, custom
-    anonymous    in place of all that where nothing is set
-
-What an operator's own authenticator needs is `Credentials` and `Identity`, which can be imported from here.
+Authenticators implement `gateway.broker.core.ports.Authenticator`.  They may take long: only their client waits.  An
+operator's own authenticator imports `Credentials`, `Identity` and `LoginRefused` from here.
 """
 
 from __future__ import annotations
@@ -18,44 +18,42 @@ from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Certificate, Credentials, Identity, Upgrade
 
 if TYPE_CHECKING:
+    from gateway.auth.authenticator import ServerAuthenticator
     from gateway.auth.cookies import Cookies
-    from gateway.auth.guard import Entrance
     from gateway.auth.tokens import Tokens
     from gateway.config.settings import Settings
 
 __all__ = ["Certificate", "Credentials", "Identity", "LoginRefused", "Upgrade", "for_settings"]
 
 
-def for_settings(settings: Settings) -> Entrance:
+def for_settings(settings: Settings) -> ServerAuthenticator:
     """The authenticator that the settings ask for.
 
     Raises:
-        SettingsError: a file, or the operator's function, cannot be used; the sentence names the setting and what is
-            wrong.
+        SettingsError: a file, or the operator's function, cannot be used; the sentence names the setting.
     """
-    # Imported only where needed: a gateway that lets everybody in loads neither argon2 nor cryptography.
-    if settings.anonymous:
-        from gateway.auth.anonymous import Anonymous
+    from gateway.auth.authenticator import Anonymous, RateLimited
 
+    # The rest is imported only where it is needed: a gateway without users loads neither argon2 nor cryptography.
+    if settings.anonymous:
         return Anonymous()
-    from gateway.auth.certificates import Certificates
     from gateway.auth.chain import Chain
-    from gateway.auth.custom import Custom, load
-    from gateway.auth.failures import Failures
-    from gateway.auth.guard import Guard
+    from gateway.auth.claims import CertificateUsers
+    from gateway.auth.custom import CustomAuthenticator, load
+    from gateway.auth.failed_logins import FailedLogins
     from gateway.auth.tickets import Tickets
     from gateway.auth.users import UsersFile
 
-    failures = Failures(settings.login_attempts)
+    failed = FailedLogins(settings.login_attempts)
     chain = Chain(
         tickets=Tickets(settings.ticket_lifetime, settings.max_tickets),
-        users=None if settings.users_file is None else UsersFile(settings.users_file, failures),
+        users=None if settings.users_file is None else UsersFile(settings.users_file, failed),
         tokens=_tokens(settings),
         cookies=_cookies(settings),
-        certificates=Certificates(settings.tls_user) if settings.certificates_are_users else None,
-        custom=Custom(load(settings.authenticator), failures) if settings.authenticator else None,
+        certificates=CertificateUsers(settings.tls_user) if settings.certificates_are_users else None,
+        custom=CustomAuthenticator(load(settings.authenticator), failed) if settings.authenticator else None,
     )
-    return Guard(chain, failures, settings.login_delay)
+    return RateLimited(chain, failed, settings.login_delay)
 
 
 def _tokens(settings: Settings) -> Tokens | None:

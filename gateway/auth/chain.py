@@ -1,18 +1,18 @@
-"""All authenticators that the settings ask for, in one order.
+"""The chain of authenticators that the settings ask for, in one order.
 
     1  the client's certificate                       unless tls_user is `none`
     2  `Authorization: Bearer` of the CONNECT         a token, or a ticket
     3  `passcode` of the CONNECT                      a token, a ticket, or with `login` the passcode of a user
     4  `Authorization` of the upgrade                 Bearer as above; Basic as login and passcode
     5  the parameter `ticket` of the upgrade
-    6  the signed cookie of the upgrade               only where a page said where it comes from (`Origin`)
+    6  the signed cookie of the upgrade               only from a page (`Origin`)
     7  the operator's own authenticator               all of it
 
-The first that knows the kind of what is shown decides.  What it refuses nobody else is asked about: who shows a wrong
-passcode is not let in by the cookie that his browser sends along.
+The first authenticator that knows the kind of the credentials decides.  If it refuses, no other is asked: a wrong
+passcode is not made good by the cookie that the browser sends along.
 
 `login` beside anything but a passcode must be the user's name, or empty.  Beside a token in `passcode`, which may
-have `Bearer` in front, it may be anything, as with RabbitMQ: clients that insist on a login put a fixed word there.
+begin with `Bearer`, it may be anything, as with RabbitMQ: clients that insist on a login send a fixed word.
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import replace
 
-from gateway.auth.basic import basic_of
-from gateway.auth.certificates import Certificates
+from gateway.auth.claims import CertificateUsers, basic_of
 from gateway.auth.cookies import Cookies
-from gateway.auth.custom import Custom
+from gateway.auth.custom import CustomAuthenticator
+from gateway.auth.file_watch import WatchedFile
 from gateway.auth.tickets import PREFIX, Tickets
 from gateway.auth.tokens import Tokens, looks_like_token
 from gateway.auth.users import UsersFile
-from gateway.auth.watched import Watched
 from gateway.broker.errors import NOT_A_USER, LoginRefused, SessionEnded
 from gateway.broker.model.identity import Credentials, Identity
 
 Answer = Awaitable[Identity]
 
-# Said where the passcode may have been meant as a token, to clients of a server that takes some.
+# Added where the gateway accepts tokens, because the passcode may have been meant as one.
 _NO_TOKEN = ", and the passcode does not look like a token"
 
 
 class Chain:
-    """Authenticators, each where there is one.
+    """Authenticators in the order above; None: the settings do not ask for it.
 
     Attributes:
-        name, tickets: see `gateway.auth.guard.Entrance`.
+        name, tickets: see `gateway.auth.authenticator.ServerAuthenticator`.
     """
 
     name = "users and keys"
@@ -53,8 +52,8 @@ class Chain:
         users: UsersFile | None = None,
         tokens: Tokens | None = None,
         cookies: Cookies | None = None,
-        certificates: Certificates | None = None,
-        custom: Custom | None = None,
+        certificates: CertificateUsers | None = None,
+        custom: CustomAuthenticator | None = None,
     ) -> None:
         self.tickets: Tickets | None = tickets
         self._tickets = tickets
@@ -68,7 +67,7 @@ class Chain:
         """The user.
 
         Raises:
-            LoginRefused: the credentials are refused; with what the log may say of that.
+            LoginRefused: the credentials are refused; it has the fields for the log.
         """
         try:
             return _as_of_now(await self._decide(credentials))
@@ -81,7 +80,7 @@ class Chain:
         passcode, address = credentials.passcode, credentials.address
         answer = self._by_certificate(credentials) or self._by_bearer(credentials.authorization, address)
         if answer is None and passcode:
-            # Who can show a token or a ticket need not know whose it is; everybody else must.
+            # The login beside a token or ticket in the passcode need not agree with it.
             answer = self._by_text(passcode, address) or self._by_bearer(passcode, address)
             if answer is not None:
                 return await answer
@@ -93,26 +92,26 @@ class Chain:
         if self._custom is not None:
             return await self._by_custom(self._custom, credentials)
         raise LoginRefused(
-            f"the server lets in who shows {', or '.join(self._kinds())}",
+            f"the client sent no credentials that this server knows; send {', or '.join(self._kinds())}",
             is_guess=False,
             method="none",
-            why="nothing was shown that is known here",
+            why="no credentials that this server knows",
         )
 
     def reload(self) -> str | None:
-        """Read all files again; what is wrong with them, as a sentence, or None."""
-        faults = [each.reload() for each in self._files()]
-        return "; ".join(filter(None, faults)) or None
-
-    def _files(self) -> list[Watched[object]]:
-        found = [
-            self._users and self._users.file,
-            self._tokens and self._tokens.keys,
-            self._cookies and self._cookies.secrets,
+        """Read all files again.  Returns the faults as one sentence, or None."""
+        files: list[WatchedFile[object]] = [
+            each  # type: ignore[misc]
+            for each in (
+                self._users and self._users.file,
+                self._tokens and self._tokens.keys,
+                self._cookies and self._cookies.secrets,
+            )
+            if each is not None
         ]
-        return [each for each in found if each is not None]  # type: ignore[misc]
+        return "; ".join(filter(None, [each.reload() for each in files])) or None
 
-    # Each of these is None where nobody knows the kind.
+    # Each of these returns None where no authenticator knows the kind.
 
     def _by_certificate(self, credentials: Credentials) -> Answer | None:
         if self._certificates is None or credentials.certificate is None:
@@ -130,20 +129,20 @@ class Chain:
             return None
         return self._tokens.identify(text, address)
 
-    async def _by_passcode(self, users: UsersFile, credentials: Credentials, else_said: str = "") -> Identity:
+    async def _by_passcode(self, users: UsersFile, credentials: Credentials, hint: str = "") -> Identity:
         identity = await users.authenticate(credentials)
         if identity is not None:
             return identity
         login = credentials.login or ""
         is_user = users.knows(login)
         raise LoginRefused(
-            NOT_A_USER if self._tokens is None else NOT_A_USER + else_said,
+            NOT_A_USER if self._tokens is None else NOT_A_USER + hint,
             method="passcode",
             why="wrong passcode" if is_user else "unknown user" if login else "a passcode without a login",
             user=login if is_user else "",
         )
 
-    async def _by_custom(self, custom: Custom, credentials: Credentials) -> Identity:
+    async def _by_custom(self, custom: CustomAuthenticator, credentials: Credentials) -> Identity:
         try:
             identity = await custom.identify(credentials)
         except LoginRefused as error:
@@ -174,7 +173,7 @@ class Chain:
             "a cookie of the application": self._cookies,
             "a client certificate": self._certificates,
         }
-        return [kind for kind, there in known.items() if there is not None]
+        return [kind for kind, authenticator in known.items() if authenticator is not None]
 
 
 async def _redeemed(tickets: Tickets, ticket: str) -> Identity:
@@ -182,7 +181,7 @@ async def _redeemed(tickets: Tickets, ticket: str) -> Identity:
 
 
 def _as_of_now(identity: Identity) -> Identity:
-    """The user as the files know him now: a ticket may be older, and a passcode takes a while to be verified."""
+    """The identity by the files as they are now: a ticket may be older, and verifying a passcode takes a while."""
     if identity.review is None:
         return identity
     try:
@@ -193,9 +192,9 @@ def _as_of_now(identity: Identity) -> Identity:
 
 
 def _agreeing(identity: Identity, login: str | None) -> Identity:
-    """Refuse a login that names somebody else than what came with it."""
+    """Refuse a login that is not the user of the credentials beside it."""
     if login and login != identity.user:
-        what = {"passcode": "Authorization of the upgrade"}.get(identity.method, identity.method)
-        why = f"login is not the user that the {what} names"
+        source = {"passcode": "Authorization of the upgrade"}.get(identity.method, identity.method)
+        why = f"login is not the user that the {source} names"
         raise LoginRefused(f"{why}; leave it out", is_guess=False, method=identity.method, why=why)
     return identity

@@ -1,27 +1,50 @@
-"""What tokens and cookies say of a user.  They are signed by somebody we believe, and still of any shape."""
+"""Claims: what a login, a token, a cookie or a client certificate says of its user.
+
+Tokens, cookies and certificates are verified before they come here, but their contents may have any shape.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Mapping
 
 from gateway.broker.core.ports import ANONYMOUS
+from gateway.broker.errors import LoginRefused
+from gateway.broker.model.identity import Certificate, Credentials, Identity
 
-_MOST_OCTETS = 1024
-"""Of a user's name."""
-
+_LONGEST_NAME = 1024  # bytes
 _LARGEST_NUMBER = 10**100
-"""Of a user who is known by one."""
-
+# Flask writes a tuple into its cookie as an object with this one key.
 _FLASK_TUPLE = " t"
-"""How Flask writes a tuple into its cookie: an object of this one key."""
+
+
+def login_of(credentials: Credentials) -> str:
+    """The login beside the passcode, of CONNECT or of HTTP Basic; empty: none."""
+    if not credentials.passcode and credentials.upgrade is not None:
+        basic = basic_of(credentials.upgrade.authorization)
+        if basic is not None:
+            return basic[0]
+    return credentials.login or ""
+
+
+def basic_of(authorization: str) -> tuple[str, str] | None:
+    """Login and passcode of HTTP Basic; None: the field is something else."""
+    scheme, _, text = authorization.strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        login, colon, passcode = base64.b64decode(text.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return None
+    return (login, passcode) if colon else None
 
 
 def find(data: Mapping[str, object], name: str) -> object:
-    """The value of that name; None: it has none.
+    """The value of a claim, or None.  `realm_access.roles` goes one level deeper at each dot.
 
-    Names of claims may be addresses, with dots in them; where there is none of the whole name, each dot goes one level
-    deeper: `realm_access.roles`.
+    The whole name is tried first: names of claims may be URLs, which have dots.
     """
     if name in data:
         return data[name]
@@ -32,21 +55,18 @@ def find(data: Mapping[str, object], name: str) -> object:
 
 
 def user_of(value: object) -> str | None:
-    """A user's name; None: it is none.  Numbers are names, too: many applications know users by them.
-
-    `anonymous` is what those are called who have none: who registers under it elsewhere must not be taken for nobody,
-    for whom rules and limits of users are not.
-    """
+    """The user's name that a claim holds, which may be a number; None: the claim holds none."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER:
         return str(value)
-    # What cannot be printed cannot be told apart, and may break lines of logs.
+    # Unprintable characters hide differences and break lines of logs.  `anonymous` is free of the rules for named users
+    # (`*`) and of the limits of each user, so a user registered under it elsewhere is refused.
     if not isinstance(value, str) or not value.isprintable() or value != value.strip() or value == ANONYMOUS:
         return None
-    return value if 0 < len(value.encode()) <= _MOST_OCTETS else None
+    return value if 0 < len(value.encode()) <= _LONGEST_NAME else None
 
 
 def groups_of(value: object) -> frozenset[str]:
-    """Groups: those of an array, or the words of a text, between spaces or commas."""
+    """The groups in a claim: the texts of an array, or the words of a text, separated by spaces or commas."""
     if isinstance(value, Mapping):
         value = value.get(_FLASK_TUPLE)
     if isinstance(value, str):
@@ -54,3 +74,34 @@ def groups_of(value: object) -> frozenset[str]:
     return (
         frozenset(each for each in value if isinstance(each, str) and each) if isinstance(value, list) else frozenset()
     )
+
+
+class CertificateUsers:
+    """The authenticator of TLS client certificates, which the listener has verified.
+
+    Args:
+        kind: which name of a certificate is the user's: the setting `tls_user`, but not `none`.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    async def identify(self, certificate: Certificate) -> Identity:
+        """The user that a certificate names; of several names of the kind, the first.
+
+        Raises:
+            LoginRefused: the certificate has no name of the kind.
+        """
+        user = user_of(self._name_in(certificate))
+        if user is None:
+            detail = f"the client certificate has no name of the kind {self._kind} (tls_user)"
+            raise LoginRefused(detail, is_guess=False, method="certificate", why=detail)
+        return Identity(user, expires=certificate.expires, method="certificate")
+
+    def _name_in(self, certificate: Certificate) -> str:
+        if self._kind == "common-name":
+            return certificate.common_name
+        if self._kind == "subject":
+            return certificate.subject
+        start = f"{self._kind}:"
+        return next((name.removeprefix(start) for name in certificate.names if name.startswith(start)), "")

@@ -1,14 +1,12 @@
-"""Signed cookies of web applications: who is logged in there need not log in here.
+"""Signed cookies of web applications: a user of the application needs no second login.
 
-Both forms that itsdangerous is used for are accepted, and nothing must be told about which it is:
+Both forms that itsdangerous is used for are accepted, without a setting for the form:
 
     Starlette, FastAPI   TimestampSigner over JSON in base64
     Flask, Quart         URLSafeTimedSerializer, with a salt and a key of its own, perhaps compressed
 
-A browser sends the cookie with whatever page opens the WebSocket, so it counts only where a page said where it comes
-from (`Origin`), which the upgrade has checked by then.
-
-The session lasts as long as the cookie would: `cookie_age` from its signature on.
+A browser sends the cookie with every page that opens the WebSocket, so it counts only with an `Origin`, which the
+upgrade has checked.  The session lasts as long as the cookie: `cookie_age` from its signature on.
 """
 
 from __future__ import annotations
@@ -24,17 +22,17 @@ from typing import Any
 from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
 from gateway.auth.claims import find, groups_of, user_of
-from gateway.auth.files import FileFault, read_text
-from gateway.auth.watched import Watched
+from gateway.auth.file_watch import WatchedFile
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Identity
+from gateway.files import FileFault, read_text
 
 MAX_FILE = 64 * 1024
-LEAST_SECRET = 16
-"""Octets: Flask's documentation makes secrets of 32 hexadecimal digits, which have as many."""
+SHORTEST_SECRET = 16
+"""Bytes: Flask's documentation makes secrets of 32 hexadecimal digits, which have as many."""
 
-_MOST = 4
-"""Cookies of one name that are looked at: paths and domains may each have one."""
+_MOST_COOKIES = 4
+"""Cookies of one name that are read: paths and domains may each have one."""
 
 _LEEWAY = 10.0
 """Seconds by which the application's clock may be ahead of ours."""
@@ -46,16 +44,17 @@ def read_secrets(path: Path) -> Readers:
     """The secrets of a file, one a line, the newest first.
 
     Raises:
-        FileFault: it cannot be read, or has none that could be used.
+        FileFault: the file cannot be read, or a secret is missing or too short.
     """
     lines = read_text(path, MAX_FILE, "a file of secrets").splitlines()
     secrets = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
     if not secrets:
         raise FileFault(f"{path} holds no secret")
     for number, secret in secrets:
-        if len(secret.encode()) < LEAST_SECRET:
+        if len(secret.encode()) < SHORTEST_SECRET:
             raise FileFault(
-                f"line {number} of {path} is a secret of less than {LEAST_SECRET} octets: it can be guessed"
+                f"line {number} of {path} is a secret of less than {SHORTEST_SECRET} bytes, which can be guessed; "
+                "write a longer one"
             )
     oldest_first = [secret for _, secret in reversed(secrets)]
     flask = {"key_derivation": "hmac", "digest_method": hashlib.sha1}
@@ -66,43 +65,43 @@ def read_secrets(path: Path) -> Readers:
 
 
 class Cookies:
-    """Says whose cookie it is.
+    """The authenticator of signed cookies.
 
     Args:
-        path: of the file of secrets.
+        path: the file of secrets.
         name: of the cookie.
-        age: seconds for which one is believed.
-        user: the key of its data that is the user's name; groups stand at `groups`.
+        age: seconds for which a cookie is accepted.
+        user: the key of its data that is the user's name; the groups are at `groups`.
 
     Raises:
         SettingsError: the file cannot be used.
     """
 
     def __init__(self, path: Path, *, name: str = "session", age: float = 43_200.0, user: str = "user") -> None:
-        self.secrets = Watched("cookie_keys", path, read_secrets)
+        self.secrets = WatchedFile("cookie_keys", path, read_secrets)
         self._name = name
         self._age = age
         self._user = user
 
     def is_shown(self, field: str) -> bool:
-        """Whether there is one of our name in a field `Cookie`."""
+        """True if a field `Cookie` has a cookie of our name."""
         return any(True for _ in self._values(field))
 
     async def identify(self, field: str) -> Identity:
-        """Whose cookie it is.
-
-        Args:
-            field: `Cookie`, whole.
+        """The user of the cookie in a field `Cookie`.
 
         Raises:
-            LoginRefused: it is not accepted.
+            LoginRefused: the cookie is not accepted.
         """
         readers = await self.secrets.fresh()
-        for value, _ in zip(self._values(field), range(_MOST), strict=False):
+        for value, _ in zip(self._values(field), range(_MOST_COOKIES), strict=False):
             found = _read(readers, value)
             if found is not None and (identity := self._identity(*found)) is not None:
                 return identity
-        detail = f"the cookie {self._name!r} is older than {self._age:g} s (cookie_age), of another key, or of nobody"
+        detail = (
+            f"the cookie {self._name!r} is older than {self._age:g} s (cookie_age), signed by another key, or names no "
+            "user; log in to the application again"
+        )
         raise LoginRefused(detail, is_guess=False, method="cookie", why=detail)
 
     def _identity(self, data: Mapping[str, Any], signed_at: float) -> Identity | None:
@@ -120,11 +119,11 @@ class Cookies:
 
 
 def _read(readers: Readers, value: str) -> tuple[dict[str, Any], float] | None:
-    """The data, and when it was signed, in seconds since the epoch; None: it is of nobody's that we know."""
+    """The data of a cookie, and the time of its signature in seconds since the epoch; None: no key signed it."""
     starlette, flask = readers
     try:
-        octets, signed = starlette.unsign(value, return_timestamp=True)
-        data = json.loads(b64decode(octets))
+        payload, signed = starlette.unsign(value, return_timestamp=True)
+        data = json.loads(b64decode(payload))
     except (BadData, ValueError, RecursionError):
         try:
             data, signed = flask.loads(value, return_timestamp=True)

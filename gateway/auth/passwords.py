@@ -1,44 +1,41 @@
-"""The users file: its form, and the hashes in it.  No trio here: `gateway passwd` needs none.
+"""Passwords: the form of the users file, and the hashes in it.  Without trio, which `gateway passwd` does not need.
 
     # a comment, or an empty line
     alice:$argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>
     bob:$argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>:ops,traders
 
-One user a line, the name up to the first colon; behind another one the groups, which rules speak of.  The hash
-carries its own parameters, so a file may hold hashes made by other tools or by other versions of this one.
+One user a line: the name, a colon and the hash, then perhaps a colon and the groups.  A hash carries its own
+parameters, so a file may hold hashes made by other tools or by other versions of this one.
 
-The cost is OWASP's first choice for argon2id (19 MiB, two passes, one lane), not the library's default (64
-MiB, four lanes): a verification competes with routing for the same cores, and all of a gateway's clients come
-back at once after a restart.  Measured on a 2-core machine: 22 ms of CPU, the default 184 ms.
+The cost is OWASP's first choice for argon2id (19 MiB, two passes, one lane), not the library's default (64 MiB, four
+lanes): a verification competes with routing for the same cores, and all clients of a gateway come back at once after a
+restart.  Measured on a 2-core machine: 22 ms of CPU, the default 184 ms.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 import argon2
 
-from gateway.auth.files import FileFault, read_text
+from gateway.files import FileFault, read_text, writing
 
-MAX_OCTETS = 1024
-"""Octets of a login or passcode.  Longer ones are refused unhashed: nobody types them, and hashing them is
-our CPU."""
+MAX_LENGTH = 1024
+"""Bytes of a login or passcode.  Longer ones, which no user types, are refused without hashing."""
 
 MAX_FILE = 64 * 1024 * 1024
-"""Octets of the whole file, some half a million users: a wrong path (a log, a device) is not read to its
-end."""
+"""Bytes of the whole file, some half a million users.  A wrong path (a log, a device) is not read to its end."""
 
 _hasher = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
-class User(NamedTuple):
-    """What the file says of one user."""
+class StoredUser(NamedTuple):
+    """A user of the file."""
 
     hashed: str
     groups: frozenset[str] = frozenset()
@@ -46,38 +43,41 @@ class User(NamedTuple):
 
 def hash_passcode(passcode: str) -> str:
     """A salted argon2id hash of the passcode, with its parameters."""
-    return _hasher.hash(octets_of(passcode))
+    return _hasher.hash(encoded(passcode))
 
 
 def verify(hashed: str, passcode: str) -> bool:
-    """True when the passcode is the one hashed.  Takes tens of milliseconds of CPU, without the GIL."""
+    """True if the passcode is the one hashed.  Takes tens of milliseconds of CPU, without the GIL."""
     try:
-        return _hasher.verify(hashed, octets_of(passcode))
+        return _hasher.verify(hashed, encoded(passcode))
     except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
         return False
 
 
-def octets_of(text: str) -> bytes:
-    """UTF-8, and no failure on the lone surrogates that a `str` may hold."""
+def encoded(text: str) -> bytes:
+    """UTF-8; the lone surrogates that a `str` may hold are no error."""
     return text.encode(errors="surrogatepass")
 
 
 def is_too_long(text: str) -> bool:
-    """True when a login or passcode is longer than any that is hashed."""
-    return len(octets_of(text)) > MAX_OCTETS
+    """True if a login or passcode is too long to be hashed."""
+    return len(encoded(text)) > MAX_LENGTH
 
 
-def read_users(path: Path, known: Mapping[str, User] = MappingProxyType({})) -> dict[str, User]:
+def read_users(
+    path: Path, known: Mapping[str, StoredUser] = MappingProxyType({}), max_size: int = MAX_FILE
+) -> dict[str, StoredUser]:
     """Users by name.
 
     Args:
-        known: as they were: to look at a hash takes longer than all else, and most stay the same.
+        known: the users before: checking a hash takes longer than all else, and most hashes stay the same.
+        max_size: see `MAX_FILE`.
 
     Raises:
         FileFault: the file cannot be read, or a line is not of the form above.
     """
-    users: dict[str, User] = {}
-    for number, line in enumerate(_read(path).splitlines(), 1):
+    users: dict[str, StoredUser] = {}
+    for number, line in enumerate(read_text(path, max_size, "a users file").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         user, colon, rest = line.partition(":")
@@ -88,59 +88,46 @@ def read_users(path: Path, known: Mapping[str, User] = MappingProxyType({})) -> 
             raise FileFault(f"line {number} of {path} names user {user!r} a second time")
         hashed = hashed.strip()
         if user not in known or known[user].hashed != hashed:
-            _check_hash(hashed, number, path)
-        users[user] = User(hashed, frozenset(filter(None, map(str.strip, groups.split(",")))))
+            try:
+                argon2.extract_parameters(hashed)
+            except argon2.exceptions.InvalidHashError:
+                fault = f"line {number} of {path} holds no argon2 hash; write it with `gateway passwd`"
+                raise FileFault(fault) from None
+        users[user] = StoredUser(hashed, frozenset(filter(None, map(str.strip, groups.split(",")))))
     return users
 
 
-def _check_hash(hashed: str, number: int, path: Path) -> None:
-    try:
-        argon2.extract_parameters(hashed)
-    except argon2.exceptions.InvalidHashError:
-        raise FileFault(f"line {number} of {path} holds no argon2 hash; write it with `gateway passwd`") from None
-
-
-def _read(path: Path) -> str:
-    return read_text(path, MAX_FILE, "a users file")
-
-
 def refuse_user(user: str) -> str | None:
-    """Why this cannot be a user's name, as one sentence; None when it can."""
+    """Why a user cannot have that name, as one sentence; None: the name is fine."""
     if not user or user != user.strip():
-        return "a user's name is not empty and has no spaces around it"
+        return "a user's name must not be empty or have spaces around it"
     if ":" in user or user.startswith("#"):
-        return "a user's name holds no colon and does not start with #, for the file's sake"
+        return "a user's name must not have a colon or start with #, which the users file uses itself"
     if not user.isprintable() or is_too_long(user):
-        return f"a user's name is printable and at most {MAX_OCTETS} octets long"
+        return f"a user's name must be printable and at most {MAX_LENGTH} bytes long"
     return None
 
 
 def refuse_passcode(passcode: str) -> str | None:
-    """Why this cannot be a passcode, as one sentence; None when it can."""
-    if not passcode or is_too_long(passcode):
-        return f"a passcode has 1 to {MAX_OCTETS} octets"
-    return None
+    """Why that cannot be a passcode, as one sentence; None: it is fine."""
+    return f"a passcode must have 1 to {MAX_LENGTH} bytes" if not passcode or is_too_long(passcode) else None
 
 
 def refuse_group(group: str) -> str | None:
-    """Why this cannot be a group's name, as one sentence; None when it can."""
+    """Why a group cannot have that name, as one sentence; None: the name is fine."""
     if not group or group != group.strip() or set(group) & set(",:") or not group.isprintable():
-        return "a group's name is not empty, printable, and has no comma, no colon and no spaces around it"
+        return "a group's name must be printable, and not empty, without comma, colon and spaces around it"
     return None
 
 
 def write_user(path: Path, user: str, hashed: str, groups: Collection[str] | None = None) -> bool:
-    """Add the user, or replace the hash; every other line stays as it is.
+    """Add the user, or replace the hash; all other lines stay.
 
     Args:
-        groups: in place of those that the file says; None: those stay.
-
-    The file appears whole or not at all (rename), readable by its owner only.  A new file belongs to whoever
-    runs this; an existing one keeps its owner, or a gateway that runs as another user could no longer read
-    it.
+        groups: the new groups; None: the groups in the file stay.
 
     Returns:
-        True when the user was there before.
+        True if the user was there before.
 
     Raises:
         FileFault: the existing file is damaged or cannot be read.
@@ -151,7 +138,7 @@ def write_user(path: Path, user: str, hashed: str, groups: Collection[str] | Non
     if groups is None:
         groups = known.groups if known is not None else ()
     line = f"{user}:{hashed}" + (f":{','.join(sorted(groups))}" if groups else "")
-    lines = [line if _names(each, user) else each for each in (_read(path).splitlines() if existed else [])]
+    lines = [line if _names(each, user) else each for each in (_lines(path) if existed else [])]
     if known is None:
         lines.append(line)
     _write(path, lines)
@@ -159,10 +146,10 @@ def write_user(path: Path, user: str, hashed: str, groups: Collection[str] | Non
 
 
 def remove_user(path: Path, user: str) -> bool:
-    """Take the user out; every other line stays as it is.  The file is written as `write_user` does it.
+    """Remove the user; all other lines stay.
 
     Returns:
-        True when the user was there.
+        True if the user was there.
 
     Raises:
         FileFault: the file is damaged or cannot be read.
@@ -170,28 +157,24 @@ def remove_user(path: Path, user: str) -> bool:
     """
     if user not in read_users(path):
         return False
-    _write(path, [each for each in _read(path).splitlines() if not _names(each, user)])
+    _write(path, [each for each in _lines(path) if not _names(each, user)])
     return True
 
 
+def _lines(path: Path) -> list[str]:
+    return read_text(path, MAX_FILE, "a users file").splitlines()
+
+
 def _write(path: Path, lines: list[str]) -> None:
-    path = path.resolve()  # a rename on a symbolic link would replace the link
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write("".join([f"{line}\n" for line in lines]))
-            if path.exists():
-                owner = path.stat()
-                os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+    path = path.resolve()  # a rename over a symbolic link would replace the link
+    with writing(path, 0o600, fresh=path.with_name(f".{path.name}.{secrets.token_hex(8)}")) as file:
+        # An existing file keeps its owner: a gateway that runs as another user must still be able to read it.
+        if path.exists():
+            owner = path.stat()
+            os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+        file.write("".join([f"{line}\n" for line in lines]).encode())
 
 
 def _names(line: str, user: str) -> bool:
-    """Whether that line is the user's; no user's name begins as a comment does."""
+    """True if the line is the user's; a user's name never begins as a comment does."""
     return line.partition(":")[0] == user and ":" in line

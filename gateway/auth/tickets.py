@@ -1,9 +1,7 @@
-"""Tickets: what a page gets for its login, to show once where it cannot show that.
+"""Tickets: one-time credentials that a page gets for its login, and shows in the upgrade of its WebSocket.
 
-A browser puts neither headers nor anything else into the upgrade of a WebSocket but its address, and addresses stand in
-logs.  A ticket may: it is good once, for some seconds, and stands for somebody who has logged in already.
-
-They are kept in memory, by the one process that gives them out.
+A page can put nothing of its own into an upgrade but the URL, and logs hold URLs.  So a ticket is good once, for some
+seconds, and stands for a user that has logged in.  The process that issues tickets keeps them in memory.
 """
 
 from __future__ import annotations
@@ -18,24 +16,22 @@ from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Identity
 
 PREFIX = "ticket-"
-"""What each starts with, so that one is known in a passcode, too."""
+"""The start of every ticket, by which a ticket in a passcode is known."""
 
 _SHARE = 4
-"""No user has more than this part of all: another one's page still gets its own."""
+"""One user may have at most this part of all tickets (1/4), so that other users still get theirs."""
 
 
 class TooManyTickets(Exception):
-    """No more can be given out now; `str()` is a sentence that names the limit."""
+    """No more tickets can be issued now; `str()` is a sentence that names the limit."""
 
 
 class Tickets:
-    """Those that wait to be used.
-
-    Attributes:
-        lifetime: seconds for which one is good.
+    """The unused tickets.
 
     Args:
-        most: how many may wait at once.
+        lifetime: seconds for which a ticket is good.
+        most: unused tickets at once.
     """
 
     def __init__(self, lifetime: float = 30.0, most: int = 10_000) -> None:
@@ -44,24 +40,24 @@ class Tickets:
         self._most_of_user = max(most // _SHARE, 1)
         self._waiting: dict[str, Identity] = {}
         self._of_user: Counter[str] = Counter()
-        self._ends: deque[tuple[float, str]] = deque()  # all live equally long: the oldest ends first
+        self._ends: deque[tuple[float, str]] = deque()  # in order of age: all have one lifetime
 
     def __len__(self) -> int:
         self._drop_old()
         return len(self._waiting)
 
     def issue(self, identity: Identity) -> str:
-        """A new one, for somebody who has logged in.
+        """A new ticket for a user that has logged in.
 
         Raises:
-            TooManyTickets: too many wait already.
+            TooManyTickets: too many are unused.
         """
         self._drop_old()
         if len(self._waiting) >= self._most:
-            raise TooManyTickets(f"{self._most} tickets wait to be used (max_tickets); try again in a moment")
+            raise TooManyTickets(f"{self._most} tickets are unused (max_tickets); try again in a moment")
         if self._of_user[identity.user] >= self._most_of_user:
             raise TooManyTickets(
-                f"{self._most_of_user} tickets of this user wait to be used, a quarter of max_tickets; use those first"
+                f"{self._most_of_user} tickets of this user are unused, a quarter of max_tickets; use those first"
             )
         ticket = PREFIX + secrets.token_urlsafe(24)
         self._waiting[ticket] = identity
@@ -70,16 +66,16 @@ class Tickets:
         return ticket
 
     def redeem(self, ticket: str) -> Identity:
-        """Whom a ticket stands for; it is used up by that.
+        """The user of a ticket, which is used up.
 
         Raises:
-            LoginRefused: it is unknown, used or too old; which one, nobody is told.
+            LoginRefused: the ticket is unknown, used or too old; the client is not told which.
         """
         self._drop_old()
         identity = self._take(ticket)
         if identity is None:
             detail = f"the ticket is unknown, was used before, or is older than {self.lifetime:g} s (ticket_lifetime)"
-            # Nobody guesses one; but a page that dials again and again with its old one would lock its office out.
+            # A ticket cannot be guessed, and a page that retries with an old one must not lock out its whole office.
             raise LoginRefused(detail, is_guess=False, method="ticket", why=detail)
         return replace(identity, method="ticket")
 

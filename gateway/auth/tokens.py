@@ -1,14 +1,14 @@
 """Tokens (JWT), verified by keys of a file.
 
-The algorithm must be one of the key's own (`keys` says which those are), whatever the token's header says.  What is
-checked: the signature, `exp`, `nbf` and `iat` with `jwt_leeway`, and `iss` and `aud` where the settings name them.  A
-token without `exp` is accepted, and its session never expires: the issuer decides.
+The algorithm must be one of the key's own (`keys`); the token's header cannot choose another.  The gateway checks the
+signature, `exp`, `nbf` and `iat` with `jwt_leeway`, and `iss` and `aud` where the settings name them.  A token without
+`exp` is accepted, and its session never expires: the issuer decides.
 
-A client is told that its token has expired, or does not count yet: who can show it has been a user of the issuer's.
-Whatever else is wrong stands in the log only, and without the token.
+A client is told if its token has expired or is not valid yet, because only a user of the issuer has such a token.  All
+other reasons stand in the log only, without the token.
 
 Verification runs on the loop, where it takes some 60 us for HS256, 100 for RS256, 140 for ES256 and EdDSA (measured on
-a 2-core machine), or in a worker thread, if the key is a slow one, or a token does not say which of many it is.
+a 2-core machine), or in a worker thread, if the key is slow or the token does not name its key and many fit.
 """
 
 from __future__ import annotations
@@ -25,44 +25,43 @@ import structlog
 import trio
 
 from gateway.auth.claims import find, groups_of, user_of
+from gateway.auth.file_watch import WatchedFile
 from gateway.auth.keys import Key, read_keys
-from gateway.auth.watched import Watched
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Identity
 
-MAX_OCTETS = 16 * 1024
-"""Octets of a token.  Large ones list hundreds of groups; this one's verification takes no longer than others'."""
+MAX_LENGTH = 16 * 1024
+"""Bytes of a token.  A long one lists hundreds of groups, and takes no longer to verify."""
 
 THREADS = 2
 """Slow verifications at a time."""
 
-_FARTHEST = 200 * 366 * 86_400
-"""Seconds until the end of a token.  One that is further away was meant to be another moment: in milliseconds, it is
-thousands of years from now."""
+_LATEST_END = 200 * 366 * 86_400
+"""Seconds until the end of a token.  A later end was written in milliseconds, which is thousands of years away."""
 
 _TRIED = 2
-"""Keys that are tried on the loop."""
+"""Keys that are tried on the loop, without a thread."""
 
 _FORM = re.compile(r"ey[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*")
-_SHOWN = 200
+_LONGEST_REASON = 200
 _LONGEST_KID = 80
 
 log = structlog.get_logger("gateway.auth")
 
 
 def looks_like_token(text: str) -> bool:
-    """Whether it has the form of a JWT: `{"` in base64, and two dots."""
+    """True if the text has the form of a JWT: `{"` in base64, and two dots."""
     return _FORM.fullmatch(text) is not None
 
 
 class Tokens:
-    """Says who a token is of.
+    """The authenticator of tokens.
 
     Args:
-        path: of the file of keys.
-        issuer, audience: what `iss` and `aud` must be; empty: anything.
-        user_claim, groups_claim: where user and groups stand; of the latter empty: nowhere.
-        leeway: seconds.
+        path: the file of keys.
+        issuer, audience: the values that `iss` and `aud` must have; empty: any.
+        user_claim, groups_claim: the claims that hold user and groups; an empty groups_claim: no groups.
+        leeway: seconds by which the clocks of issuer and gateway may differ.
 
     Raises:
         SettingsError: the file cannot be used.
@@ -78,7 +77,7 @@ class Tokens:
         groups_claim: str = "groups",
         leeway: float = 10.0,
     ) -> None:
-        self.keys = Watched("jwt_keys", path, read_keys)
+        self.keys = WatchedFile("jwt_keys", path, read_keys)
         self._checks: dict[str, Any] = {
             "issuer": issuer or None,
             "audience": audience or None,
@@ -91,13 +90,13 @@ class Tokens:
         self._limiter = trio.CapacityLimiter(THREADS)
 
     async def identify(self, token: str, address: str = "") -> Identity:
-        """Whose token it is.
+        """The user of a token.
 
         Args:
             address: of the client, for the log.
 
         Raises:
-            LoginRefused: it is not accepted.
+            LoginRefused: the token is not accepted.
         """
         try:
             return await self._identify(token)
@@ -107,27 +106,26 @@ class Tokens:
 
     async def _identify(self, token: str) -> Identity:
         keys = await self.keys.fresh()
-        if len(token) > MAX_OCTETS:
-            raise _refusal("it is too long", f"a token has at most {MAX_OCTETS} octets")
+        if len(token) > MAX_LENGTH:
+            raise _refusal("it is too long", f"the token has more than {MAX_LENGTH} bytes; put fewer groups into it")
         try:
             claims = await self._verify(token, keys)
             expires = float(claims["exp"]) + self._leeway if "exp" in claims else math.inf
         except jwt.ExpiredSignatureError:
             raise _refusal("it has expired", "the token has expired; log in with a new one") from None
         except jwt.ImmatureSignatureError:
-            raise _refusal(
-                "it is not valid yet", "the token is not valid yet; do the clocks agree (jwt_leeway)?"
-            ) from None
+            detail = "the token is not valid yet; do the clocks agree (jwt_leeway)?"
+            raise _refusal("it is not valid yet", detail) from None
         except jwt.PyJWTError as error:
-            raise _refusal(str(error)[:_SHOWN]) from None
-        except Exception as error:  # noqa: BLE001 - whatever a hostile token makes of a parser is a refusal
+            raise _refusal(str(error)[:_LONGEST_REASON]) from None
+        except Exception as error:  # noqa: BLE001 - a hostile token may cause any error in a parser
             raise _refusal(f"it cannot be read: {type(error).__name__}") from None
-        if expires != math.inf and expires - time.time() > _FARTHEST:
-            reason = "its exp is more than 200 years away, and counts seconds; is it in milliseconds?"
+        if expires != math.inf and expires - time.time() > _LATEST_END:
+            reason = "its exp is more than 200 years away; write it in seconds, not in milliseconds"
             raise _refusal(reason, f"the token cannot be right: {reason}")
         user = user_of(find(claims, self._user_claim))
         if user is None:
-            raise _refusal(f"its claim {self._user_claim} is no user's name (jwt_user_claim)")
+            raise _refusal(f"its claim {self._user_claim} holds no user's name (jwt_user_claim)")
         groups = groups_of(find(claims, self._groups_claim)) if self._groups_claim else frozenset()
         return Identity(user, groups, expires, "token")
 
@@ -157,17 +155,17 @@ class Tokens:
 
 
 def _refusal(reason: str, detail: str = "") -> LoginRefused:
-    """What the client is told; and the log, a little more.  Nobody guesses a signature, so it is no guess."""
-    told = detail or "the token is not one that this server accepts; its log says why"
-    return LoginRefused(told, is_guess=False, method="token", why=reason)
+    # The reason is for the log.  It is no guess: a signature cannot be guessed.
+    detail = detail or "this server does not accept the token; its log says why"
+    return LoginRefused(detail, is_guess=False, method="token", why=reason)
 
 
 def _kid_of(token: str) -> str | None:
-    """Which key a refused token names, in a form that breaks no line; None: none."""
-    if len(token) > MAX_OCTETS:
+    """The key that a refused token names, in ASCII without line ends; None: none."""
+    if len(token) > MAX_LENGTH:
         return None
     try:
         kid = jwt.get_unverified_header(token).get("kid")
-    except Exception:  # noqa: BLE001 - see `_identify`
+    except Exception:  # noqa: BLE001 - as in `_identify`
         return None
     return None if kid is None else ascii(kid[:_LONGEST_KID])

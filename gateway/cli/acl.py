@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 
 from gateway.auth import passwords
-from gateway.auth.files import FileFault
 from gateway.auth.rules import Explanation, Rules
 from gateway.broker.core.authorization import FREE
 from gateway.broker.errors import NotAllowed
@@ -23,6 +22,7 @@ from gateway.broker.model.destinations import RENEW
 from gateway.broker.model.identity import Identity
 from gateway.config.rules import ACTIONS, TRANSPORTS, UNIX
 from gateway.config.settings import SettingsError, load
+from gateway.files import FileFault
 
 _GROUP = "A group that the user belongs to; may be given several times. Without any, those that users_file says."
 
@@ -127,7 +127,7 @@ def _explained(rules: Rules, identity: Identity, way: tuple[str, str | None], ac
     free = ""
     if name.startswith((*FREE, *destinations.TEMPORARY)):
         free = "no rule is needed for temporary destinations, and for what is a session's own"
-    elif not rules.index.entries:
+    elif not rules.index.patterns:
         free = "there are no rules, so everybody may do everything"
     if free:
         return Explanation(action, name, Coverage.ALL, (), False, free)

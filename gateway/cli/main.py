@@ -234,7 +234,7 @@ def passwd(file: Path, user: str | None, listed: bool, remove: bool, groups: tup
 @contextmanager
 def _of_users(file: Path) -> Iterator[None]:
     """What the users file refuses becomes the sentence of this command."""
-    from gateway.auth.files import FileFault
+    from gateway.files import FileFault
 
     try:
         yield

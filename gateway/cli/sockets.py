@@ -34,7 +34,7 @@ class Options:
             self.bind = [bind for text in http for bind in _binds(Address.parse(text), self.gateway_sockets)]
 
 
-def _binds(address: Address, sockets: systemd.Sockets) -> Iterator[str]:
+def _binds(address: Address, sockets: systemd.InheritedSockets) -> Iterator[str]:
     if not address.name:
         yield str(address)
         return

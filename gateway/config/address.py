@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from gateway.process import systemd
 
-# "systemd:8000" is a port of a host that is called so.
+# "systemd:8000" is port 8000 of a host named systemd.
 _INHERITED = re.compile(r"systemd:([A-Za-z_][\w.@-]*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A place to listen on: `host:port`, `[v6]:port`, `unix:/path`, or `systemd:NAME` for sockets that are open."""
+    """A listen address: `host:port`, `[v6]:port`, `unix:/path`, or `systemd:NAME` for sockets that systemd opened."""
 
     host: str
     port: int
@@ -26,7 +26,7 @@ class Address:
         """Read one address.
 
         Raises:
-            ValueError: the text is none of these forms; the message says which they are.
+            ValueError: the text has none of these forms; the message lists them.
         """
         if inherited := _INHERITED.fullmatch(text):
             return cls("", 0, name=inherited[1])
@@ -44,7 +44,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """True when only this machine can reach it (loopback, or a unix socket)."""
+        """True if only this machine can reach the address (loopback, or a unix socket)."""
         if self.name:
             return systemd.inherited().are_local(self.name)
         if self.path or self.host == "localhost":

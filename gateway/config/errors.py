@@ -1,7 +1,7 @@
-"""What is wrong with the settings, and where that stands: one sentence for whoever has to mend it.
+"""Errors of the settings: one sentence that says what is wrong, and where the value stands.
 
 gateway.toml line 3: max_body is wrong: ...     the value stands in the file
-max_body (GATEWAY_MAX_BODY) is wrong: ...       it stands in the environment, or it is the default
+max_body (GATEWAY_MAX_BODY) is wrong: ...       the value stands in the environment, or is the default
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from pydantic import ValidationError
 from gateway.config import policies, rules, tables, toml_file
 from gateway.config.toml_file import SettingsError, SettingsFile
 
-_KEYS = {"policy": frozenset({"match", *policies.RULES}), "rule": frozenset(rules.KEYS)}
-"""Of the settings that are tables: what these may say."""
+_KEYS = {"policy": frozenset({"match", *policies.KEY_RULES}), "rule": frozenset(rules.KEYS)}
+"""Keys of the settings that are tables."""
 _PLURALS = {"policy": "policies", "rule": "rules"}
 
 _KUBERNETES = re.compile(r"GATEWAY_(SERVICE_HOST|SERVICE_PORT.*|PORT.*)")
-"""Variables that Kubernetes sets by itself in every pod beside a service named `gateway`: none of ours."""
+"""Variables that Kubernetes sets in every pod beside a service named `gateway`; they are no settings."""
 
 
 class StartError(Exception):
     """The gateway cannot start; `str()` is one sentence that names the setting."""
 
 
-class Misfit(ValueError):
+class SettingsConflict(ValueError):
     """Settings do not fit together; `str()` says why.
 
     Args:
-        values: those that it is about.
+        values: of the settings concerned.
     """
 
     def __init__(self, reason: str, **values: object) -> None:
@@ -43,17 +43,17 @@ class Misfit(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where settings have their values from.
+    """Sources of the values of settings.
 
     Attributes:
-        arguments: names that a program gave itself.
+        arguments: names of settings that a program passed to `load`.
     """
 
     file: SettingsFile
     arguments: Collection[str] = ()
 
     def of(self, name: str) -> str:
-        """Where the value stands that counts: the file's line, the variable, or a word for other places."""
+        """Where the value in force stands: the file's line, the variable, or `argument` or `default`."""
         if name in self.arguments:
             return "argument"
         if variable(name) in map(str.upper, os.environ):  # pydantic takes any letter case
@@ -61,11 +61,11 @@ class Sources:
         return f"{self.file.path} line {self.file.line_of(name)}" if name in self.file.values else "default"
 
     def is_in_file(self, name: str) -> bool:
-        """Whether it is the file's value that counts."""
+        """True if the file's value is in force."""
         return name in self.file.values and self.of(name) not in ("argument", variable(name))
 
     def place(self, name: str) -> str:
-        """A setting, with the place where it stands, or could."""
+        """The setting with the place where its value stands, or could stand."""
         return f"{self.of(name)}: {name}" if self.is_in_file(name) else f"{name} ({variable(name)})"
 
 
@@ -75,12 +75,12 @@ def variable(name: str) -> str:
 
 
 def wrong(name: str, reason: object) -> str:
-    """The sentence on a value that turned out to be wrong when it was used."""
+    """The sentence on a value that is found to be wrong when it is used."""
     return f"{_place(name)} is wrong: {reason}"
 
 
 def unusable(name: str, reason: object) -> str:
-    """The sentence on a value that is right, but what it names cannot be used."""
+    """The sentence on a valid value that names something unusable, like a file."""
     return f"{_place(name)} cannot be used: {reason}"
 
 
@@ -92,13 +92,13 @@ def _place(name: str) -> str:
 
 
 def refuse_unknown(names: Collection[str], file: SettingsFile) -> None:
-    """Refuse variables and names in the file that are no settings: they would silently have no effect.
+    """Refuse variables, and names in the file, that are no settings: they would have no effect.
 
     Args:
         names: the settings.
 
     Raises:
-        SettingsError: of the first one.
+        SettingsError: names the first of them.
     """
     variables = [variable(name) for name in names if name not in _KEYS]
     for found in sorted(os.environ):
@@ -124,29 +124,29 @@ def _unknown(name: str, value: object, names: Collection[str]) -> str:
             return f"{name} belongs in a [[{kind}]]: it is a key of {_PLURALS[kind]} and no setting"
     hint = _hint(name, {each: each for each in names})
     if isinstance(value, dict) and hint not in [f"did you mean {kind}?" for kind in _KEYS]:
-        hint = "settings stand in no table: write them above the first [header]"
+        hint = "settings stand outside of tables: write them above the first [header]"
     return f"there is no setting {name!r}; {hint}"
 
 
 def _hint(name: str, known: Mapping[str, str]) -> str:
-    """What else could be meant: names, and how to write them."""
+    """A hint at the setting that may be meant, of `known` names and their spelling."""
     near = difflib.get_close_matches(name, known, 1)
     return f"did you mean {known[near[0]]}?" if near else "`gateway check-config --list` names them all"
 
 
 def sentence(error: ValidationError, sources: Sources) -> str:
-    """The first fault, with the setting's place, the value found and what would be right."""
+    """The first error, with the setting's place, its value, and the values allowed."""
     first = error.errors()[0]
     fault = first.get("ctx", {}).get("error")
     if isinstance(fault, tables.TableError):
         return tables.sentence(fault, sources.file if sources.is_in_file(fault.kind) else None)
     reason = first["msg"].removeprefix("Value error, ")
     reason = reason[:1].lower() + reason[1:]
-    if isinstance(fault, Misfit):
+    if isinstance(fault, SettingsConflict):
         values = ", ".join([f"{name} is {value} ({sources.of(name)})" for name, value in fault.values.items()])
         return f"settings do not fit together: {reason}; {values}"
     name = str(first["loc"][0])
-    # Our own sentences show the value where that helps; pydantic's never do.
+    # Our own sentences show the value where it helps; pydantic's never do.
     is_hidden = name in ("admin_token", "metrics_token") or first["type"] == "value_error"
     shown = "" if is_hidden else f", not {first['input']!r}"
     return f"{sources.place(name)} is wrong: {reason}{shown}"

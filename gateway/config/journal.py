@@ -1,67 +1,67 @@
-"""The settings of what is recorded, and of the folders that the pipeline makes of it.
+"""Settings of the journal, the archive and the tables, and of metrics and traces.
 
-They are a part of `gateway.config.settings.Settings`, which reads and checks them together with the rest.
+Part of `gateway.config.settings.Settings`, which reads and checks all settings together.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from gateway.config.kinds import Bodies, Octets, Place
-from gateway.config.security import KIB, MIB
+from gateway.config.kinds import KIB, MIB, Bodies, Endpoint, MetricsPatterns, Place, Size
 from gateway.journal import Sync
 
 
-class Journalling(BaseSettings):
+class JournalSettings(BaseSettings):
     """The journal, the archive, and the tables."""
 
-    journal: Place = Field(
-        None,
-        description="Folder of the journal: what happened to which message and session, a folder in it for each "
-        "gateway. None: nothing is recorded. A relative path counts as that of users_file does. See "
-        "[journal](journal.md).",
-    )
-    journal_id: str = Field(
-        "gateway",
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$",
-        description="Name of this gateway in the journal; each gateway that writes into the same folder needs its own.",
-    )
-    journal_sync: Sync = Field(
-        Sync.NONE,
-        description="When what is written is on the disk, too: `none` (the operating system decides), `interval` (once "
-        "a second), `flush` (at once; 20 times a second). Written it is 50 ms after it happened, and survives the end "
-        "of the process; this is for power cuts.",
-    )
-    journal_queue: Octets = Field(
-        64 * MIB,
-        ge=64 * KIB,
-        le=1024 * MIB,
-        description="Octets that may wait for the disk.",
-    )
-    journal_when_full: str = Field(
-        "drop",
-        pattern="^(drop|block)$",
-        description="What happens when more waits: `drop` leaves rows out, and a row tells how many; `block` holds "
-        "publishers back from 3/4 of it on.",
-    )
-    journal_bodies: Bodies = Field(
-        "all",
-        description="How much of each message's body the journal keeps: `all`, `none`, or octets from its start; the "
-        "key of the same name in a policy says it for single destinations.",
-    )
-    journal_gauges: float = Field(
-        10.0,
-        ge=0,
-        le=3600,
-        description="Seconds between two looks at who has unacknowledged messages, and where messages wait (0: never).",
-    )
-    archive: Place = Field(
-        None,
-        description="Folder of the archive, for `gateway archive` and `gateway pipeline`; the gateway itself does not "
-        "touch it. See [archive](archive.md).",
-    )
-    tables: Place = Field(
-        None,
-        description="Folder of what the jobs of `gateway pipeline` find. See [pipeline](pipeline.md).",
-    )
+    journal: Place = None
+    """Folder of the journal, which records events of messages and sessions; each gateway has its own in it. None:
+    nothing is recorded. A relative path is read as that of users_file. See [journal](journal.md)."""
+
+    journal_id: str = Field("gateway", pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
+    """Name of this gateway in the journal. Gateways that share the folder need different names."""
+
+    journal_sync: Sync = Sync.NONE
+    """When written records are forced to the disk: `none` (the operating system decides), `interval` (once a second),
+    `flush` (at once; 20 times a second). A record is written 50 ms after its event, and then survives the end of the
+    process; only `interval` and `flush` make it survive a power cut."""
+
+    journal_queue: Annotated[Size, Field(ge=64 * KIB, le=1024 * MIB)] = 64 * MIB
+    """Bytes of records that may wait for the disk."""
+
+    journal_when_full: str = Field("drop", pattern="^(drop|block)$")
+    """Behaviour when journal_queue is full: `drop` leaves records out, and one record tells how many; `block` blocks
+    publishers from 3/4 of it on."""
+
+    journal_bodies: Bodies = "all"
+    """How much of each message body the journal keeps: `all`, `none`, or bytes from its start. The  policy key of the
+    same name sets it for single destinations."""
+
+    journal_gauges: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    """Seconds between two records of each consumer's unacknowledged messages and each queue's waiting messages (0:
+    never)."""
+
+    archive: Place = None
+    """Folder of the archive, for `gateway archive` and `gateway pipeline`; the gateway itself does not use it. See
+    [archive](archive.md)."""
+
+    tables: Place = None
+    """Folder of the tables that the jobs of `gateway pipeline` write. See [pipeline](pipeline.md)."""
+
+
+class ObserveSettings(BaseSettings):
+    """Metrics of single destinations, and traces."""
+
+    metrics_destinations: MetricsPatterns = Field([])
+    """Queues and topics with metrics of their own, by name or pattern (like `/queue/orders.#`), comma-separated: at
+    most the first 100 that match, with four time series each. See [metrics](metrics.md)."""
+
+    trace_endpoint: Endpoint = ""
+    """Full address to which spans are sent, as OTLP over HTTP, like `http://127.0.0.1:4318/v1/traces`. Needs the extra
+    `otel` of the wheel. Empty: no tracing. See [tracing](tracing.md)."""
+
+    trace_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Fraction of messages that are traced, of those without a `traceparent`; else its flag decides."""

@@ -1,12 +1,11 @@
-"""The `[[policy]]` tables of the settings file: what a table may say, and where in the file it says something wrong.
+"""Policies: the `[[policy]]` tables of the settings file, and their checks.
 
     [[policy]]
     match = "/queue/orders.*"        # a pattern, or a list of patterns
     max_attempts = 5                 # any key of `gateway.broker.model.policy.Policy`
 
-`read_tables` checks values that were read already; each key has one rule in `RULES`, in words and as a function.  What
-a table says is checked against itself alone, never against what other tables say of the same destination: whoever reads
-one table sees all that makes it right or wrong.
+`read_tables` checks values that were read already.  Each key has one rule in `KEY_RULES`, in words and as a function.
+Each table is checked alone, without other tables for the same destination, so that one table shows its own errors.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from gateway.broker.model.destinations import (
 )
 from gateway.broker.model.patterns import WILDCARDS, split
 from gateway.broker.model.policy import DEFAULT, OnNack, SlowConsumerAction, WhenFull
-from gateway.config import sizes
 from gateway.config.kinds import bodies
 from gateway.config.tables import TableError, read_each, shown, unknown
+from gateway.config.units import parse_size
 
 TEN_YEARS = 315_360_000
-"""In seconds.  Longer is a mistake of units, most likely."""
+"""Seconds.  A longer time is most likely a mistake of units."""
 
 KINDS = (QUEUE, TOPIC, DIRECT, USER, REPLY_QUEUE, REPLY_TOPIC, HANDLERS)
-"""What a pattern starts with, but for `FANOUT`, which is one name: the kinds of names under which the broker keeps
-messages or subscribers."""
+"""Starts of patterns: the kinds of names under which the broker keeps messages or subscribers.  `FANOUT` is one name
+without a kind."""
 
 _MEANT = {
     "/temp-queue/": REPLY_QUEUE,
@@ -53,7 +52,7 @@ _MEANT = {
     "/exchange/amq.topic/": TOPIC,
     "/app/": f"{HANDLERS}send/",
 }
-"""What clients write instead of a kind, and which one that is; what has no kind at all is a queue."""
+"""Kinds that clients write, and the kinds of the broker that they mean; a name without a kind is a queue."""
 
 FOR_QUEUES = frozenset({"max_messages", "max_octets", "when_full", "auto_delete"})
 FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "log_messages", "log_octets", "log_age"})
@@ -66,12 +65,12 @@ class PolicyError(TableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PolicyTable:
     """One `[[policy]]` table that is right.
 
     Attributes:
         match: its patterns.
-        values: the other keys it has, with their values as `Policy` holds them.
+        values: its other keys, with their values as `Policy` holds them.
     """
 
     match: tuple[str, ...]
@@ -79,12 +78,12 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What the value of a key must be.
+class KeyRule:
+    """The values that a key allows.
 
     Attributes:
-        words: the same in words, behind "must be".
-        read: gives the value as `Policy` holds it; ValueError or NotAllowed where it is wrong.
+        words: the values in words, behind "must be".
+        read: returns the value as `Policy` holds it; ValueError or NotAllowed if it is wrong.
     """
 
     words: str
@@ -92,36 +91,36 @@ class Rule:
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
-    # True is an int to isinstance, but not to whoever wrote it.
+    # True is an int to isinstance, but not to the operator.
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _whole(words: str, least: int, most: float = float("inf")) -> Rule:
+def _whole(words: str, least: int, most: float = float("inf")) -> KeyRule:
     def read(value: object) -> int:
         if not _is_whole(value) or not least <= value <= most:
             raise ValueError
         return value
 
-    return Rule(words, read)
+    return KeyRule(words, read)
 
 
-def _number(words: str, least: int, most: int) -> Rule:
+def _number(words: str, least: int, most: int) -> KeyRule:
     def read(value: object) -> float:
         if not (isinstance(value, float) or _is_whole(value)) or not least <= value <= most:
             raise ValueError
         return float(value)
 
-    return Rule(words, read)
+    return KeyRule(words, read)
 
 
-def _one_of(kind: type[Enum]) -> Rule:
+def _one_of(kind: type[Enum]) -> KeyRule:
     *some, last = [json.dumps(member.value) for member in kind]
-    return Rule(f"{', '.join(some)} or {last}", kind)
+    return KeyRule(f"{', '.join(some)} or {last}", kind)
 
 
-def _read_octets(value: object) -> int:
+def _read_size(value: object) -> int:
     if isinstance(value, str):
-        value = sizes.parse(value)
+        value = parse_size(value)
     if not _is_whole(value) or value < 0 or 0 < value < 1024:
         raise ValueError
     return value
@@ -158,48 +157,49 @@ def _read_destination(value: object) -> str:
 
 
 _SECONDS = _number("between 0 and 315,360,000 (seconds, at most ten years)", 0, TEN_YEARS)
-_SWITCH = Rule("true or false", _read_switch)
+_SWITCH = KeyRule("true or false", _read_switch)
+_SIZE = KeyRule('0, or at least 1,024 (bytes; units like "64KiB" are allowed)', _read_size)
 
-RULES: Mapping[str, Rule] = {
+KEY_RULES: Mapping[str, KeyRule] = {
     "max_messages": _whole("a whole number, 0 or more", 0),
-    "max_octets": Rule('0, or at least 1,024 (octets; "64KiB" and the like are read, too)', _read_octets),
+    "max_octets": _SIZE,
     "when_full": _one_of(WhenFull),
     "max_attempts": _whole("a whole number between 0 and 1,000,000", 0, 1_000_000),
     "backoff": _SECONDS,
     "backoff_factor": _number("between 1 and 100", 1, 100),
     "backoff_max": _SECONDS,
-    "dead_letter": Rule("the name of one queue or topic without wildcards, or empty", _read_destination),
+    "dead_letter": KeyRule("the name of one queue or topic without wildcards, or empty", _read_destination),
     "dead_letter_expired": _SWITCH,
     "time_to_live": _SECONDS,
     "on_nack": _one_of(OnNack),
     "slow_consumer": _one_of(SlowConsumerAction),
     "slow_messages": _whole("a whole number between 1 and 1,000,000", 1, 1_000_000),
-    "conflate_by": Rule("the name of a header, without spaces and colons, or empty", _read_header_name),
+    "conflate_by": KeyRule("the name of a header, without spaces and colons, or empty", _read_header_name),
     "auto_delete": _SWITCH,
     "idle_timeout": _SECONDS,
     "durable": _SWITCH,
     "log_messages": _whole("a whole number between 0 and 100,000,000", 0, 100_000_000),
-    "log_octets": Rule('0, or at least 1,024 (octets; "64KiB" and the like are read, too)', _read_octets),
+    "log_octets": _SIZE,
     "log_age": _SECONDS,
-    "journal_bodies": Rule('"all", "none", or octets from the start of a body, like "4KiB"', _read_bodies),
+    "journal_bodies": KeyRule('"all", "none", or bytes from the start of a body, like "4KiB"', _read_bodies),
     "add_user_id": _SWITCH,
 }
 
 
-def read_tables(value: object, settings: Collection[str] = ()) -> tuple[Table, ...]:
+def read_tables(value: object, settings: Collection[str] = ()) -> tuple[PolicyTable, ...]:
     """Check the policies of a settings file.
 
     Args:
-        value: what the file has under `policy`.
+        value: the file's value of `policy`.
         settings: the names of settings, which are no keys of a policy.
 
     Raises:
-        PolicyError: the first fault of the first table that has one.
+        PolicyError: the first error of the first wrong table.
     """
     return read_each(value, PolicyError, "policies", lambda table: _read_table(table, settings))
 
 
-def _read_table(table: Mapping[str, object], settings: Collection[str]) -> Table:
+def _read_table(table: Mapping[str, object], settings: Collection[str]) -> PolicyTable:
     match = _read_match(table)
     try:
         values = {key: _read_value(key, value, settings) for key, value in table.items() if key != "match"}
@@ -208,12 +208,12 @@ def _read_table(table: Mapping[str, object], settings: Collection[str]) -> Table
     except PolicyError as error:
         error.match = match
         raise
-    return Table(match, values)
+    return PolicyTable(match, values)
 
 
 def _read_match(table: Mapping[str, object]) -> tuple[str, ...]:
     if "match" not in table:
-        raise PolicyError('match is missing, which names the destinations, like match = "/queue/orders.*"')
+        raise PolicyError('match is missing; write the destinations of the policy, like match = "/queue/orders.*"')
     match = table["match"]
     patterns = [match] if isinstance(match, str) else match
     if not isinstance(patterns, (list, tuple)) or not patterns:
@@ -226,21 +226,21 @@ def _read_match(table: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _refuse_pattern(pattern: object) -> str:
-    """Why that is no pattern, or of none that any name could match; empty when it is."""
+    """Why that is no pattern, or one that no name can match; empty: it is fine."""
     if not isinstance(pattern, str):
-        return "is not a pattern, which is a string"
+        return "is not a pattern; a pattern is a string"
     if is_fanout(pattern):
         return "" if pattern == FANOUT else _named(FANOUT)
     if not any(pattern.startswith(kind) and len(pattern) > len(kind) for kind in KINDS):
         return _refuse_kind(pattern)
     for word in split(pattern):
         if "*" in word and word not in WILDCARDS:
-            return f"has a wildcard inside of the word {shown(word)}; it must be a whole word between dots or slashes"
+            return f"has a wildcard inside the word {shown(word)}; it must be a whole word between dots or slashes"
     return ""
 
 
 def _named(name: str) -> str:
-    return f"is what clients write; policies go by the server's name for it: write {shown(name)}"
+    return f"is a name for clients, and policies need the server's name: write {shown(name)}"
 
 
 def _refuse_kind(pattern: str) -> str:
@@ -252,14 +252,14 @@ def _refuse_kind(pattern: str) -> str:
         return f"has no slash in front; did you mean {shown('/' + pattern)}? The queue is {shown(QUEUE + pattern)}"
     if name and not name.startswith("/"):
         return _named(meant + name)
-    kinds = f"{', '.join(KINDS)}, and a name behind; or {FANOUT}"
-    return f"does not start like the destinations that policies are for: {kinds}"
+    kinds = f"{', '.join(KINDS)}, followed by a name; or {FANOUT}"
+    return f"does not start with a kind of destination that has policies: {kinds}"
 
 
 def _read_value(key: str, value: object, settings: Collection[str]) -> object:
-    rule = RULES.get(key)
+    rule = KEY_RULES.get(key)
     if rule is None:
-        raise PolicyError(unknown(key, "policy", ["match", *RULES], settings), key)
+        raise PolicyError(unknown(key, "policy", ["match", *KEY_RULES], settings), key)
     try:
         return rule.read(value)
     except (ValueError, NotAllowed):
@@ -267,7 +267,7 @@ def _read_value(key: str, value: object, settings: Collection[str]) -> object:
 
 
 def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What in a table makes no sense together: the key to point at, and why."""
+    """Values of a table that contradict each other: the key to point at, and why."""
     for pattern in match:
         topic = is_topic(pattern)
         kinds = "queues, not for topics" if topic else "topics, not for queues"
@@ -275,7 +275,7 @@ def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tupl
             if key in (FOR_QUEUES if topic else FOR_TOPICS):
                 yield key, f"{key} is for {kinds} like {shown(pattern)}"
             elif key.startswith("log_") and pattern.startswith(REPLY_TOPIC):
-                yield key, f"{key} is not for temporary topics like {shown(pattern)}: they keep no log"
+                yield key, f"{key} is not for temporary topics like {shown(pattern)}: they have no log"
     if values.get("slow_consumer") is SlowConsumerAction.CONFLATE and not values.get("conflate_by"):
         yield "slow_consumer", 'slow_consumer = "conflate" needs conflate_by in the same table'
     full = values.get("when_full", WhenFull.BLOCK)
@@ -294,6 +294,6 @@ def _misfits_of_dead_letters(match: tuple[str, ...], values: Mapping[str, Any]) 
         senders = {"when_full": WhenFull.DEAD_LETTER, "on_nack": OnNack.DEAD_LETTER, "dead_letter_expired": True}
         for key, value in senders.items():
             if values.get(key) is value:
-                yield key, f'{key} makes dead letters, and dead_letter = "" in the same table has them dropped'
-    elif target in match:  # it has no wildcard, so the pattern has none
+                yield key, f'{key} makes dead letters, but dead_letter = "" in the same table drops them'
+    elif target in match:  # neither has a wildcard
         yield "dead_letter", f"dead_letter must be another destination than {shown(target)} itself"

@@ -1,52 +1,56 @@
-"""The settings as text: the reference page, and the lists of `gateway check-config`.
+"""Reference of the settings: the page docs/settings.md, and the lists of `gateway check-config`.
 
     python -m gateway.config.reference > docs/settings.md
 
-Everything comes from the one class in `gateway/config/settings.py`; a test compares the committed page with it.
+All of it comes from the class in `gateway/config/settings.py`; a test compares the committed page with it.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pydantic.fields import FieldInfo
 
 from gateway.config.errors import variable
-from gateway.config.journal import Journalling
-from gateway.config.observe import Observe
-from gateway.config.security import KIB, MIB, Security
+from gateway.config.journal import JournalSettings, ObserveSettings
+from gateway.config.kinds import KIB, MIB
+from gateway.config.security import SecuritySettings
 from gateway.config.settings import LISTENERS, Address, Settings
 
 SECRETS = frozenset({"admin_token", "metrics_token"})
-"""Settings whose values are not shown."""
+"""Settings with secret values."""
 
 HIDDEN = "(hidden)"
 
 TABLES = ("policy", "rule")
-"""The settings that are no lines but tables, and no variables."""
+"""The settings that are tables of the file, not lines or variables."""
 
 HEAD = """\
 # Settings
 
 Written by `make docs` from `gateway/config/settings.py`; change them there.
 
-Each setting is read from, strongest first: the environment variable `GATEWAY_<NAME>`; the file `gateway.toml` in the
-working directory, or the file that `GATEWAY_CONFIG` names; the default. A list is comma-separated in a variable and
-an array in the file. Octets may have a unit: `64MiB`, or `"64MiB"` in the file. Relative paths in the file count from
-the folder that the file is in, those in variables from the working directory. A name that does not exist, or a value
-that is wrong, ends the start with one sentence that says where it stands.
-What holds for single destinations stands behind all of them, in `[[policy]]` and `[[rule]]` tables: see
+The value of a setting comes from, strongest first: the environment variable `GATEWAY_<NAME>`; the file `gateway.toml`
+in the working directory, or the file that `GATEWAY_CONFIG` names; the default. A list is comma-separated in a variable
+and an array in the file. Bytes may have a unit: `64MiB`, or `"64MiB"` in the file. Relative paths in the file are
+relative to its folder, those in variables to the working directory. An unknown name, or a wrong value, ends the start
+with one sentence that says where it stands.
+Settings of single destinations stand at the end of the file, in `[[policy]]` and `[[rule]]` tables: see
 [policies](policies.md) and [rules](rules.md).
 
-    gateway check-config          # what is in force, and where each value comes from
-    gateway check-config --bind   # and whether the ports can be had
-    gateway check-config --list   # every name
+    gateway check-config          # the settings in force, and the source of each value
+    gateway check-config --bind   # and whether the ports are free
+    gateway check-config --list   # all names
 
 | Setting | Default | Allowed | Meaning |
 | --- | --- | --- | --- |
@@ -58,21 +62,36 @@ def page() -> str:
     return HEAD + "".join(_row(name, field) for name, field in _fields())
 
 
+@cache
+def descriptions() -> dict[str, str]:
+    """The text below each field of the settings.  Python drops it, so it is read from the source, only when asked."""
+    found = {}
+    for part in (Settings, SecuritySettings, JournalSettings, ObserveSettings):
+        source = ast.parse(Path(inspect.getfile(part)).read_text(encoding="utf-8"))
+        body = next(each for each in source.body if isinstance(each, ast.ClassDef) and each.name == part.__name__).body
+        for field, text in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                found[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
+    return found
+
+
 def _fields() -> list[tuple[str, FieldInfo]]:
-    """Every setting as a reader looks for it: addresses first, and the tables behind all that has a line."""
-    later = Journalling.model_fields.keys() | Security.model_fields.keys() | Observe.model_fields.keys()
+    """All settings in the order of the page: addresses first, tables last."""
+    later = (
+        JournalSettings.model_fields.keys() | SecuritySettings.model_fields.keys() | ObserveSettings.model_fields.keys()
+    )
     return sorted(Settings.model_fields.items(), key=lambda item: (item[0] in TABLES, item[0] in later))
 
 
 def listed() -> Iterator[str]:
-    """Every setting in one line: name, variable, default."""
+    """A line for each setting: name, variable, default."""
     for name, field in _fields():
         where = f"[[{name}]] in the file" if name in TABLES else variable(name)
         yield f"{name:25} {where:32} {_toml(field.default)}"
 
 
 def in_force(settings: Settings) -> Iterator[str]:
-    """Every setting as a line of `gateway.toml`, with its source, and policies and rules as tables; secrets hidden."""
+    """All settings as `gateway.toml` has them, with their sources; secrets are hidden."""
     for name, _ in _fields():
         value = _shown(name, settings)
         if name in TABLES and value:
@@ -89,7 +108,7 @@ def in_force(settings: Settings) -> Iterator[str]:
 
 
 def rows(settings: Settings) -> Iterator[dict[str, object]]:
-    """Every setting that has a line: name, value, source, default and description; secrets hidden."""
+    """All settings but the tables: name, value, source, default and description; secrets are hidden."""
     for name, field in _fields():
         if name in TABLES:
             continue
@@ -98,17 +117,17 @@ def rows(settings: Settings) -> Iterator[dict[str, object]]:
             "value": _plain(_shown(name, settings)),
             "source": _source(name, settings),
             "default": _plain(field.default),
-            "description": field.description,
+            "description": descriptions()[name],
         }
 
 
 def summary(settings: Settings) -> Iterator[str]:
-    """Who can come in, from where, and what rules there are, as comments of `gateway.toml`."""
+    """The authenticators, rules and open addresses, as comments of `gateway.toml`."""
     ways = [name for name in ("users_file", "jwt_keys", "cookie_keys", "authenticator") if getattr(settings, name)]
     if settings.certificates_are_users:
         ways.append("tls_client_ca")
-    yield f"# Who comes in: {', '.join(ways) or 'everybody, under any name, for no authenticator is set'}."
-    yield f"# Rules: {len(settings.rule) or 'none, so whoever is in may do everything'}."
+    yield f"# Authenticators: {', '.join(ways) or 'none, so every client may connect under any name'}."
+    yield f"# Rules: {len(settings.rule) or 'none, so every client may do everything'}."
     yield f"# Admin API: {_admins(settings)}."
     texts = [(name, text, Address.parse(text)) for name in LISTENERS for text in getattr(settings, name)]
     reached = [f"{name} {text}" for name, text, address in texts if not (address.name or address.is_loopback)]
@@ -118,8 +137,8 @@ def summary(settings: Settings) -> Iterator[str]:
 
 
 def _admins(settings: Settings) -> str:
-    """Who may use the admin API."""
-    ways = ["whoever has the admin token"] if settings.admin_token else []
+    """The users of the admin API, in words."""
+    ways = ["clients with the admin token"] if settings.admin_token else []
     if settings.admin_groups:
         ways.append(f"users of {', '.join(settings.admin_groups)}")
     return ", and ".join(ways) or "every program on this machine"
@@ -138,7 +157,7 @@ def _source(name: str, settings: Settings) -> str:
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    text = (field.description or "").replace("|", "\\|")
+    text = descriptions()[name].replace("|", "\\|")
     where = "in the file" if name in TABLES else f"`{variable(name)}`"
     return f"| `{name}`<br>{where} | {_default(field)} | {_allowed(field)} | {text} |\n"
 
@@ -154,7 +173,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _allowed(field: FieldInfo) -> str:
-    """The bounds that the class states, in words."""
+    """The bounds of a setting, in words."""
     bounds: dict[str, Any] = {}
     for constraint in field.metadata:
         for key in ("ge", "gt", "le", "pattern"):
@@ -167,7 +186,7 @@ def _allowed(field: FieldInfo) -> str:
 
 
 def _shown(name: str, settings: Settings) -> Any:
-    """A value as others may see it: nothing secret, and paths as they are wherever it is read."""
+    """A value to be shown: no secrets, and absolute paths."""
     value = getattr(settings, name)
     if isinstance(value, Path):
         return value.absolute()
@@ -184,7 +203,7 @@ def _plain(value: object) -> object:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML writes it; JSON's strings, numbers and arrays are TOML's too, but for one character."""
+    """A value as TOML writes it.  JSON's strings, numbers and arrays are valid TOML, except for one character."""
     shown = value.value if isinstance(value, Enum) else value
     return json.dumps(shown, default=str, ensure_ascii=False).replace("\x7f", "\\u007f")
 

@@ -1,6 +1,6 @@
-"""The settings of who may come in, by which way, and how much of everything a stranger may take.
+"""Settings of TLS listeners, of authentication and authorization, and of limits on connections, rates and memory.
 
-They are a part of `gateway.config.settings.Settings`, which reads and checks them together with the rest.
+Part of `gateway.config.settings.Settings`, which reads and checks all settings together.
 """
 
 from __future__ import annotations
@@ -11,220 +11,167 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
 from gateway.config import rules
-from gateway.config.kinds import Addresses, Attribute, Names, Networks, Octets, Place, Token
-
-KIB = 1024
-MIB = 1024 * KIB
+from gateway.config.kinds import MIB, Addresses, Attribute, Names, Networks, Place, Size, Token
 
 FrameRate = Annotated[int, Field(ge=0, le=10_000_000)]
+ByteRate = Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)]
 
 
-class Security(BaseSettings):
-    """Settings of listeners with TLS, of authenticators and of limits against the greedy."""
+class SecuritySettings(BaseSettings):
+    """TLS, authenticators, rules, and limits."""
 
-    tcp_tls: Addresses = Field(
-        [],
-        description="Addresses of the STOMP over TCP listener with TLS, like those of tcp; 61614 is the port the field "
-        "uses.",
-    )
-    websocket_tls: Addresses = Field(
-        [],
-        description="Addresses of the STOMP over WebSocket listener with TLS (`wss:`), like those of websocket; "
-        "RabbitMQ's users dial 15673.",
-    )
-    tls_certificate: Place = Field(
-        None,
-        description="File of the certificate chain, in PEM, the server's own first. Read again on SIGHUP; sessions "
-        "go on.",
-    )
-    tls_key: Place = Field(None, description="File of its private key, in PEM, without a passphrase.")
-    tls_min_version: str = Field(
-        "1.2",
-        pattern="^1[.][23]$",
-        description="The lowest version of TLS that is spoken: 1.2, or 1.3. Older ones are broken, and never are.",
-    )
-    tls_client_ca: Place = Field(
-        None,
-        description="File of the authorities, in PEM, whose client certificates are believed. None: no client is "
-        "asked for one.",
-    )
-    tls_client_certificates: str = Field(
-        "optional",
-        pattern="^(optional|required)$",
-        description="Whether a client must show a certificate of tls_client_ca.",
-    )
-    tls_user: str = Field(
-        "common-name",
-        pattern="^(none|common-name|subject|dns|email|uri)$",
-        description="What of a client's certificate is the user's name; `none`: it only has to have one, and logs in "
-        "besides.",
-    )
-    trusted_proxies: Networks = Field(
-        [],
-        description="Addresses and networks of proxies that are believed when they name the client "
-        "(`X-Forwarded-For`, `Forwarded`, PROXY protocol), comma-separated; `unix` for those on unix sockets.",
-    )
-    tcp_proxy_protocol: bool = Field(
-        False,
-        description="Whether connections to tcp and tcp_tls begin with a PROXY protocol header, version 1 or 2, as "
-        "HAProxy and nginx (`proxy_protocol on`) send it. Each must then, and come from trusted_proxies.",
-    )
-    websocket_proxy_protocol: bool = Field(
-        False, description="The same for websocket and websocket_tls, below the HTTP request."
-    )
+    tcp_tls: Addresses = Field([])
+    """Addresses of the STOMP over TCP listener with TLS, in the form of tcp. 61614 is the usual port."""
 
-    authenticator: Attribute = Field(
-        "",
-        description="A Python function that decides who may come in, as `module:attribute`, looked for last in the "
-        "working directory. Asked when no other authenticator knows the kind of what the client shows. See "
-        "[security](security.md).",
-    )
-    jwt_keys: Place = Field(
-        None,
-        description="File of the keys that tokens (JWT) are signed with: a public key in PEM, a JWKS file, or a "
-        "secret of at least 32 octets for HS256. Read again when it changes. None: tokens are not accepted.",
-    )
-    jwt_issuer: str = Field("", description="What the claim `iss` must be. Empty: anything.")
-    jwt_audience: str = Field("", description="What the claim `aud` must be, or have. Empty: anything.")
-    jwt_user_claim: str = Field(
-        "sub", min_length=1, description="The claim that is the user's name; `a.b` is the claim `b` in the claim `a`."
-    )
-    jwt_groups_claim: str = Field(
-        "groups",
-        description="The claim that lists the user's groups, for the rules; an array, or words, like "
-        "`realm_access.roles` of Keycloak. Empty: none.",
-    )
-    jwt_leeway: float = Field(
-        10.0, ge=0, le=300, description="Seconds by which the clocks of issuer and gateway may differ."
-    )
-    token_warning: float = Field(
-        60.0,
-        ge=0,
-        le=86_400,
-        description="Seconds before the end of a token at which its session is warned, so that it can renew it.",
-    )
-    ticket_lifetime: float = Field(
-        30.0,
-        gt=0,
-        le=600,
-        description="Seconds in which a ticket of `POST /api/v1/tickets` must be used; each is good once.",
-    )
-    max_tickets: int = Field(10_000, ge=1, le=1_000_000, description="Tickets that wait to be used, at once.")
-    cookie_name: str = Field(
-        "session", pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", description="Name of the signed cookie of the upgrade."
-    )
-    cookie_keys: Place = Field(
-        None,
-        description="File of the secrets, one a line, that cookies are signed with (itsdangerous, as Flask and "
-        "Starlette sign them); the first is the newest. None: cookies are not accepted.",
-    )
-    cookie_age: float = Field(
-        43_200.0, gt=0, le=31_536_000, description="Seconds for which a signed cookie is believed."
-    )
-    cookie_user: str = Field("user", min_length=1, description="The key in the cookie's data that is the user's name.")
-    login_attempts: int = Field(
-        60,
-        ge=1,
-        le=100_000,
-        description="Wrong passcodes of one address, in one minute, before it is refused unheard for a minute; "
-        "also what the `authenticator` refuses. A login that was right there within a day is heard all the same, until "
-        "it has so many of its own. One a second, for an old client that dials again every 5 s shares its "
-        "address with a whole office. Tokens, tickets, cookies and certificates, which nobody guesses, are heard all "
-        "the same.",
-    )
-    login_delay: float = Field(
-        1.0, ge=0, le=10, description="Seconds after which a failed login is answered, so that guessing is slow."
-    )
+    websocket_tls: Addresses = Field([])
+    """Addresses of the STOMP over WebSocket listener with TLS (`wss:`), in the form of websocket. RabbitMQ uses port
+    15673."""
 
-    admin_groups: Names = Field(
-        [],
-        description="Groups, comma-separated, whose users may use the admin API and the console, as who shows the "
-        "`admin_token` may: they log in there with login and passcode. Needs an authenticator that tells groups.",
-    )
-    metrics_token: Token = Field(
-        "",
-        repr=False,
-        description="Bearer token that is good for `/metrics` and nothing else, for scrapers. Empty: they need what "
-        "the admin API needs.",
-    )
+    tls_certificate: Place = None
+    """File of the certificate chain, in PEM, the server's own certificate first. Read again on SIGHUP; sessions
+    continue."""
 
-    max_connections: int = Field(
-        50_000,
-        ge=1,
-        le=10_000_000,
-        description="Connections at once; bounded by the files that the process may open, too.",
-    )
-    max_connections_per_address: int = Field(
-        0,
-        ge=0,
-        le=10_000_000,
-        description="Connections of one client address, or one /64 of IPv6, at once (0: any number). Behind a proxy "
-        "that is not among trusted_proxies all clients have one address.",
-    )
-    max_connections_per_user: int = Field(
-        0, ge=0, le=10_000_000, description="Sessions of one user at once (0: any number); `anonymous` is no user."
-    )
-    max_handshakes: int = Field(
-        1_000,
-        ge=1,
-        le=1_000_000,
-        description="Connections at once that have not logged in yet; when there are more, one of the address that has "
-        "most of them is closed: the oldest that has not said who it is, else the newest.",
-    )
-    max_frames_per_second: FrameRate = Field(
-        0,
-        description="Frames that a session may send in a second, on average (0: any number); it is read no faster.",
-    )
-    max_octets_per_second: Octets = Field(
-        0,
-        ge=0,
-        le=1024 * 1024 * MIB,
-        description="Octets that a session may send in a second, on average (0: any number); it is read no faster.",
-    )
-    max_frames_per_second_per_user: FrameRate = Field(
-        0,
-        description="Frames that all sessions of one user together may send in a second, on average (0: any number); "
-        "`anonymous` is no user.",
-    )
-    max_octets_per_second_per_user: Octets = Field(
-        0,
-        ge=0,
-        le=1024 * 1024 * MIB,
-        description="Octets that all sessions of one user together may send in a second, on average (0: any number).",
-    )
-    max_frames_per_second_per_address: FrameRate = Field(
-        0,
-        description="Frames that all sessions of one client address, or one /64 of IPv6, together may send in a "
-        "second, on average (0: any number). Unix sockets have no address; those of trusted_proxies have no limit.",
-    )
-    max_octets_per_second_per_address: Octets = Field(
-        0,
-        ge=0,
-        le=1024 * 1024 * MIB,
-        description="Octets that all sessions of one client address, or one /64 of IPv6, together may send in a "
-        "second, on average (0: any number).",
-    )
-    memory_mark: Octets = Field(
-        0,
-        ge=0,
-        le=1024 * 1024 * MIB,
-        description="Octets of memory that the process may take, all told. From 3/4 of it on publishers are held back, "
-        "at the mark the client that costs most is closed. 0: 3/4 of what the container, or the machine, has.",
-    )
+    tls_key: Place = None
+    """File of the private key of tls_certificate, in PEM, without a passphrase."""
 
-    rule: Annotated[tuple[rules.Table, ...], NoDecode] = Field(
-        (),
-        description="Who may send, subscribe and administer where, as `[[rule]]` tables at the end of the file; no "
-        "variable. None: everybody may do everything. Where there are any, what none allows is refused. See "
-        "[rules](rules.md).",
-    )
+    tls_min_version: str = Field("1.2", pattern="^1[.][23]$")
+    """Lowest version of TLS: 1.2 or 1.3. Older versions are broken and cannot be enabled."""
+
+    tls_client_ca: Place = None
+    """File of the certificate authorities, in PEM, that sign client certificates. None: clients are not asked for
+    certificates."""
+
+    tls_client_certificates: str = Field("optional", pattern="^(optional|required)$")
+    """Whether clients must send a certificate of tls_client_ca."""
+
+    tls_user: str = Field("common-name", pattern="^(none|common-name|subject|dns|email|uri)$")
+    """Name in a client certificate that is the user's name. `none`: the certificate names no user, and the client also
+    logs in."""
+
+    trusted_proxies: Networks = Field([])
+    """Addresses and networks of proxies that are trusted to name the client's address (`X-Forwarded-For`, `Forwarded`,
+    PROXY protocol), comma-separated; `unix`: proxies on unix sockets."""
+
+    tcp_proxy_protocol: bool = False
+    """Whether connections to tcp and tcp_tls begin with a PROXY protocol header, version 1 or 2, as HAProxy and nginx
+    (`proxy_protocol on`) send it. Then every connection must have one and come from trusted_proxies."""
+
+    websocket_proxy_protocol: bool = False
+    """Whether connections to websocket and websocket_tls begin with a PROXY protocol header, before the HTTP
+    request."""
+
+    authenticator: Attribute = ""
+    """Python function that authenticates clients, as `module:attribute`; the working directory is searched last. It is
+    asked when no other authenticator knows the client's kind of credentials. See [security](security.md)."""
+
+    jwt_keys: Place = None
+    """File of the keys that verify tokens (JWT): a public key in PEM, a JWKS file, or a secret of at least 32 bytes for
+    HS256. Read again when it changes. None: tokens are not accepted."""
+
+    jwt_issuer: str = ""
+    """Value that the claim `iss` must have. Empty: any."""
+
+    jwt_audience: str = ""
+    """Value that the claim `aud` must have or contain. Empty: any."""
+
+    jwt_user_claim: str = Field("sub", min_length=1)
+    """Claim that holds the user's name; `a.b` is the claim `b` in the claim `a`."""
+
+    jwt_groups_claim: str = "groups"
+    """Claim that lists the user's groups, for the rules: an array, or words, like `realm_access.roles` of Keycloak.
+    Empty: no groups."""
+
+    jwt_leeway: Annotated[float, Field(ge=0, le=300)] = 10.0
+    """Seconds by which the clocks of issuer and gateway may differ."""
+
+    token_warning: Annotated[float, Field(ge=0, le=86_400)] = 60.0
+    """Seconds before a token expires at which the gateway warns its session, which can then renew it."""
+
+    ticket_lifetime: Annotated[float, Field(gt=0, le=600)] = 30.0
+    """Seconds for which a ticket of `POST /api/v1/tickets` is valid; each can be used once."""
+
+    max_tickets: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Unused tickets at once."""
+
+    cookie_name: str = Field("session", pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+    """Name of the signed cookie of the upgrade."""
+
+    cookie_keys: Place = None
+    """File of the secrets, one a line, that sign cookies (itsdangerous, as Flask and Starlette use it); the first is
+    the newest. None: cookies are not accepted."""
+
+    cookie_age: Annotated[float, Field(gt=0, le=31_536_000)] = 43_200.0
+    """Seconds for which a signed cookie is valid."""
+
+    cookie_user: str = Field("user", min_length=1)
+    """Key in the cookie's data that holds the user's name."""
+
+    login_attempts: Annotated[int, Field(ge=1, le=100_000)] = 60
+    """Wrong passcodes of one address in one minute, after which its logins are refused unchecked for a minute; refusals
+    of the `authenticator` count, too. A login that succeeded from the address within a day is still checked, until
+    it has as many failures of its own. The default is one a second, because a whole office may share its address
+    with an old client that reconnects every 5 s. Tokens, tickets, cookies and certificates cannot be guessed, and
+    are always checked."""
+
+    login_delay: Annotated[float, Field(ge=0, le=10)] = 1.0
+    """Seconds until a failed login is answered, so that guessing is slow."""
+
+    admin_groups: Names = Field([])
+    """Groups, comma-separated. Their users may use the admin API and the console with login and passcode, as with the
+    `admin_token`. Needs an authenticator that knows groups."""
+
+    metrics_token: Token = Field("", repr=False)
+    """Bearer token for `/metrics` only, for scrapers. Empty: scrapers need the credentials of the admin API."""
+
+    max_connections: Annotated[int, Field(ge=1, le=10_000_000)] = 50_000
+    """Connections at once; the limit of open files of the process bounds them, too."""
+
+    max_connections_per_address: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Connections at once of one client address, or of one /64 network of IPv6 (0: no limit). Behind a proxy that is
+    not in trusted_proxies all clients have one address."""
+
+    max_connections_per_user: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Sessions of one user at once (0: no limit); `anonymous` has no limit."""
+
+    max_handshakes: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+    """Connections at once that have not logged in. Above it, a connection of the address that has most of them is
+    closed: the oldest that has not sent its credentials, else the newest."""
+
+    max_frames_per_second: FrameRate = 0
+    """Average frames per second of one session (0: no limit). The gateway reads from it no faster."""
+
+    max_octets_per_second: ByteRate = 0
+    """Average bytes per second of one session (0: no limit). The gateway reads from it no faster."""
+
+    max_frames_per_second_per_user: FrameRate = 0
+    """Average frames per second of all sessions of one user together (0: no limit); `anonymous` has no limit."""
+
+    max_octets_per_second_per_user: ByteRate = 0
+    """Average bytes per second of all sessions of one user together (0: no limit)."""
+
+    max_frames_per_second_per_address: FrameRate = 0
+    """Average frames per second of all sessions of one client address, or of one /64 network of IPv6, together (0: no
+    limit). Clients of unix sockets, and the addresses of trusted_proxies, have no limit."""
+
+    max_octets_per_second_per_address: ByteRate = 0
+    """Average bytes per second of all sessions of one client address, or of one /64 network of IPv6, together (0: no
+    limit)."""
+
+    memory_mark: Annotated[Size, Field(ge=0, le=1024 * 1024 * MIB)] = 0
+    """Bytes of memory that the whole process may use. From 3/4 of it on publishers are blocked; at the mark the client
+    that costs most memory is closed. 0: 3/4 of the memory of the container, or of the machine."""
+
+    rule: Annotated[tuple[rules.RuleTable, ...], NoDecode] = ()
+    """Permissions of users to send, subscribe and administer, as `[[rule]]` tables at the end of the file; there is no
+    variable. None: every client may do everything. With rules, actions that no rule allows are refused. See
+    [rules](rules.md)."""
 
     @field_validator("rule", mode="before")
     @classmethod
-    def _are_rules(cls, value: object) -> tuple[rules.Table, ...]:
+    def _check_rules(cls, value: object) -> tuple[rules.RuleTable, ...]:
         return rules.read_tables(value, cls.model_fields.keys())
 
     @property
     def certificates_are_users(self) -> bool:
-        """Whether a client's certificate says who it is."""
+        """True if a client's certificate names its user."""
         return self.tls_client_ca is not None and self.tls_user != "none"

@@ -1,8 +1,9 @@
-"""The settings: one class, from which the reference page, the CLI check and the runtime all read.
+"""Settings: one class, from which the reference page, `gateway check-config` and the gateway all read.
 
 Sources, strongest first: environment variables `GATEWAY_<NAME>`, then the file `gateway.toml` in the working
 directory (or the file that `GATEWAY_CONFIG` names), then the defaults below.  `load` reads them all; the bare class
-reads no file.  Each field carries its unit and its reason; `docs/settings.md` is generated from them (`make docs`).
+reads no file.  The text below each field has its unit and its reason; `docs/settings.md` is
+generated from them (`make docs`).
 
 A wrong value ends the start with one sentence (`SettingsError`, made in `errors.py`), never with a traceback.
 """
@@ -16,14 +17,13 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from gateway.config import errors, policies, rules, toml_file
 
-# Whoever reads settings needs these, too.
+# The modules that read settings need these names, too.
 from gateway.config.address import Address as Address
 from gateway.config.errors import unusable as unusable
 from gateway.config.errors import wrong as wrong
-from gateway.config.journal import Journalling
-from gateway.config.kinds import Addresses, Attribute, Octets, Origins, Place, Store, Token, UrlPath
-from gateway.config.observe import Observe
-from gateway.config.security import KIB, MIB, Security
+from gateway.config.journal import JournalSettings, ObserveSettings
+from gateway.config.kinds import KIB, MIB, Addresses, Attribute, Origins, Place, Size, Store, Token, UrlPath
+from gateway.config.security import SecuritySettings
 from gateway.config.toml_file import SettingsError as SettingsError
 from gateway.config.toml_file import config_file as config_file
 
@@ -42,310 +42,219 @@ PLACES = (
 )
 
 
-class Settings(Observe, Security, Journalling):
+class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """All settings with unit, default and reason."""
 
     model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="forbid", frozen=True)
 
-    tcp: Addresses = Field(
-        ["127.0.0.1:61613"],
-        description="Addresses of the STOMP over TCP listener: host:port, [v6]:port, unix:/path, or systemd:NAME (a "
-        "socket of systemd that has this FileDescriptorName), comma-separated. Loopback by default, so that nothing is "
-        "exposed by accident; 61613 is the port the field uses.",
-    )
-    websocket: Addresses = Field(
-        ["127.0.0.1:15674"],
-        description="Addresses of the STOMP over WebSocket listener. 15674 is the port RabbitMQ's users dial.",
-    )
-    websocket_path: UrlPath = Field("/ws", description="Path of the WebSocket endpoint, as RabbitMQ has it.")
-    http: Addresses = Field(
-        ["127.0.0.1:8000"],
-        description="Addresses of health, metrics, admin API and demo page under `gateway serve` and `make run`. Under "
-        "hypercorn its own `--bind` decides; `gateway check-config --hypercorn` prints it.",
-    )
-    allowed_origins: Origins = Field(
-        [],
-        description="Origins of web pages (scheme://host[:port], comma-separated) that may open a WebSocket besides "
-        "those served from the gateway's own host name. `https://*.example.org` names all hosts below example.org, `*` "
-        "every page. Empty: same host only.",
-    )
-    users_file: Place = Field(
-        None,
-        description="File of users written by `gateway passwd`. Needed as soon as a listener is not on loopback. "
-        "A relative path in gateway.toml counts from the folder of that file, one in the variable from the working "
-        "directory.",
-    )
-    store: Store = Field(
-        "memory",
-        description="Where durable messages are kept: `memory`, which ends with the process, or `sqlite:PATH`. A "
-        "relative path counts as that of users_file does.",
-    )
-    admin_token: Token = Field(
-        "",
-        repr=False,
-        description="Bearer token of the admin API and metrics. Empty: they answer to loopback peers only.",
-    )
-    server_name: str = Field(
-        "stomp-gateway",
-        pattern=r"^[!-.0-~]+$",
-        description="Name in the `server` header of CONNECTED.",
-    )
-    server_version: bool = Field(
-        True,
-        description="Whether the gateway's version stands behind that name; false where strangers need not know it. No "
-        "ERROR and no answer over HTTP has it, but those of the admin API.",
-    )
+    tcp: Addresses = Field(["127.0.0.1:61613"])
+    """Addresses of the STOMP over TCP listener: host:port, [v6]:port, unix:/path, or systemd:NAME (a socket of systemd
+    with this FileDescriptorName), comma-separated. The default is loopback, so that nothing is exposed by accident;
+    61613 is the usual port."""
 
-    connect_timeout: float = Field(
-        10.0,
-        gt=0,
-        le=600,
-        description="Seconds a peer has from its connection to a complete CONNECT frame and login (RabbitMQ: 10); "
-        "over WebSocket the upgrade has as much before.",
-    )
-    heartbeat_send: int = Field(
-        250,
-        ge=0,
-        le=3_600_000,
-        description="Shortest interval in milliseconds at which the server can send heart-beats (0: never). Small, "
-        "so that the interval each client asks for is the one it gets.",
-    )
-    heartbeat_receive: int = Field(
-        250,
-        ge=0,
-        le=3_600_000,
-        description="Shortest interval in milliseconds at which the server wants heart-beats of a client (0: none). "
-        "Small, so that the interval each client offers is the one agreed.",
-    )
-    heartbeat_margin: float = Field(
-        2.0,
-        ge=1.2,
-        le=100,
-        description="A client is taken for dead after this many of its intervals without an octet. Two, because "
-        "timers and networks are late.",
-    )
-    websocket_ping: float = Field(
-        25.0,
-        ge=0,
-        le=3600,
-        description="Seconds between WebSocket pings to each peer (0: none). Below the 60 s after which nginx cuts "
-        "an idle connection; browsers answer without JavaScript.",
-    )
-    close_linger: float = Field(
-        1.0,
-        ge=0,
-        le=30,
-        description="Seconds a closed connection stays readable, so that the peer can read the ERROR (STOMP 1.2, "
-        "Connection Lingering).",
-    )
-    drain_timeout: float = Field(
-        10.0,
-        gt=0,
-        le=600,
-        description="Seconds that a shutdown may take before connections are cut. hypercorn's own command "
-        "waits 60 s (its shutdown_timeout) and no longer.",
-    )
-    drain_retry: int = Field(
-        2_000,
-        ge=0,
-        le=3_600_000,
-        description="Milliseconds after which clients are told to come back when the gateway shuts down "
-        "(`retry-after` on the ERROR; over HTTP `Retry-After`, in seconds).",
-    )
+    websocket: Addresses = Field(["127.0.0.1:15674"])
+    """Addresses of the STOMP over WebSocket listener. 15674 is RabbitMQ's port."""
 
-    max_headers: int = Field(
-        1_000,
-        ge=10,
-        le=100_000,
-        description="Header lines per frame (RabbitMQ: 100, Apollo: 1,000).",
-    )
-    max_header_line: Octets = Field(
-        64 * KIB,
-        ge=256,
-        le=16 * MIB,
-        description="Octets of one header line (RabbitMQ: 100 KiB, Apollo: 10 KiB).",
-    )
-    max_body: Octets = Field(
-        16 * MIB,
-        ge=KIB,
-        le=1024 * MIB,
-        description="Octets of one body. A body is held in memory whole.",
-    )
-    max_connect_header_line: Octets = Field(
-        8 * KIB,
-        ge=256,
-        le=MIB,
-        description="Octets of one header line before login; long enough for a token, short enough for a stranger.",
-    )
-    max_connect_headers: int = Field(64, ge=5, le=10_000, description="Header lines of a frame before login.")
-    max_subscriptions: int = Field(
-        20_000,
-        ge=1,
-        le=10_000_000,
-        description="Subscriptions per session; each costs about 1 KiB.",
-    )
-    max_transactions: int = Field(64, ge=1, le=100_000, description="Open transactions per session (RabbitMQ: 16).")
-    max_transaction_octets: Octets = Field(
-        16 * MIB,
-        ge=KIB,
-        le=1024 * MIB,
-        description="Octets held by all open transactions of one session until COMMIT.",
-    )
-    max_unacknowledged: int = Field(
-        1_000,
-        ge=1,
-        le=10_000_000,
-        description="Messages sent to one subscription of a queue and not yet acknowledged, before further ones wait, "
-        "where the client says no `prefetch-count` (ActiveMQ: 1,000).",
-    )
-    max_unacknowledged_octets: Octets = Field(
-        64 * MIB,
-        ge=KIB,
-        le=4096 * MIB,
-        description="Octets of such messages, before further ones wait; a larger message goes when it is the only one.",
-    )
-    max_outbound: Octets = Field(
-        32 * MIB,
-        ge=64 * KIB,
-        le=4096 * MIB,
-        description="Octets waiting to be written to one client, at least twice max_body. At 3/4 of it those who "
-        "publish to it are held back; above it a client that was waited for in vain is closed.",
-    )
-    slow_consumer_timeout: float = Field(
-        2.0,
-        gt=0,
-        le=600,
-        description="Seconds for which a client that takes no octet may hold back those who publish to it; then it "
-        "no longer does, and is closed when its buffer is full.",
-    )
-    memory_limit: Octets = Field(
-        1024 * MIB,
-        ge=MIB,
-        le=1024 * 1024 * MIB,
-        description="Octets of all messages kept (waiting, unacknowledged, in transactions, half sent). From 3/4 on "
-        "publishers are held back; at the limit what would be kept is refused, and the client that costs most is "
-        "closed. Nothing that was kept is dropped. It is lowered at the start to what `memory_mark` leaves.",
-    )
-    max_destinations: int = Field(
-        1_000_000,
-        ge=1,
-        le=100_000_000,
-        description="Queues that hold messages or have subscribers, at the same time.",
-    )
-    max_delayed: int = Field(
-        1_000_000,
-        ge=0,
-        le=100_000_000,
-        description="Messages that wait for their time, at once (0: none, every delay is refused).",
-    )
-    max_durable_subscriptions: int = Field(
-        100_000,
-        ge=0,
-        le=10_000_000,
-        description="Durable and shared subscriptions of topics, also those that nobody consumes at the moment. Each "
-        "costs about 4 KiB, and what waits for it; a policy's `idle_timeout` ends those that nobody came back to.",
-    )
-    max_retained: int = Field(
-        100_000,
-        ge=0,
-        le=100_000_000,
-        description="Retained messages, one for each topic that has one (0: none, `retain:set` is refused).",
-    )
-    dedup_window: float = Field(
-        600.0,
-        ge=0,
-        le=604_800,
-        description="Seconds for which a `dedup-id` is remembered (0: not at all, so that no message is taken for a "
-        "duplicate). Longer than any client goes on trying again.",
-    )
-    max_dedup_ids: int = Field(
-        100_000,
-        ge=1,
-        le=100_000_000,
-        description="Such ids that are remembered; then the oldest go, of the destinations that have most. Each costs "
-        "about 200 octets.",
-    )
+    websocket_path: UrlPath = "/ws"
+    """Path of the WebSocket endpoint, as in RabbitMQ."""
 
-    client_queue_arguments: bool = Field(
-        True,
-        description="Whether clients may narrow the policy of a queue that they create by headers like `x-max-length`. "
-        "It holds for all who use the queue later; false: the frame gets an ERROR instead.",
-    )
+    http: Addresses = Field(["127.0.0.1:8000"])
+    """Addresses of health, metrics, admin API and demo page under `gateway serve` and `make run`. Under hypercorn its
+    own `--bind` decides; `gateway check-config --hypercorn` prints it."""
 
-    lenient: bool = Field(
-        False,
-        description="Whether clients of STOMP 1.1 and 1.2 may name subscriptions and messages as RabbitMQ and ActiveMQ "
-        "let them: SUBSCRIBE without `id`, whose id is then the destination; ACK and NACK by the message-id, in 1.2 in "
-        "`id` or `message-id`, in 1.1 without `subscription` or with the one of another subscription. False: such a "
-        "frame gets an ERROR, as the specification has it.",
-    )
+    allowed_origins: Origins = Field([])
+    """Origins of web pages (scheme://host[:port], comma-separated) that may open a WebSocket besides pages from the
+    gateway's own host name. `https://*.example.org` allows all hosts below example.org, `*` allows every page.
+    Empty: same host only."""
 
-    handlers: Attribute = Field(
-        "",
-        description="Python functions that handle what clients send to `/app/`, as `module:attribute`, looked for last "
-        "in the working directory. Empty: there are none. See [handlers](handlers.md).",
-    )
+    users_file: Place = None
+    """File of users, written by `gateway passwd`. Required as soon as a listener is not on loopback, unless another
+    authenticator is set. A relative path in gateway.toml is relative to the folder of that file, in the variable to
+    the working directory."""
 
-    log_format: str = Field(
-        "auto",
-        pattern="^(auto|json|human)$",
-        description="`json`, `human`, or `auto`: human on a terminal, else JSON.",
-    )
-    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
+    store: Store = "memory"
+    """Store of durable messages: `memory`, which is lost when the process ends, or `sqlite:PATH`. A relative path is
+    read as that of users_file."""
 
-    # The last one: behind a [[policy]] header no other setting can follow in the file.
-    policy: Annotated[tuple[policies.Table, ...], NoDecode] = Field(
-        (),
-        description="Limits, redelivery, dead letters and the like for destinations by pattern, as `[[policy]]` tables "
-        "at the end of the file; no variable. See [policies](policies.md).",
-    )
+    admin_token: Token = Field("", repr=False)
+    """Bearer token of the admin API and metrics. Empty: they answer only clients on loopback."""
+
+    server_name: str = Field("stomp-gateway", pattern=r"^[!-.0-~]+$")
+    """Name in the `server` header of CONNECTED."""
+
+    server_version: bool = True
+    """Whether the gateway's version stands behind server_name. ERROR frames and HTTP answers never have the version,
+    except those of the admin API."""
+
+    connect_timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
+    """Seconds from the connection to a complete CONNECT frame and login (RabbitMQ: 10); over WebSocket, the upgrade
+    before has as many."""
+
+    heartbeat_send: Annotated[int, Field(ge=0, le=3_600_000)] = 250
+    """Shortest interval in milliseconds at which the server can send heart-beats (0: never). Small, so that each client
+    gets the interval that it asks for."""
+
+    heartbeat_receive: Annotated[int, Field(ge=0, le=3_600_000)] = 250
+    """Shortest interval in milliseconds at which the server wants heart-beats of a client (0: none). Small, so that the
+    interval that each client offers is agreed on."""
+
+    heartbeat_margin: Annotated[float, Field(ge=1.2, le=100)] = 2.0
+    """Number of its heart-beat intervals without a byte after which a client counts as dead. Two, because timers and
+    networks are late."""
+
+    websocket_ping: Annotated[float, Field(ge=0, le=3600)] = 25.0
+    """Seconds between WebSocket pings to each client (0: none). Less than the 60 s after which nginx closes an idle
+    connection; browsers answer without JavaScript."""
+
+    close_linger: Annotated[float, Field(ge=0, le=30)] = 1.0
+    """Seconds for which a closed connection stays readable, so that the client can read the ERROR (STOMP 1.2,
+    Connection Lingering)."""
+
+    drain_timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
+    """Seconds that a shutdown may take before connections are cut. hypercorn's own command waits 60 s (its
+    shutdown_timeout) and no longer."""
+
+    drain_retry: Annotated[int, Field(ge=0, le=3_600_000)] = 2_000
+    """Milliseconds after which clients should reconnect when the gateway shuts down (`retry-after` on the ERROR; over
+    HTTP `Retry-After`, in seconds)."""
+
+    max_headers: Annotated[int, Field(ge=10, le=100_000)] = 1_000
+    """Header lines per frame (RabbitMQ: 100, Apollo: 1,000)."""
+
+    max_header_line: Annotated[Size, Field(ge=256, le=16 * MIB)] = 64 * KIB
+    """Bytes of one header line (RabbitMQ: 100 KiB, Apollo: 10 KiB)."""
+
+    max_body: Annotated[Size, Field(ge=KIB, le=1024 * MIB)] = 16 * MIB
+    """Bytes of one body, which is held in memory whole."""
+
+    max_connect_header_line: Annotated[Size, Field(ge=256, le=MIB)] = 8 * KIB
+    """Bytes of one header line before login; enough for a token, but little for an unknown client."""
+
+    max_connect_headers: Annotated[int, Field(ge=5, le=10_000)] = 64
+    """Header lines of a frame before login."""
+
+    max_subscriptions: Annotated[int, Field(ge=1, le=10_000_000)] = 20_000
+    """Subscriptions per session; each costs about 1 KiB."""
+
+    max_transactions: Annotated[int, Field(ge=1, le=100_000)] = 64
+    """Open transactions per session (RabbitMQ: 16)."""
+
+    max_transaction_octets: Annotated[Size, Field(ge=KIB, le=1024 * MIB)] = 16 * MIB
+    """Bytes held by all open transactions of one session until COMMIT."""
+
+    max_unacknowledged: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000
+    """Unacknowledged messages of one subscription to a queue, above which further messages wait, if the client sends no
+    `prefetch-count` (ActiveMQ: 1,000)."""
+
+    max_unacknowledged_octets: Annotated[Size, Field(ge=KIB, le=4096 * MIB)] = 64 * MIB
+    """Bytes of unacknowledged messages of one subscription, above which further messages wait; a larger message is sent
+    when it is the only one."""
+
+    max_outbound: Annotated[Size, Field(ge=64 * KIB, le=4096 * MIB)] = 32 * MIB
+    """Bytes that may wait to be written to one client, at least twice max_body. At 3/4 of it its publishers are
+    blocked; above it a client that does not read within slow_consumer_timeout is closed."""
+
+    slow_consumer_timeout: Annotated[float, Field(gt=0, le=600)] = 2.0
+    """Seconds for which a client that reads no byte may block its publishers. After that it no longer blocks them, and
+    is closed when its buffer is full."""
+
+    memory_limit: Annotated[Size, Field(ge=MIB, le=1024 * 1024 * MIB)] = 1024 * MIB
+    """Bytes of all messages in memory (waiting, unacknowledged, in transactions, half sent). From 3/4 of it on
+    publishers are blocked; at the limit further messages are refused, and the client that costs most memory is
+    closed. No accepted message is dropped. Lowered at the start to the part that `memory_mark` leaves."""
+
+    max_destinations: Annotated[int, Field(ge=1, le=100_000_000)] = 1_000_000
+    """Queues that hold messages or have subscribers, at once."""
+
+    max_delayed: Annotated[int, Field(ge=0, le=100_000_000)] = 1_000_000
+    """Delayed messages at once (0: none, every delay is refused)."""
+
+    max_durable_subscriptions: Annotated[int, Field(ge=0, le=10_000_000)] = 100_000
+    """Durable and shared subscriptions of topics, with or without consumers. Each costs about 4 KiB, and its waiting
+    messages; the policy key `idle_timeout` ends unused ones."""
+
+    max_retained: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
+    """Retained messages, one for each topic that has one (0: none, `retain:set` is refused)."""
+
+    dedup_window: Annotated[float, Field(ge=0, le=604_800)] = 600.0
+    """Seconds for which a `dedup-id` is remembered (0: not at all, so that no message counts as a duplicate). Longer
+    than any client retries."""
+
+    max_dedup_ids: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
+    """Remembered `dedup-id`s. Above it the oldest are forgotten, of the destinations that have most. Each costs about
+    200 bytes."""
+
+    client_queue_arguments: bool = True
+    """Whether clients may narrow the policy of a queue that they create by headers like `x-max-length`, which then hold
+    for all clients of the queue. False: such a frame gets an ERROR."""
+
+    lenient: bool = False
+    """Whether clients of STOMP 1.1 and 1.2 may name subscriptions and messages as RabbitMQ and ActiveMQ allow:
+    SUBSCRIBE without `id`, whose id is then the destination; ACK and NACK by the message-id, in 1.2 in `id` or
+    `message-id`, in 1.1 without `subscription` or with that of another subscription. False: such a frame gets an
+    ERROR, as the specification says."""
+
+    handlers: Attribute = ""
+    """Python functions that handle messages to `/app/`, as `module:attribute`; the working directory is searched last.
+    Empty: none. See [handlers](handlers.md)."""
+
+    log_format: str = Field("auto", pattern="^(auto|json|human)$")
+    """`json`, `human`, or `auto`: human on a terminal, else JSON."""
+
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    """Lowest level that is logged."""
+
+    # Last, because in the file no other setting can follow a [[policy]] header.
+    policy: Annotated[tuple[policies.PolicyTable, ...], NoDecode] = ()
+    """Limits, redelivery, dead letters and other policies of destinations by pattern, as `[[policy]]` tables at the end
+    of the file; there is no variable. See [policies](policies.md)."""
 
     @field_validator("policy", mode="before")
     @classmethod
-    def _are_policies(cls, value: object) -> tuple[policies.Table, ...]:
+    def _check_policies(cls, value: object) -> tuple[policies.PolicyTable, ...]:
         return policies.read_tables(value, cls.model_fields.keys())
 
     @model_validator(mode="after")
-    def _hold_together(self) -> Settings:
+    def _check_together(self) -> Settings:
         if self.max_connect_header_line > self.max_header_line:
-            raise errors.Misfit(
+            raise errors.SettingsConflict(
                 "max_connect_header_line must not be larger than max_header_line",
                 max_connect_header_line=self.max_connect_header_line,
                 max_header_line=self.max_header_line,
             )
         if self.max_body > self.memory_limit // 4:
-            raise errors.Misfit(
+            raise errors.SettingsConflict(
                 "max_body must be at most a quarter of memory_limit, or one message could stop all publishers",
                 max_body=self.max_body,
                 memory_limit=self.memory_limit,
             )
         if not self.http or not (self.tcp or self.websocket or self.tcp_tls or self.websocket_tls):
-            raise errors.Misfit(
+            raise errors.SettingsConflict(
                 "http, and one of tcp, websocket, tcp_tls and websocket_tls, must name an address",
                 **{name: [] for name in ("http", "tcp", "websocket") if not getattr(self, name)},
             )
         if self.max_outbound < 2 * self.max_body:
-            raise errors.Misfit(
-                "max_outbound must be at least twice max_body, or one large message would make a slow consumer of "
-                "whoever gets it",
+            raise errors.SettingsConflict(
+                "max_outbound must be at least twice max_body, or one large message would make its receiver a slow "
+                "consumer",
                 max_outbound=self.max_outbound,
                 max_body=self.max_body,
             )
         if self.cookie_keys is not None and "*" in self.allowed_origins:
-            raise errors.Misfit(
-                "cookie_keys needs a list of origins, or any page could use the cookie of whoever looks at it",
+            raise errors.SettingsConflict(
+                "cookie_keys needs a list of origins, or any page could use the cookie of the user who opens it",
                 allowed_origins=self.allowed_origins,
             )
         if self.admin_groups and self.anonymous:
-            raise errors.Misfit(
-                "admin_groups needs an authenticator that knows groups, like users_file, or nobody can log in",
+            raise errors.SettingsConflict(
+                "admin_groups needs an authenticator that knows groups, like users_file, or no user can log in",
                 admin_groups=self.admin_groups,
             )
         return self
 
     @property
     def anonymous(self) -> bool:
-        """Whether everybody is let in, for no authenticator is set."""
+        """True if no authenticator is set, so that every client may log in."""
         found = (self.users_file, self.jwt_keys, self.cookie_keys, self.authenticator, self.certificates_are_users)
         return not any(found)
 
@@ -363,7 +272,7 @@ def load(**arguments: Any) -> Settings:
     """Read the settings.
 
     Args:
-        arguments: settings that are stronger than variables and file.
+        arguments: settings that override variables and file.
 
     Raises:
         SettingsError: a value is wrong, a name is unknown, or the file cannot be read.

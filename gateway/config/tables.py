@@ -1,8 +1,7 @@
-"""Tables of the settings file, `[[policy]]` and `[[rule]]`: what they have in common, be it only how they are wrong.
+"""Tables of the settings file: the reading, and the errors, that `[[policy]]` and `[[rule]]` share.
 
-A table is checked against itself alone.  The first fault of the first table that has one is the sentence that the
-operator reads; it names the line of the key, and where that cannot be told, of the table.  `toml_file` says
-how lines are found; of tables in an inline array (`policy = [{...}]`) only the line of `policy` is known.
+Each table is checked alone.  The operator reads the first error of the first wrong table, with the line of the
+key, else of the table (`toml_file`).  Of an inline array (`policy = [{...}]`) only the line of `policy` is known.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class TableError(ValueError):
         kind: `policy` or `rule`.
         key: the key that is wrong; empty: the whole table.
         number: which of the tables it is, from 1; 0: all of them.
-        match: the patterns of the table, as far as they could be read.
+        match: the patterns of the table, if they could be read.
     """
 
     kind = ""
@@ -42,13 +41,13 @@ def read_each(
     """Read the tables that a file has under one name.
 
     Args:
-        value: what it has there.
-        error: what is raised for the kind.
-        plural: of the kind.
-        read: reads one table, and raises such an error.
+        value: the value of that name.
+        error: the exception of the kind.
+        plural: the plural of the kind.
+        read: reads one table; may raise `error`.
 
     Raises:
-        TableError: the first fault of the first table that has one.
+        TableError: the first error of the first wrong table.
     """
     kind = error.kind
     if isinstance(value, Mapping):
@@ -68,14 +67,14 @@ def read_each(
 
 
 def unknown(key: str, kind: str, known: Collection[str], settings: Collection[str]) -> str:
-    """The sentence on a key that such a table does not have.
+    """The sentence on a key that no table of the kind has.
 
     Args:
-        known: the keys that it may have.
+        known: the keys that a table may have.
         settings: the names of settings.
     """
     if key in settings and key not in ("policy", "rule"):
-        # All that follows a header belongs to its table: TOML's own trap.
+        # In TOML all keys after a header belong to its table, which surprises many users.
         return f"{key} is a setting and no key of a {kind}; write it above the first [[{kind}]]"
     near = difflib.get_close_matches(key, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"docs/{_PAGES[kind]} names them all"
@@ -86,21 +85,21 @@ _PAGES = {"policy": "policies.md", "rule": "rules.md"}
 
 
 def shown(value: object) -> str:
-    """A value as its file has it, cut where it is long."""
+    """A value as in the file; a long one is cut."""
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def sentence(error: TableError, file: SettingsFile | None) -> str:
-    """What is wrong, and where.
+    """The error with its place.
 
     Args:
-        file: where the tables were read from; None: they come from elsewhere.
+        file: the file of the tables; None: they come from elsewhere.
     """
     place = f"{file.path} line {line_of(file, error)}: " if file else ""
     if not error.number:
         return f"{place}{error}"
-    # The number is for whoever has no line to go by, or no pattern.
+    # The number helps only without a line or without a pattern.
     number = "" if file and error.match else f" {error.number}"
     more = f" and {len(error.match) - 3} more" if len(error.match) > 3 else ""
     patterns = f" for {', '.join(map(shown, error.match[:3]))}{more}" if error.match else ""
@@ -108,12 +107,12 @@ def sentence(error: TableError, file: SettingsFile | None) -> str:
 
 
 def line_of(file: SettingsFile, error: TableError) -> int:
-    """The line of the key that is wrong, else of its table, else of the first that is of its kind."""
+    """The line of the wrong key, else of its table, else of the first table of the kind."""
     return _search(file.text, error.kind, error.number, error.key)
 
 
 def lines_of(file: SettingsFile, kind: str, count: int) -> list[int]:
-    """The line of each of so many tables."""
+    """The line of each of `count` tables of a kind."""
     every = [line for line, is_header, content in statements(file.text) if is_header and content.get(kind) == [{}]]
     return every if len(every) == count else [_search(file.text, kind, 0, "")] * count
 
@@ -121,7 +120,7 @@ def lines_of(file: SettingsFile, kind: str, count: int) -> list[int]:
 def _search(text: str, kind: str, number: int, key: str) -> int:
     found = tables = 0
     top = True
-    direct = False  # whether what follows are keys of the table itself, and not of one within it
+    direct = False  # True while keys of the table itself follow, not keys of a table inside it
     for line, is_header, content in statements(text):
         table = content.get(kind)
         if not is_header:

@@ -1,12 +1,11 @@
 """The settings file: its values, and the lines on which they stand.
 
-tomllib does not tell where a value stood.  `statements` therefore cuts the text into statements (a header, or a key
-with its value) by counting brackets outside strings and comments, and lets tomllib read each one alone.  It trusts that
-the whole text is TOML, and it does not look into values: of what stands inside of an array it knows the line of the
-array only.
+tomllib does not tell the line of a value.  So `statements` cuts the text into statements (a header, or a key with its
+value) by counting brackets outside of strings and comments, and tomllib reads each alone.  The whole text must be TOML.
+Of a value inside an array only the line of the array is known.
 
-A file is read once; what is said of it later is said of the text that was read.  Relative paths in it count from the
-folder that it is in, so that it means the same wherever the gateway is started.
+A file is read once, and later sentences are about the text that was read.  Relative paths in it are relative to its
+folder, so that they mean the same wherever the gateway is started.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 
 
 class SettingsError(ValueError):
-    """A setting is wrong; `str()` is one sentence that says where it stands and what would be right."""
+    """A setting is wrong; `str()` is one sentence that says where it stands and which values are right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class SettingsFile:
 
     Attributes:
         text: its line ends are `\\n`.
-        values: what it says, unchecked.
+        values: unchecked.
     """
 
     path: Path
@@ -38,7 +37,7 @@ class SettingsFile:
     values: Mapping[str, Any]
 
     def line_of(self, name: str) -> int:
-        """The line of a setting that the file has, or of the first header of a table of that name."""
+        """The line of a setting, or of the first header of a table of that name."""
         top = True
         for line, is_header, content in statements(self.text):
             top = top and not is_header
@@ -47,11 +46,11 @@ class SettingsFile:
         raise KeyError(name)
 
     def rooted(self, paths: Iterable[str], addresses: Iterable[str]) -> dict[str, Any]:
-        """The values, with relative paths as they are from the working directory.
+        """The values, with paths relative to the working directory.
 
         Args:
             paths: settings that are paths.
-            addresses: settings that are lists of addresses, and may name unix sockets.
+            addresses: settings that are lists of addresses, which may be unix sockets.
         """
         values = dict(self.values)
         for name in values.keys() & set(paths):
@@ -75,7 +74,7 @@ class SettingsFile:
 
 
 def listed(value: object) -> object:
-    """The list that a comma-separated string is; any other value is itself."""
+    """The list in a comma-separated string; any other value stays as it is."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
@@ -95,15 +94,15 @@ def read() -> SettingsFile:
     path = config_file()
     if not path.is_file():
         if os.environ.get("GATEWAY_CONFIG"):
-            raise SettingsError(f"GATEWAY_CONFIG names {path}, and there is no such file")
+            raise SettingsError(f"GATEWAY_CONFIG names {path}, but there is no such file")
         return SettingsFile(path, "", {})
     try:
-        # Editors of Windows put a byte order mark before the text.  tomllib reads line ends as this does.
+        # Editors on Windows write a byte order mark.  tomllib reads line ends in the same way.
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} cannot be read: it is not UTF-8 (octet {error.start + 1})") from None
+        raise SettingsError(f"{path} cannot be read: it is not UTF-8 (byte {error.start + 1})") from None
     try:
         return SettingsFile(path, text, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -111,7 +110,7 @@ def read() -> SettingsFile:
 
 
 def _set_twice(path: Path, text: str) -> str:
-    """What to say where a key is set twice, which tomllib does not name; empty: that is not what is wrong."""
+    """The sentence on a key that is set twice, which tomllib does not name; empty: no key is."""
     seen: dict[tuple[str, ...], int] = {}
     try:
         for line, is_header, content in statements(text):
@@ -123,12 +122,12 @@ def _set_twice(path: Path, text: str) -> str:
                 return f"{path} line {line}: {'.'.join(key)} is set twice, first in line {seen[key]}"
             seen[key] = line
     except tomllib.TOMLDecodeError:
-        pass  # that is
+        pass  # the error is another one
     return ""
 
 
 def _key(content: object) -> tuple[str, ...]:
-    """The key that a statement sets: several words where it is dotted."""
+    """The key that a statement sets; a dotted key has several words."""
     words: list[str] = []
     while isinstance(content, dict) and len(content) == 1:
         ((word, content),) = content.items()
@@ -150,12 +149,12 @@ _TOKEN = re.compile(
 
 
 def statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
-    """Line, whether it is a header, and content of each statement of a TOML text.
+    """Line, True for a header, and content of each statement of a TOML text.
 
     Raises:
         tomllib.TOMLDecodeError: a statement is not TOML.
     """
-    start = -1  # where the statement begins; -1: between two
+    start = -1  # start of the statement; -1: between two
     depth = 0
     line = begun = 1
     for token in _TOKEN.finditer(text + "\n"):

@@ -1,13 +1,13 @@
-"""Python functions of the operator that handle what clients send to `/app/` and subscribe there.
+"""Handlers: Python functions of the operator that handle SEND and SUBSCRIBE frames of clients to `/app/`.
 
-    templates   /app/greet/{name}: which names a function is for
-    registry    which functions there are, and the queue of each
-    request     one message, and what its function answers
-    runner      the functions at work: a client of the broker without a connection
+    templates   /app/greet/{name}: the destinations of a function
+    registry    the functions, and the queue of each
+    request     one message, and the answers of its function
+    runner      the session that runs the functions: a client of the broker without a connection
     loading     the module that the setting `handlers` names
 
-A function is a consumer like any other: what clients send to it waits in its queue, is acknowledged when the function
-has returned, and delivered again when it has failed.  The broker knows nothing of Python functions.
+A function is a consumer like any other: its messages wait in its queue, are acknowledged when the function returns, and
+are redelivered when it fails.  The broker knows nothing of Python functions.
 """
 
 from .loading import HandlersError, load

@@ -1,10 +1,9 @@
-"""Which functions there are, and which of them a destination is for.
+"""Registry of the operator's functions by destination.
 
-`Handlers` is what the operator's module fills at import.  It never changes afterwards and belongs to no gateway: what
-runs is the runner's.
+The operator's module fills a `Handlers` at import.  It never changes afterwards and belongs to no gateway.
 
-A name without fields goes first.  Of several templates with fields that match, the one counts that has a word of its
-own where the other has a field, at the first place where they differ: `/app/a/{x}` before `/app/{y}/b`.
+A template without fields goes first.  Of several templates with fields, the one with a literal word at the first
+difference goes first: `/app/a/{x}` before `/app/{y}/b`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gateway.broker.model.trie import PatternTrie
 from .templates import Template
 
 Answer = bytes | str | None
-"""What a function returns: the body of its reply; None: it has replied itself, or there is nothing to say."""
+"""The return value of a function: the body of its reply; None: no reply, or the function has replied itself."""
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Answer]])
 
@@ -28,9 +27,9 @@ SEND = "send"
 SUBSCRIBE = "subscribe"
 
 OF_SENDS = f"{HANDLERS}{SEND}/#"
-"""The pattern of the queues in which what was sent waits."""
+"""The pattern of the queues in which sent messages wait for their functions."""
 DEAD_LETTERS = "/queue/dlq.app"
-"""Where messages go whose function failed for good, unless a policy says otherwise."""
+"""The dead letter queue of functions, unless a policy names another."""
 
 CONCURRENCY = 16
 MAX_CONCURRENCY = 10_000
@@ -45,8 +44,8 @@ class Function:
     Attributes:
         kind: `send` or `subscribe`.
         call: the function itself.
-        concurrency: how many of its requests are at work at most.
-        timeout: seconds that one of them may take.
+        concurrency: requests that it handles at a time.
+        timeout: seconds that one request may take.
     """
 
     kind: str
@@ -71,7 +70,7 @@ class _Functions:
 
     def add(self, function: Function) -> None:
         template = function.template
-        # Of names without fields, `/app/a.b` and `/app/a/b` are two.
+        # Without fields, `/app/a.b` and `/app/a/b` are two names.
         key = template.shape if template.fields else (template.text,)
         other = self.all.setdefault(key, function)
         if other is not function:
@@ -94,8 +93,8 @@ class _Functions:
 class Handlers:
     """The operator's functions: `gateway.broker.core.ports.Application`.
 
-    Both decorators leave the function as it is.  It is called with the `Request`, and with the words of its
-    destination that stand in braces, by name.
+    Both decorators return the function unchanged.  It is called with the `Request`, and with the fields of its
+    destination as keyword arguments.
     """
 
     def __init__(self) -> None:
@@ -103,22 +102,22 @@ class Handlers:
         self._of_subscribe = _Functions()
 
     def send(self, destination: str, *, concurrency: int = CONCURRENCY, timeout: float = TIMEOUT) -> Callable[[F], F]:
-        """The function handles what clients SEND to that destination.  What it returns is its reply.
+        """Register a function for the messages that clients SEND to a destination.  Its return value is the reply.
 
         Args:
             destination: `/app/...`, perhaps with fields.
-            concurrency: how many requests it works on at a time; 1: one after the other, in order of arrival.
-            timeout: seconds after which a request that is not done has failed.
+            concurrency: requests that it handles at a time; 1: one after the other, in order of arrival.
+            timeout: seconds after which an unfinished request has failed.
 
         Raises:
-            ValueError: that cannot be; `str()` is a sentence.
+            ValueError: an argument is wrong; `str()` is a sentence.
         """
         return self._registering(self._of_send, SEND, destination, concurrency, timeout)
 
     def subscribe(
         self, destination: str, *, concurrency: int = CONCURRENCY, timeout: float = TIMEOUT
     ) -> Callable[[F], F]:
-        """The function answers those who SUBSCRIBE that destination.  What it returns is the one MESSAGE they get.
+        """Register a function for the SUBSCRIBE frames to a destination.  Its return value is their one MESSAGE.
 
         Arguments and errors are those of `send`.
         """
@@ -141,7 +140,7 @@ class Handlers:
         return register
 
     def functions(self) -> Iterator[Function]:
-        """All of them."""
+        """All functions."""
         yield from self._of_send.all.values()
         yield from self._of_subscribe.all.values()
 
@@ -159,14 +158,14 @@ def _queue(function: Function | None) -> str | None:
 
 
 def _check(call: Callable[..., object], template: Template) -> None:
-    """Refuse what could not be called, now and not at the first message."""
+    """Refuse a function that cannot be called, now and not at the first message."""
     name = _name_of(call)
     if not callable(call):
         raise ValueError(f"{name} for {template.text!r} is no function")
     if not inspect.iscoroutinefunction(call) and not inspect.iscoroutinefunction(type(call).__call__):
         raise ValueError(
-            f"{name} for {template.text!r} must be an `async def`: a plain function would keep all clients waiting "
-            "while it runs; inside of it, call what blocks by `await trio.to_thread.run_sync(...)`"
+            f"{name} for {template.text!r} must be an `async def`: a plain function would block all clients while "
+            "it runs; inside it, call blocking code by `await trio.to_thread.run_sync(...)`"
         )
     try:
         inspect.signature(call).bind(None, **dict.fromkeys(template.fields, ""))

@@ -1,11 +1,10 @@
-"""One message that a client sent, or one SUBSCRIBE, as its function sees it.
+"""Requests: one message of a client, or one SUBSCRIBE, as its function sees it.
 
-What a function sends is checked at once, so that the function learns of it if it cannot be; it is carried out when the
-function has returned, together with the ACK, in one go.  A function that fails has sent nothing, and when it is run
-again nothing comes twice.
+A function's messages are checked at once, so that the function gets the error.  They are sent after it has returned,
+together with the ACK, in one step: a function that fails has sent nothing, and its next attempt sends nothing twice.
 
-What a function sends is in nobody's name, unless it goes to another function: that one sees the user for whom the first
-one works.  So no client gets more rights by having functions send for it (`reply-to:/app/...`).
+A function's messages have no user, except for messages to another function, which have the user of the first request.
+So no client gains rights by a function that sends for it (`reply-to:/app/...`).
 """
 
 from __future__ import annotations
@@ -26,36 +25,36 @@ from gateway.codec import Frame, Head
 
 Body = bytes | bytearray | memoryview | str
 
-# What the in-process client is told, and its function need not know.
+# Headers for the session of the functions, which a function does not need.
 _OF_THE_DELIVERY = frozenset({"ack", "subscription", "content-length"})
-# What would steer the session of a sender; a function has none.
+# Headers for the session of a sender; a function has no session.
 _OF_SESSIONS = ("transaction", "receipt")
 
 
 class Reject(Exception):
-    """Raised by a function: this request will never succeed, so it is not tried again.
+    """Raised by a function: the request can never succeed, so it is not retried.
 
     Args:
-        reason: the header `reason` of the dead letter; others may read it.
+        reason: the header `reason` of the dead letter, which other clients may read.
     """
 
 
 class CannotSend(Exception):
-    """The broker does not take what a function sends; `str()` says why."""
+    """The broker refuses a function's message; `str()` says why."""
 
 
 class Request:
-    """What a client wants.  It is the function's until that has returned.
+    """A client's request, for the function until it has returned.
 
     Attributes:
         destination: `/app/...` as the client wrote it.
-        headers: all that it said, and the server's `message-id`.  Do not change.
-        body: the bytes; none of a SUBSCRIBE.
-        user: who the client is, verified: the login, or the session's id where clients have no names.
-        session: the id of its session, verified.
-        reply_to: where the answer goes; None: the client does not want any.
-        attempt: 1, or more when earlier attempts failed.
-        is_subscribe: it is a SUBSCRIBE.
+        headers: all headers of the client, and the server's `message-id`; read-only.
+        body: bytes; empty for a SUBSCRIBE.
+        user: the verified user of the client, or the id of its session where clients have no users.
+        session: the verified id of its session.
+        reply_to: the destination of the reply; None: the client wants none.
+        attempt: 1, or more after failed attempts.
+        is_subscribe: True for a SUBSCRIBE.
     """
 
     __slots__ = (
@@ -90,14 +89,14 @@ class Request:
         self._sendings: list[PreparedSend] = []
         self._done = False
 
-    # what the client said
+    # the client's message
 
     @property
     def text(self) -> str:
         """The body as text.
 
         Raises:
-            Reject: it is not UTF-8, and never will be.
+            Reject: it is not UTF-8.
         """
         try:
             return self.body.decode()
@@ -115,32 +114,32 @@ class Request:
         except (ValueError, RecursionError):
             raise Reject("the body is not JSON") from None
 
-    # what the function says
+    # the function's messages
 
     def send(self, destination: str, body: Body = b"", headers: Mapping[str, str] | None = None) -> None:
         """Send a message when the function has returned.
 
         Args:
-            headers: besides the destination; those that ask something of the broker (`x-delay`, `expires`, `retain`
-                and so on) mean what they mean in a SEND.
+            headers: besides the destination; headers for the broker, like `x-delay`, `expires` or `retain`, work as
+                in a SEND.
 
         Raises:
             CannotSend: the broker would refuse it: the destination, a header, or a limit.
-            RuntimeError: the function has returned already, or this is not its task.
+            RuntimeError: the function has returned, or the call comes from a thread.
         """
         self._check_place()
-        nbytes = _bytes(body)
+        data = _encoded(body)
         asked = _checked(destination, headers or {})
         try:
             found = [
-                self._prepared(part, {**asked, "destination": part}, nbytes) for part in destinations.split(destination)
+                self._prepared(part, {**asked, "destination": part}, data) for part in destinations.split(destination)
             ]
         except NotAllowed as error:
             raise _refused(error) from None
         self._keep(found)
 
     def reply(self, body: Body = b"", headers: Mapping[str, str] | None = None) -> None:
-        """Send an answer to where the client wants it, with its `correlation-id`; if it wants none, there is none.
+        """Send a reply to `reply_to`, with the client's `correlation-id`; without `reply_to`, nothing is sent.
 
         Raises:
             CannotSend, RuntimeError: as `send`.
@@ -162,19 +161,19 @@ class Request:
             self.send(self.reply_to, body, said)
 
     def _answer(self, reply_to: str, body: Body, headers: Mapping[str, str]) -> None:
-        """To a subscriber, under the name that it subscribed."""
+        """Reply to a subscriber, under the destination of its SUBSCRIBE."""
         self._check_place()
-        nbytes = _bytes(body)
+        data = _encoded(body)
         try:
-            self._keep([self._prepared(reply_to, _checked(self.destination, headers), nbytes)])
+            self._keep([self._prepared(reply_to, _checked(self.destination, headers), data)])
         except NotAllowed as error:
             raise _refused(error) from None
 
     def _check_place(self) -> None:
         if self._done:
-            raise RuntimeError("the function has returned, and its request is done; await what still works for it")
+            raise RuntimeError("the function has returned, so its request is done; await all work before that")
         if not trio.lowlevel.in_trio_task():
-            raise RuntimeError("the broker is not for threads; send what the thread returns, when it has returned it")
+            raise RuntimeError("a thread cannot use the broker; return the message to the function, and send it there")
 
     def _prepared(self, target: str, headers: dict[str, str], body: bytes) -> PreparedSend:
         options = properties_of(headers)
@@ -187,7 +186,7 @@ class Request:
         head = Head.of("SEND", headers)
         largest = self._broker.quotas.max_outbound // 2
         if head.size + len(body) > largest:
-            raise NotAllowed("message too large", f"half of max_outbound is {largest} octets")
+            raise NotAllowed("message too large", f"it must fit into half of max_outbound, {largest} bytes")
         return self._broker.router.prepare(head, body, target, options, None)
 
     def _keep(self, sendings: list[PreparedSend]) -> None:
@@ -198,10 +197,10 @@ class Request:
     # the end
 
     def check(self) -> None:
-        """Once more, for others may have come first: whether all that was sent can be carried out together.
+        """Check again that all messages can be sent together: other messages may have come first.
 
         Raises:
-            CannotSend: it cannot.
+            CannotSend: they cannot.
         """
         try:
             self._broker.router.check(self._sendings)
@@ -209,13 +208,13 @@ class Request:
             raise _refused(error) from None
 
     def carry_out(self) -> None:
-        """Send what was collected."""
+        """Send the messages."""
         sendings = self._let_go()
         for sending in sendings:
             self._broker.router.send(sending)
 
     def close(self) -> None:
-        """The function has returned, or failed; what was not carried out never will be."""
+        """The function has returned or failed; unsent messages are dropped."""
         self._done = True
         self._let_go()
 
@@ -229,7 +228,7 @@ def _refused(error: NotAllowed) -> CannotSend:
     return CannotSend(f"{error}: {error.detail}")
 
 
-def _bytes(body: Body) -> bytes:
+def _encoded(body: Body) -> bytes:
     if isinstance(body, str):
         return body.encode()
     if isinstance(body, (bytes, bytearray, memoryview)):
@@ -238,20 +237,20 @@ def _bytes(body: Body) -> bytes:
 
 
 def _checked(destination: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Destination and headers, if they can be written as a frame."""
+    """Destination and headers, if a frame can hold them."""
     for name, value in (*headers.items(), ("destination", destination)):
         if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError(f"names and values of headers are str, unlike {name!r}: {value!r}")
+            raise TypeError(f"names and values of headers must be str, not {name!r}: {value!r}")
         if not name or "\0" in name or "\0" in value or not _is_unicode(name + value):
             raise CannotSend(f"no frame can hold the header {name[:80]!r}: {value[:80]!r}")
     for name in ("destination", *_OF_SESSIONS):
         if name in headers:
-            raise CannotSend(f"the header {name!r} is not for functions to give")
+            raise CannotSend(f"a function cannot set the header {name!r}")
     return {**headers, "destination": destination}
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether UTF-8 can say it; a str of Python may hold halves of characters."""
+    """True if UTF-8 can encode it; a str may hold lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

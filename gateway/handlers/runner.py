@@ -1,17 +1,17 @@
-"""The functions at work: a client of the broker that has a session, and no connection.
+"""Runner of the functions: a client of the broker with a session but without a connection.
 
-    queue --MESSAGE--> outbox --flush--> decoder --> post --> worker task: the function
-                                                                  |  returned: what it sent, and ACK
+    queue --MESSAGE--> outbox --flush--> decoder --> waiting --> worker task: the function
+                                                                  |  returned: its messages, and ACK
                                                                   '  failed:   NACK
 
-There is one subscription for each function, in mode client-individual, with a `prefetch-count` of as many messages as
-may be at work.  So back-off, attempts, dead letters, limits and order are those of every queue.
+Each function has one subscription, in mode client-individual, with its concurrency as `prefetch-count`.  So back-off,
+attempts, dead letters, limits and order are those of every queue.
 
-A worker goes on with the next message only when all that the last one caused is written, or was waited for
-(`settle`, as at the end of each turn of a connection): functions that write more than others read are held back.
+A worker takes the next message only after all output of the last one is written, or was waited for (`settle`, as at the
+end of a turn of a connection): so a function that writes more than its consumers read is blocked like any publisher.
 
-Should the session end, because an operator ends it, or because something here is broken, then the functions at work are
-cancelled, their messages go back to the queues, and after a pause there is a new session.
+If the session ends, by an operator or by a fault, the running functions are cancelled, their messages are requeued, and
+after a pause a new session begins.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from .request import Reject, Request
 
 log = structlog.get_logger("gateway.handlers")
 
-# Seconds before a new session; a fault that comes again with each of them must not take all the time there is.
+# Seconds before a new session, so that a fault that ends every session does not take all CPU.
 _PAUSE = 1.0
 _LONGEST_REASON = 1_000
 _FAILED = "a function failed"
 _BROKEN = "the session of the functions broke, and a new one follows"
-# What the broker sends was checked when it came in.
+# The broker has checked all that it sends.
 _LIMITS = Limits(2**31, 2**31, 2**31)
 
 
-class _Post:
-    """A function, the messages that wait for it, and how many tasks work on them."""
+class _Backlog:
+    """A function, its waiting messages, and the number of its worker tasks."""
 
     __slots__ = ("function", "waiting", "workers")
 
@@ -56,7 +56,7 @@ class _Post:
 
 
 class _Failure(NamedTuple):
-    """What the NACK says of a request that failed."""
+    """The headers of the NACK for a failed request."""
 
     reason: str
     requeue: bool = True
@@ -66,12 +66,12 @@ class Runner:
     """Runs functions for one broker: `gateway.broker.core.ports.Carrier`.
 
     Attributes:
-        session: in the broker; there is a new one after it has ended.
-        failures: requests that a function failed at, or refused, or took too long for.
-        must_read: to `settle` it is a connection that holds messages of others, so its waits are bounded.
+        session: the session in the broker; a new one follows when it ends.
+        failures: requests that failed, were rejected, or took too long.
+        must_read: for `settle`: the runner holds messages of other clients, so its waits are bounded.
 
     Args:
-        settle: flushes what a turn caused, and waits as long as a connection would have to.
+        settle: flushes the output of a turn, and waits as a connection does.
 
     Raises:
         ProtocolError: the broker's limits do not allow so many functions.
@@ -100,13 +100,13 @@ class Runner:
         self._lost = False
         self._decoder = Decoder(_LIMITS)
         self._decoder.begin(V12, _LIMITS)
-        self._posts: dict[str, _Post] = {}
+        self._backlogs: dict[str, _Backlog] = {}
         session = self._broker.open_session(
             V12, "gateway", peer=INTERNAL, transport=INTERNAL, connected_at=time.time(), carrier=self
         )
         try:
             for number, function in enumerate(self._handlers.functions()):
-                self._posts[str(number)] = _Post(function)
+                self._backlogs[str(number)] = _Backlog(function)
                 session.handle(_subscribe(str(number), function))
         except ProtocolError:
             session.close()
@@ -114,7 +114,7 @@ class Runner:
         return session
 
     async def run(self) -> None:
-        """Run what comes, until cancelled."""
+        """Run the functions until cancelled."""
         while True:
             try:
                 async with trio.open_nursery() as nursery:
@@ -132,7 +132,7 @@ class Runner:
             await self._settle(self)
             await self._ended.wait()
         finally:
-            self._nursery = None  # what comes now goes back with the session
+            self._nursery = None  # later messages are requeued with the session
 
     def _close(self) -> None:
         if not self._lost:
@@ -154,16 +154,16 @@ class Runner:
         self._ended.set()
 
     def renew(self, renewal: Renewal) -> None:
-        """See `Carrier`: functions send for themselves, never through their session."""
+        """See `Carrier`: functions never send through the session."""
         raise NotImplementedError
 
     def _break(self) -> None:
-        """Something here is wrong."""
+        # A fault of the runner: the session is in an unknown state.
         self._lost = True
         self._ended.set()
 
     async def finish(self) -> None:
-        """Start no function any more, and wait for those at work."""
+        """Start no more functions, and wait for those that run."""
         self._stopping = True
         if self._at_work:
             await self._finished.wait()
@@ -171,7 +171,7 @@ class Runner:
     # messages
 
     def flush(self) -> None:
-        """See `Carrier`: messages go to their functions."""
+        """See `Carrier`: hand the messages to their functions."""
         if self._nursery is None or self._stopping:
             return
         outbox = self.session.outbox
@@ -179,27 +179,27 @@ class Runner:
             self._decoder.feed(b"".join(outbox.take()))
             outbox.written(outbox.size)
             for frame in self._decoder.frames():
-                self._post(self._posts[frame.headers["subscription"]], frame, self._nursery)
-        except Exception:  # not the fault of whoever flushes
+                self._receive(self._backlogs[frame.headers["subscription"]], frame, self._nursery)
+        except Exception:  # must not reach the task that flushes
             log.exception(_BROKEN)
             self._break()
 
-    def _post(self, post: _Post, frame: Frame, nursery: trio.Nursery) -> None:
-        post.waiting.append(frame)
-        if post.workers < post.function.concurrency:
-            post.workers += 1
+    def _receive(self, backlog: _Backlog, frame: Frame, nursery: trio.Nursery) -> None:
+        backlog.waiting.append(frame)
+        if backlog.workers < backlog.function.concurrency:
+            backlog.workers += 1
             self._at_work += 1
-            nursery.start_soon(self._work, post)
+            nursery.start_soon(self._work, backlog)
 
-    async def _work(self, post: _Post) -> None:
+    async def _work(self, backlog: _Backlog) -> None:
         try:
-            while post.waiting and not self._stopping:
-                await self._perform(post.function, post.waiting.popleft())
+            while backlog.waiting and not self._stopping:
+                await self._perform(backlog.function, backlog.waiting.popleft())
         except Exception:
             log.exception(_BROKEN)
             self._break()
         finally:
-            post.workers -= 1
+            backlog.workers -= 1
             self._at_work -= 1
             if self._stopping and not self._at_work:
                 self._finished.set()
@@ -208,7 +208,7 @@ class Runner:
         request = Request(self._broker, frame, is_subscribe=function.kind == SUBSCRIBE)
         try:
             failure = await _call(function, request)
-            self._broker.context.slow_consumers.take_strained()  # by others, and they wait for it
+            self._broker.context.slow_consumers.take_strained()  # other connections may have left it, and wait for it
             if failure is None:
                 request.carry_out()
             else:
@@ -217,21 +217,21 @@ class Runner:
             request.close()
         self.session.handle(_settlement(frame.headers["ack"], failure))
         await self._settle(self)
-        await trio.lowlevel.checkpoint()  # neither the function nor `settle` must have waited
+        await trio.lowlevel.checkpoint()  # the function and `settle` may not have waited
 
-    # what `settle` asks of a connection
+    # for `settle`, which takes a connection
 
     def held(self) -> AbstractContextManager[None]:
-        """It has no heart-beats to stop."""
+        """No heart-beats to suspend."""
         return nullcontext()
 
     def peer_has_gone(self) -> bool:
-        """It is always there."""
+        """Never: it has no connection."""
         return False
 
 
 async def _call(function: Function, request: Request) -> _Failure | None:
-    """Call a function; None: it has returned, and what it sent can be carried out."""
+    """Call a function; None: it has returned, and its messages can be sent."""
     try:
         with trio.move_on_after(function.timeout) as scope:
             fields = function.template.values(request.destination) if function.template.fields else {}
@@ -245,9 +245,9 @@ async def _call(function: Function, request: Request) -> _Failure | None:
     except Reject as refusal:
         failure = _Failure(_in_a_header(str(refusal)), requeue=False)
     except Exception as error:
-        # Others may read it in a dead letter: the kind of the error, and nothing of what it says.
+        # Only the type of the exception, because other clients may read dead letters.
         failure = _Failure(type(error).__name__)
-        if request.attempt == 1:  # the traceback once, and not with each attempt
+        if request.attempt == 1:  # a traceback at the first attempt only
             log.exception(_FAILED, reason=failure.reason, **_shown(function, request))
             return failure
     log.warning(_FAILED, reason=failure.reason, **_shown(function, request))
@@ -255,13 +255,13 @@ async def _call(function: Function, request: Request) -> _Failure | None:
 
 
 def _in_a_header(text: str) -> str:
-    """A text of an operator's function as every client can read it."""
+    """A text of a function as one header value."""
     line = " ".join(text[:_LONGEST_REASON].split())
     return line.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _shown(function: Function, request: Request) -> dict[str, object]:
-    """A request, for the log."""
+    """The fields of a request in the log."""
     return {
         "function": f"{function.kind} {function.template.text}",
         "destination": request.destination,

@@ -1,12 +1,12 @@
-"""Destinations with fields: which names a function is for, and what it is called with.
+"""Templates: destinations with fields, which are the arguments of a function.
 
     template = "/app/" word *(separator word)
     word     = field / literal
     field    = "{" identifier "}"
 
 A field is exactly one word of the name, and not an empty one.  Words and separators are those of patterns
-(`broker.model.patterns`): so `/app/greet/{name}` is for `/app/greet.bob`, too, and never for `/app/greet/a.b`.  A
-template without fields is one name, to the letter.
+(`broker.model.patterns`): `/app/greet/{name}` matches `/app/greet.bob`, too, and never `/app/greet/a.b`.  A template
+without fields is one exact name.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Template:
     Attributes:
         text: as the operator wrote it.
         fields: names of the fields, in order.
-        pattern: the same with a wildcard for each field, for a trie of patterns.
-        shape: the words of that; templates of one shape are for the same names.
+        pattern: the text with a wildcard for each field, for a trie of patterns.
+        shape: the words of the pattern; templates of one shape match the same names.
 
     Raises:
         ValueError: it is no template; `str()` is a sentence.
@@ -47,7 +47,7 @@ class Template:
 
     @property
     def places(self) -> tuple[bool, ...]:
-        """Where its fields are.  Of templates that match one name, the least is the one that says more at the start."""
+        """The places of its fields.  Of templates that match one name, the least has the first literal word."""
         return tuple(bool(field) for field in self._words)
 
 
@@ -55,22 +55,22 @@ def _check(text: str, words: tuple[str, ...]) -> None:
     if not text.startswith(APP) or text == APP:
         raise ValueError(f"functions are for destinations like {APP}NAME, not for {text!r}")
     if "," in text:
-        raise ValueError(f"{text!r} has a comma, which stands between two destinations")
+        raise ValueError(f"{text!r} has a comma, which separates destinations")
     if not WILDCARDS.isdisjoint(words):
         raise ValueError(f"{text!r} has a wildcard; a field in braces, like {{name}}, stands for one word")
     if len(words) > MAX_WORDS:
-        raise ValueError(f"{text[:80]!r} goes on for {len(words)} words, and may have {MAX_WORDS}")
+        raise ValueError(f"{text[:80]!r} has {len(words)} words, and may have {MAX_WORDS}")
 
 
 def _field(word: str) -> str:
-    """The name of the field that a word is; empty: it is none.
+    """The name of the field in a word; empty: the word is a literal.
 
     Raises:
-        ValueError: braces that make no field.
+        ValueError: its braces are no field.
     """
     if "{" not in word and "}" not in word:
         return ""
     field = word[1:-1]
     if word != f"{{{field}}}" or not field.isidentifier():
-        raise ValueError(f"{word!r} is no field: braces stand around a whole word, which is a name of Python")
+        raise ValueError(f"{word!r} is no field: write a Python name in braces as a whole word")
     return field

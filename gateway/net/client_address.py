@@ -1,6 +1,6 @@
-"""What counts as one client, wherever clients are counted: failed logins, refusals, connections, rates.
+"""Client addresses, as the limits count them: failed logins, refusals, connections, rates.
 
-A client of IPv6 owns a network of 64 bits, and can come from each of its addresses.
+An IPv6 client owns a network of 64 bits and can use each of its addresses, so the network counts as one client.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ipaddress import IPv6Address
 
 
 def network_of(address: str) -> str:
-    """What counts as one client: the address, of IPv6 its network; empty: the unix sockets."""
+    """The address, or the network of an IPv6 address, that counts as one client; empty: the unix sockets."""
     if ":" not in address:
         return address
     try:

@@ -1,15 +1,14 @@
-"""Origins of web pages: which of them a list names, in the form of RFC 6454, section 6.2.
+"""Origins of web pages, and lists of allowed origins, in the form of RFC 6454, section 6.2.
 
-    https://app.example.org           pages of that scheme, host and port; 443 is the port of https where none stands
-    https://*.example.org:8443        pages of every name below example.org, however deep, and not of example.org
-    *                                 every page, also one that has no origin to tell (`null`)
+    https://app.example.org           pages of that scheme, host and port (the default port of https is 443)
+    https://*.example.org:8443        pages of every host below example.org, at any depth, but not of example.org
+    *                                 every page, also one without an origin (`null`)
 
-Browsers write an origin in one form only: small letters, no port that the scheme has anyway, an address as short as it
-can be.  People do not, and neither do clients that are no browsers.  So both sides are brought into that form, and then
-compared as texts.  In front of a host `*.` stands for whole words of it: each name above the page's host is tried with
-it, so there is nothing that `evil-example.org` or `example.org.evil` could fit.
+Browsers write an origin in one form only: lower case, no default port, the shortest form of an address.  Operators and
+other clients do not, so both sides are brought into that form and compared as texts.  `*.` before a host stands for
+whole words: each name above the page's host is tried with it, so `evil-example.org` and `example.org.evil` never fit.
 
-What a browser would never send is refused when it is listed, for it would silently let nobody in.
+An entry that no browser would send is refused when it is listed, because it would allow no page at all.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _LARGEST_PORT = 65535
 
 
 class OriginError(ValueError):
-    """A text is no origin; `str()` says why."""
+    """The text is no origin; `str()` says why."""
 
 
 def listed(text: str) -> str:
-    """One entry of a list of origins, in the form in which `is_listed` knows it.
+    """An entry of a list of origins, in the form that `is_listed` needs.
 
     Raises:
-        OriginError: no page has that origin.
+        OriginError: no page can have that origin.
     """
     if text == ANY:
         return text
@@ -49,7 +48,7 @@ def listed(text: str) -> str:
 
 
 def is_listed(origin: str, allowed: Collection[str]) -> bool:
-    """Whether a list names the origin that a request shows.
+    """True if a list allows the origin of a request.
 
     Args:
         allowed: entries as `listed` gives them.
@@ -68,7 +67,7 @@ def is_listed(origin: str, allowed: Collection[str]) -> bool:
 
 
 def can_be_listed(origin: str) -> bool:
-    """Whether an entry could name that origin alone: none can where a page has none to tell (`null`)."""
+    """True if an entry can name that origin; none can name `null`."""
     try:
         _parsed(origin)
     except OriginError:
@@ -77,7 +76,7 @@ def can_be_listed(origin: str) -> bool:
 
 
 def is_of(origin: str, host: str) -> bool:
-    """Whether a page of that origin is one of that `Host`: the header field, with a port or without."""
+    """True if the origin is that of the header field `Host`, with or without a port."""
     try:
         ours = _parsed(f"{origin.partition('://')[0]}://{host}")
         return _parsed(origin) == ours
@@ -88,28 +87,28 @@ def is_of(origin: str, host: str) -> bool:
 def _listed(text: str, *, below: str = "") -> str:
     if "*" in text:
         raise OriginError(
-            "can match no page; * stands alone, or for the first words of a host, like https://*.example.org"
+            "matches no page; * stands alone, or for the first words of a host, like https://*.example.org"
         )
     found = _parsed(text)
     if below and _is_address(found[1]):
-        raise OriginError("can match no page; an address has no names below it")
+        raise OriginError("matches no page; an address has no names below it")
     return _written(*found, below=below)
 
 
 def _parsed(text: str) -> tuple[str, str, int | None]:
-    """Scheme, host and port; no port where the scheme has it anyway.
+    """Scheme, host and port; None for the default port.
 
     Raises:
-        OriginError: the text is no origin; the sentence goes on behind it.
+        OriginError: the text is no origin; the message continues a sentence about it.
     """
-    if not text.isascii():  # before letters are made small: there are others that become ASCII by it
+    if not text.isascii():  # checked before `lower`, which turns some other letters into ASCII
         raise OriginError("is not what browsers send: they write a host in ASCII, like xn--bcher-kva.example")
     match = _ORIGIN.fullmatch(text.lower())
     if match is None:
         raise OriginError(f"is not an origin; {_instead(text)}")
     scheme, host, port = match[1], match[2], match[3]
     if scheme in ("ws", "wss"):
-        raise OriginError("is no origin of a page; pages come by http or https, whatever they open then")
+        raise OriginError("is no origin of a page; write the http or https origin of the page that uses the WebSocket")
     number = None if port is None else int(port)
     if number is not None and number > _LARGEST_PORT:
         raise OriginError(f"is not an origin; a port is {_LARGEST_PORT} at most")
@@ -117,7 +116,7 @@ def _parsed(text: str) -> tuple[str, str, int | None]:
 
 
 def _instead(text: str) -> str:
-    """What to write in place of what is no origin."""
+    """A hint what to write in place of a text that is no origin."""
     longer = re.match(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]+)[/?#]", text)
     if longer:
         return f"it has a path; an origin ends behind host and port: {longer[1]}"
@@ -132,9 +131,9 @@ def _canonical(host: str) -> str:
         if _NUMBER.fullmatch(host):
             return str(IPv4Address(host))
     except AddressValueError:
-        raise OriginError("is not an origin; its host is no address as browsers write them") from None
+        raise OriginError("is not an origin; its host is no address that browsers write") from None
     if len(host) > _LONGEST_HOST or not _HOST.fullmatch(host):
-        raise OriginError("is not an origin; its host is none that browsers send")
+        raise OriginError("is not an origin; browsers send no such host")
     return host
 
 

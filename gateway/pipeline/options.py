@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gateway.config import durations
+from gateway.config import units
 
 from .jobs import JOBS
 
@@ -20,7 +20,7 @@ def duration(text: str) -> float:
     Raises:
         click.BadParameter: it is none of these.
     """
-    return durations.parse(text, _LIKE)
+    return units.parse_duration(text, _LIKE)
 
 
 def interval(text: str) -> float:
@@ -29,7 +29,7 @@ def interval(text: str) -> float:
     Raises:
         click.BadParameter: it is no duration, or so short that nothing else would be done.
     """
-    return durations.pause(text, _LIKE)
+    return units.parse_interval(text, _LIKE)
 
 
 def name_and_value(text: str) -> tuple[str, str]:

@@ -1,23 +1,22 @@
-"""The bridge from an asyncio server to the gateway, which runs on trio.
+"""Bridge from an asyncio server to the gateway, which runs on trio.
 
-hypercorn's default worker, its uvloop worker and uvicorn call ASGI applications on an asyncio loop.  Then the
-whole application runs in ONE Trio thread beside that loop, and this module carries every call (lifespan,
-http, websocket) into it and every `receive` and `send` back out.  So there is one code path: the application
-sees Trio, always.
+hypercorn's default worker, its uvloop worker and uvicorn call ASGI applications on an asyncio loop.  Then the whole
+application runs in ONE Trio thread beside that loop.  The bridge carries every call (lifespan, http, websocket) into
+the thread, and every `receive` and `send` back out.  So there is one code path: the application always runs on Trio.
 
     asyncio loop, main thread                       Trio thread
     lifespan(scope, receive, send)  -- starts -->   trio.run: app(scope, receive', send') in a nursery
     call(scope, receive, send)      -- hands -->    app(scope, receive', send') in a task of that nursery
         receive(), send(message)    <-- asks --     receive'(), send'(message)
 
-What broke in prototypes, and is a rule here:
+Rules, each of which a prototype broke:
 
 * The thread starts with the lifespan, never at import: `--reload` imports the application in the parent too.
 * `startup.failed`, `shutdown.complete` and `shutdown.failed` are held back until the thread has ended, and
   are sent from here.  Sent earlier, the server goes on without a gateway, or closes its loop under the
   thread.
-* A gateway that fails after its start takes the process down (status 70): asyncio servers would go on serving
-  HTTP without it.
+* A gateway that fails after its start ends the process (status 70): asyncio servers would go on serving HTTP
+  without it.
 * A Trio task that waits for asyncio can be cancelled: the cancellation goes out to the asyncio task, and the
   Trio task goes on only when that has ended.  Cancelled the other way round, a call waits for its Trio task
   to end.
@@ -44,11 +43,11 @@ CRASHED = 70
 SERVER_GONE = "the server has cancelled the call"
 
 LAST = frozenset({"lifespan.startup.failed", "lifespan.shutdown.complete", "lifespan.shutdown.failed"})
-"""Messages after which a server takes the application for gone."""
+"""Messages after which a server regards the application as ended."""
 
 
 class Bridge:
-    """One Trio thread and the calls into it.  Made on the asyncio loop; serves one lifespan."""
+    """One Trio thread and the calls into it.  Created on the asyncio loop; serves one lifespan."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -64,7 +63,7 @@ class Bridge:
     async def lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application's lifespan, and with it the Trio thread, to the end of both."""
         ended: asyncio.Future[outcome.Outcome[None]] = self._loop.create_future()
-        # A daemon: should a server close its loop without ending the lifespan, the process ends all the same.
+        # A daemon, so that the process ends even if a server closes its loop without ending the lifespan.
         arguments = (ended, scope, receive, send)
         thread = threading.Thread(target=self._thread, args=arguments, name="gateway-trio", daemon=True)
         thread.start()
@@ -92,18 +91,18 @@ class Bridge:
             self._open_calls.discard(done)
 
     def _cancel(self) -> None:
-        """The server gives up on the lifespan: end the Trio thread, or let it end as soon as it has begun."""
+        """The server cancels the lifespan: end the Trio thread, now or as soon as it has begun."""
         self._given_up = True
         if self._nursery is not None:
             self._in_trio(self._nursery.cancel_scope.cancel)
 
     def _in_trio(self, function: Callable[[], object]) -> None:
-        assert self._token is not None, "whoever has something to cancel has been in the thread"
+        assert self._token is not None, "a call to cancel has been in the thread"
         with suppress(trio.RunFinishedError):  # then there is nothing left to cancel
             self._token.run_sync_soon(function)
 
     def _fail_open_calls(self) -> None:
-        """Calls that were handed over in the moment in which the thread ended would wait for ever."""
+        """End the calls that were handed over while the thread ended: they would wait for ever."""
         for done in self._open_calls:
             if not done.done():
                 done.set_exception(ConnectionResetError("the gateway has ended"))
@@ -187,7 +186,7 @@ class Bridge:
 
 
 async def _to_the_end(future: asyncio.Future[Any], cancel: Callable[[], object]) -> Any:
-    """Wait for what runs in the other thread; when cancelled, cancel it, and still wait for its end."""
+    """Wait for work in the other thread; when cancelled, cancel the work and still wait for its end."""
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:

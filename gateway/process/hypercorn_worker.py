@@ -1,18 +1,16 @@
-"""The process that a server (hypercorn, uvicorn) starts the application in.
+"""Worker process in which a server (hypercorn, uvicorn) starts the application.
 
-hypercorn runs the application in a spawned child even with one worker, and treats that child in ways a broker
-must know:
+hypercorn runs the application in a spawned child even with one worker, and treats that child in ways that a broker must
+know:
 
-* Its parent sends SIGTERM to all workers as soon as one has ended, and a service manager may send it to the
-  whole group: either kills a worker in mid-drain.  The parent tells workers to stop by an event, so a worker
-  ignores SIGTERM.
-* A worker whose parent was killed hears of no event ever again, so it watches for the parent's end.
-* Each worker would be a broker of its own, with messages that the clients of the other never see.  So there
-  may be one only.
-* A failed start is shown as a traceback of a hundred lines, the reason last.  So a worker that must not start
-  says why in one line, and exits.
-* hypercorn's parent takes SIGHUP for an order to restart its worker.  The worker itself, like `gateway serve`, takes
-  it for one to read again what lies in files.
+* The parent sends SIGTERM to all workers when one has ended, and a service manager may send it to the whole group:
+  either kills a worker while it drains.  The parent stops workers by an event, so a worker ignores SIGTERM.
+* A killed parent sends no event, so a worker watches for the parent's end.
+* Each worker would be a broker of its own, with messages that the clients of the other never see.  So only one is
+  allowed.
+* hypercorn shows a failed start as a traceback of a hundred lines, the reason last.  So a worker that must not start
+  prints the reason in one line, and exits.
+* hypercorn's parent restarts its worker on SIGHUP.  The worker itself, like `gateway serve`, reads its files again.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from typing import NoReturn
 import trio
 
 REFUSED = 1
-"""Exit status of a gateway that did not start, because of its settings or its surroundings."""
+"""Exit status of a gateway that did not start, because of its settings or its environment."""
 
 
 class SecondWorker(Exception):
@@ -56,10 +54,10 @@ def ignore_sigterm() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-class Hangups:
-    """SIGHUP of this process, for the Trio loop that the gateway runs in.
+class HangupSignals:
+    """SIGHUP of this process, for the Trio loop of the gateway.
 
-    The handler runs in the main thread, the loop perhaps in another; and a signal may come before there is a loop.
+    The handler runs in the main thread, the loop perhaps in another, and a signal may come before the loop starts.
     """
 
     def __init__(self) -> None:
@@ -69,7 +67,7 @@ class Hangups:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Catch them for the time of the block; outside the main thread there are none to catch."""
+        """Catch the signal while the block runs; outside of the main thread it cannot be caught."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -89,7 +87,7 @@ class Hangups:
         self._wakeup.set()
 
     async def wait(self) -> None:
-        """Wait for the next one, in the Trio loop; several that came before are one."""
+        """Wait for the next signal, in the Trio loop; several signals before count as one."""
         self._token = trio.lowlevel.current_trio_token()
         while not self._came:
             await self._wakeup.wait()
@@ -98,33 +96,31 @@ class Hangups:
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Say why the worker does not start, and end the process without a traceback.
+    """Print why the worker does not start, and end the process without a traceback.
 
-    `os._exit`, because an exception would pass through the server, which prints it at length.  Nothing is
-    open yet.
+    `os._exit`, because the server would print an exception at length.  Nothing is open yet.
     """
-    print(f"gateway: {sentence}", file=sys.stderr, flush=True)  # noqa: T201 - for people, whatever the log's form
+    print(f"gateway: {sentence}", file=sys.stderr, flush=True)  # noqa: T201 - for the operator, in any log format
     os._exit(REFUSED)
 
 
 @contextmanager
 def only_one() -> Iterator[None]:
-    """Hold the place of the only worker of this server.
+    """Hold the lock of the only worker of this server.
 
-    The place is an abstract unix socket: the kernel frees it however the process ends.  Its name comes from
-    the random key that multiprocessing gives all children of one parent; a process id would be the same in
-    every container.
+    The lock is an abstract unix socket, which the kernel frees however the process ends.  Its name comes from the
+    random key that multiprocessing gives all children of one parent; a process id is the same in every container.
 
     Raises:
-        SecondWorker: a sibling holds the place.
+        SecondWorker: another worker holds the lock.
     """
     if not is_spawned():
         yield
         return
     family = hashlib.blake2b(multiprocessing.current_process().authkey, digest_size=16).hexdigest()
-    with socket.socket(socket.AF_UNIX) as place:
+    with socket.socket(socket.AF_UNIX) as lock:
         try:
-            place.bind(f"\0stomp-gateway-{family}")
+            lock.bind(f"\0stomp-gateway-{family}")
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise SecondWorker from None
@@ -137,7 +133,7 @@ class ParentGone(Exception):
 
 
 async def watch_parent() -> None:
-    """Wait for the end of the parent; for ever when there is none.
+    """Wait for the end of the parent process; without one, for ever.
 
     Raises:
         ParentGone: the parent has ended.
@@ -147,4 +143,4 @@ async def watch_parent() -> None:
         await trio.sleep_forever()
     else:
         await trio.lowlevel.wait_readable(parent.sentinel)
-        raise ParentGone("the process that started this worker is gone, so nobody could stop it any more")
+        raise ParentGone("the process that started this worker has ended, so nothing could stop the worker any more")

@@ -1,18 +1,18 @@
-"""What systemd and the gateway tell each other: the protocol of sd_notify(3) and sd_listen_fds(3).
+"""systemd: the protocols of sd_notify(3) and sd_listen_fds(3).
 
-To the manager go datagrams of `NAME=value` lines, to the unix socket that `NOTIFY_SOCKET` names.  They are words to
-somebody who may have gone: they never wait, and never fail.
+The gateway sends datagrams of `NAME=value` lines to the unix socket `NOTIFY_SOCKET`.  Sending never waits and
+never fails, because the service manager may have gone.
 
     start    READY=1                                    clients are served
-    SIGHUP   RELOADING=1, MONOTONIC_USEC=...; READY=1   what lies in files was read again
-    stop     STOPPING=1                                 it drains
-    always   WATCHDOG=1                                 twice in WATCHDOG_USEC: the loop does not stand still
+    SIGHUP   RELOADING=1, MONOTONIC_USEC=...; READY=1   files were read again
+    stop     STOPPING=1                                 the gateway drains
+    always   WATCHDOG=1                                 twice in WATCHDOG_USEC: the loop runs
 
-From the manager come open sockets, descriptors 3 and up: `LISTEN_FDS` says how many, `LISTEN_FDNAMES` their names, and
-`LISTEN_PID` for whom they are.  An address `systemd:NAME` stands for those of that name.  The manager keeps them open
-while the gateway is started again, so whoever connects meanwhile waits and is not refused.
+The manager hands over open sockets, descriptors 3 and up: `LISTEN_FDS` has their number, `LISTEN_FDNAMES` their names,
+and `LISTEN_PID` the process.  An address `systemd:NAME` stands for the sockets of that name.  The manager keeps them
+open while the gateway restarts, so clients that connect meanwhile wait and are not refused.
 
-By hand, because it is a hundred lines, and the packages that have them ask for a compiler or have no upkeep.
+Written by hand, because it is a hundred lines, and the packages for it need a compiler or are not maintained.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 _FIRST = 3
-# Of a socket that came without one.
+# The name of a socket without one.
 _NAMELESS = "unknown"
 
 
-class Sockets:
-    """Sockets that somebody else opened for this process, by name.
+class InheritedSockets:
+    """Sockets that systemd, or a parent process, opened for this process, by name.
 
-    Each can be taken once: two listeners on one socket would share its clients by chance.
+    Each can be taken once: two listeners on one socket would share its clients at random.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, socket.socket]] = ()) -> None:
@@ -43,19 +43,19 @@ class Sockets:
 
     @property
     def names(self) -> list[str]:
-        """Of all that came, whether they were taken or not."""
+        """Names of all sockets, taken or not."""
         return list(self._local)
 
     def take(self, name: str) -> list[socket.socket]:
-        """Those of that name, which are the caller's from now on."""
+        """The sockets of that name; the caller owns them from now on."""
         return self._here.pop(name, [])
 
     def are_local(self, name: str) -> bool:
-        """Whether only this machine reaches them; nobody reaches what did not come."""
+        """True if only this machine can reach the sockets of that name; also if there are none."""
         return self._local.get(name, True)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """multiprocessing hands sockets over, with their descriptors, to a process that it starts."""
+        """Lets multiprocessing hand the sockets to a process that it starts."""
         return _hand_over, ([(name, sock) for name, found in self._here.items() for sock in found],)
 
 
@@ -66,34 +66,34 @@ def _is_local(sock: socket.socket) -> bool:
     return is_ip and ipaddress.ip_address(sock.getsockname()[0]).is_loopback
 
 
-# What a parent process handed over is worth more than what this one found.
-_handed: list[Sockets] = []
+# Sockets from a parent process take precedence over those from systemd.
+_handed: list[InheritedSockets] = []
 
 
-def _hand_over(pairs: list[tuple[str, socket.socket]]) -> Sockets:
-    _handed[:] = [Sockets(pairs)]
+def _hand_over(pairs: list[tuple[str, socket.socket]]) -> InheritedSockets:
+    _handed[:] = [InheritedSockets(pairs)]
     return _handed[0]
 
 
-def inherited() -> Sockets:
+def inherited() -> InheritedSockets:
     """The sockets of this process."""
     return _handed[0] if _handed else _found()
 
 
 @cache
-def _found() -> Sockets:
-    """They are looked for once: whoever takes one closes it, and its number may mean another file then."""
-    return Sockets(listed(os.environ, os.getpid()))
+def _found() -> InheritedSockets:
+    # Only once: a taken socket is closed some time, and then its descriptor may be another file.
+    return InheritedSockets(listed(os.environ, os.getpid()))
 
 
 def listed(environ: Mapping[str, str], pid: int) -> list[tuple[str, socket.socket]]:
-    """The sockets that variables name, with their names; none where they are meant for another process."""
+    """The sockets in the variables, with their names; none if they are for another process."""
     try:
-        meant = int(environ.get("LISTEN_PID", "")) == pid
+        is_ours = int(environ.get("LISTEN_PID", "")) == pid
         count = int(environ.get("LISTEN_FDS", ""))
     except ValueError:
         return []
-    if not meant:
+    if not is_ours:
         return []
     names = environ.get("LISTEN_FDNAMES", "").split(":")
     names += [_NAMELESS] * (count - len(names))
@@ -105,7 +105,7 @@ def listed(environ: Mapping[str, str], pid: int) -> list[tuple[str, socket.socke
 
 
 def notify(**words: object) -> None:
-    """Tell the service manager, if there is one and it listens."""
+    """Send words to the service manager, if there is one and it listens."""
     place = os.environ.get("NOTIFY_SOCKET", "")
     if not place.startswith(("/", "@")):
         return
@@ -120,7 +120,7 @@ def notify(**words: object) -> None:
 
 
 def ready(status: str) -> None:
-    """Clients are served; or what was to be read again was read.
+    """Clients are served, or the files have been read again.
 
     Args:
         status: for `systemctl status`, one line.
@@ -134,20 +134,20 @@ def reloading() -> None:
 
 
 def stopping() -> None:
-    """The end has begun."""
+    """The gateway has begun to stop."""
     notify(STOPPING=1, STATUS="draining")
 
 
 def watchdog() -> float:
-    """Seconds between two signs of life; 0: nobody waits for any."""
+    """Seconds between two calls of `alive`; 0: the service manager expects none."""
     try:
         asked = int(os.environ.get("WATCHDOG_USEC", ""))
     except ValueError:
         return 0.0
-    # Under hypercorn the variable is meant for the parent, and the worker is what lives.
+    # Not checked against WATCHDOG_PID: under hypercorn that is the parent, and the gateway runs in the worker.
     return max(asked, 0) / 2e6
 
 
 def alive() -> None:
-    """The loop turns."""
+    """The loop runs."""
     notify(WATCHDOG=1)

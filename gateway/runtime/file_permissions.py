@@ -47,8 +47,8 @@ def _open_to_others(setting: str, path: Path) -> str:
 def _may_be_read(setting: str, path: Path) -> bool:
     if setting != "jwt_keys":
         return False
-    from gateway.auth.files import FileFault
     from gateway.auth.keys import read_keys
+    from gateway.files import FileFault
 
     try:
         return not any(isinstance(each.key, bytes) for each in read_keys(path))

@@ -304,7 +304,7 @@ def _hub_of(
     quotas = within_mark(quotas_of(settings), settings.memory_mark)
     server = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
     watch_process(server.memory, settings.memory_mark)
-    rules.on_change = partial(_recheck, server.broker)
+    rules.on_change(partial(_recheck, server.broker))
     return server
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import gateway
 from gateway.admin import site
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker import Broker, Session
 from gateway.broker.admin import rows
 from gateway.broker.core.histogram import Histogram

@@ -21,7 +21,7 @@ from gateway.admin.serving import routes_of
 from gateway.admin.strangers import MOST_TOLD
 from gateway.admin.tickets import TicketOffice
 from gateway.auth import passwords
-from gateway.auth.guard import Entrance
+from gateway.auth.authenticator import ServerAuthenticator
 from gateway.broker.model.identity import Credentials, Identity, Upgrade
 from gateway.config.settings import Settings, load
 from gateway.runtime.gateway import Gateway
@@ -41,7 +41,7 @@ class Office:
     """The office with an authenticator, and what becomes of the tickets; to the office it is the open gateway."""
 
     def __init__(self, settings: Settings) -> None:
-        self.entrance: Entrance = auth.for_settings(settings)
+        self.entrance: ServerAuthenticator = auth.for_settings(settings)
         self.server = Server(self.entrance)
         self.broker = self.server.broker
         self.trusted = Trusted(settings.trusted_proxies)
@@ -185,7 +185,7 @@ class TestRefused:
     async def test_nothing(self, make: Callable[..., Office]) -> None:
         answer = await make().ask()
         assert answer.status == 401
-        assert "the server lets in who shows" in answer.error
+        assert "the client sent no credentials that this server knows" in answer.error
 
     async def test_too_often(self, make: Callable[..., Office]) -> None:
         office = make(login_attempts=2)

@@ -115,7 +115,7 @@ class TestHangups:
     """The part of it that is ours, in this process."""
 
     async def test_one_and_another(self, nursery: trio.Nursery) -> None:
-        hangups = hypercorn_worker.Hangups()
+        hangups = hypercorn_worker.HangupSignals()
         count = 0
 
         async def reload() -> None:
@@ -137,14 +137,14 @@ class TestHangups:
     def test_afterwards_all_is_as_before(self, handler: Callable[..., object]) -> None:
         before = signal.signal(signal.SIGHUP, handler)
         try:
-            with hypercorn_worker.Hangups().caught():
+            with hypercorn_worker.HangupSignals().caught():
                 assert signal.getsignal(signal.SIGHUP) is not handler
             assert signal.getsignal(signal.SIGHUP) is handler
         finally:
             signal.signal(signal.SIGHUP, before)
 
     def test_behind_the_end_of_the_loop(self) -> None:
-        hangups = hypercorn_worker.Hangups()
+        hangups = hypercorn_worker.HangupSignals()
 
         async def wait() -> None:
             with trio.move_on_after(0):
@@ -158,7 +158,7 @@ class TestHangups:
         before = signal.getsignal(signal.SIGHUP)
 
         def catch() -> object:
-            with hypercorn_worker.Hangups().caught():
+            with hypercorn_worker.HangupSignals().caught():
                 return signal.getsignal(signal.SIGHUP)
 
         assert await trio.to_thread.run_sync(catch) is before

@@ -155,7 +155,7 @@ class TestRefusals:
                 "tcp (GATEWAY_TCP): 0.0.0.0:0 can be reached from other machines, so users_file must be set",
             ),
             ({"users_file": "nowhere"}, "users_file (GATEWAY_USERS_FILE) is wrong: nowhere cannot be read"),
-            ({"config": "nowhere.toml"}, "GATEWAY_CONFIG names nowhere.toml, and there is no such file"),
+            ({"config": "nowhere.toml"}, "GATEWAY_CONFIG names nowhere.toml, but there is no such file"),
         ],
     )
     def test_wrong_settings(self, tmp_path: Path, variables: dict[str, str], sentence: str) -> None:

@@ -29,7 +29,7 @@ asked = Callable()
 
 
 def lazy(credentials: Credentials) -> object:
-    """Plain, and gives back something to await."""
+    """A plain function that returns a coroutine."""
     return waiting(credentials)
 
 
@@ -50,9 +50,9 @@ def nonsense(credentials: Credentials) -> object:
 
 
 def of_two(credentials: Credentials, other: str) -> None:
-    """Asks for too much."""
+    """Has a parameter too many."""
 
 
 async def never(credentials: Credentials) -> None:
-    """Asks somebody who is not there."""
+    """Hangs."""
     await trio.sleep_forever()

@@ -1,8 +1,9 @@
-"""The order of authenticators: which of them decides, by every pair of kinds that a client can show at once."""
+"""The order of authenticators: which one decides, for every pair of credentials that a client can send at once."""
 
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +13,10 @@ import pytest
 import trio
 
 from gateway.auth import passwords
-from gateway.auth.certificates import Certificates
 from gateway.auth.chain import Chain
+from gateway.auth.claims import CertificateUsers
 from gateway.auth.cookies import Cookies
-from gateway.auth.custom import Custom
+from gateway.auth.custom import CustomAuthenticator
 from gateway.auth.tickets import PREFIX, Tickets
 from gateway.auth.tokens import Tokens
 from gateway.auth.users import UsersFile
@@ -31,8 +32,8 @@ OTHER_HASH = passwords.hash_passcode("other")
 
 
 @dataclass
-class Door:
-    """All authenticators at once; what each client shows is of a user named like the way."""
+class Authenticators:
+    """All authenticators at once.  Credentials of each kind are of a user named like the kind."""
 
     chain: Chain
     tickets: Tickets
@@ -50,8 +51,11 @@ class Door:
         return self.tickets.issue(Identity(user))
 
 
+Make = Callable[..., Authenticators]
+
+
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[..., Door]:
+def make(tmp_path: Path) -> Make:
     write(tmp_path / "users", f"passcode:{HASH}:ops\nbasic:{HASH}\n")
     write(tmp_path / "keys", SECRET)
     write(tmp_path / "secrets", KEY)
@@ -61,16 +65,18 @@ def make(tmp_path: Path) -> Callable[..., Door]:
         asked.append(credentials)
         return "custom"
 
-    def make(*names: str) -> Door:
+    def make(*names: str) -> Authenticators:
         tickets = Tickets()
         parts: dict[str, Callable[[], Any]] = {
             "users": lambda: UsersFile(tmp_path / "users"),
             "tokens": lambda: Tokens(tmp_path / "keys"),
             "cookies": lambda: Cookies(tmp_path / "secrets"),
-            "certificates": lambda: Certificates("common-name"),
-            "custom": lambda: Custom(call),
+            "certificates": lambda: CertificateUsers("common-name"),
+            "custom": lambda: CustomAuthenticator(call),
         }
-        return Door(Chain(tickets=tickets, **{name: parts[name]() for name in names or parts}), tickets, asked)
+        return Authenticators(
+            Chain(tickets=tickets, **{name: parts[name]() for name in names or parts}), tickets, asked
+        )
 
     return make
 
@@ -96,53 +102,51 @@ def upgraded(credentials: Credentials, **fields: str) -> Credentials:
     return replace(credentials, upgrade=replace(before, **fields))
 
 
-WAYS: dict[str, Callable[[Credentials, Door], Credentials]] = {
-    "certificate": lambda shown, door: replace(shown, certificate=Certificate("CN=certificate", "certificate")),
-    "bearer": lambda shown, door: replace(shown, authorization=bearer("bearer")),
-    "passcode": lambda shown, door: replace(shown, passcode="right", login="passcode"),
-    "upgrade": lambda shown, door: upgraded(shown, authorization=bearer("upgrade")),
-    "ticket": lambda shown, door: upgraded(shown, ticket=door.ticket("ticket")),
-    "cookie": lambda shown, door: upgraded(shown, cookie=cookie()),
+KINDS: dict[str, Callable[[Credentials, Authenticators], Credentials]] = {
+    "certificate": lambda sent, found: replace(sent, certificate=Certificate("CN=certificate", "certificate")),
+    "bearer": lambda sent, found: replace(sent, authorization=bearer("bearer")),
+    "passcode": lambda sent, found: replace(sent, passcode="right", login="passcode"),
+    "upgrade": lambda sent, found: upgraded(sent, authorization=bearer("upgrade")),
+    "ticket": lambda sent, found: upgraded(sent, ticket=found.ticket("ticket")),
+    "cookie": lambda sent, found: upgraded(sent, cookie=cookie()),
 }
 WRONG: dict[str, Callable[[Credentials], Credentials]] = {
-    "certificate": lambda shown: replace(shown, certificate=Certificate("O=x")),
-    "bearer": lambda shown: replace(shown, authorization=f"Bearer {token('HS256', LONG_SECRET)}"),
-    "passcode": lambda shown: replace(shown, passcode="wrong", login="passcode"),
-    "upgrade": lambda shown: upgraded(shown, authorization=basic(passcode="wrong")),
-    "ticket": lambda shown: upgraded(shown, ticket=PREFIX + "x"),
-    "cookie": lambda shown: upgraded(shown, cookie="session=x"),
+    "certificate": lambda sent: replace(sent, certificate=Certificate("O=x")),
+    "bearer": lambda sent: replace(sent, authorization=f"Bearer {token('HS256', LONG_SECRET)}"),
+    "passcode": lambda sent: replace(sent, passcode="wrong", login="passcode"),
+    "upgrade": lambda sent: upgraded(sent, authorization=basic(passcode="wrong")),
+    "ticket": lambda sent: upgraded(sent, ticket=PREFIX + "x"),
+    "cookie": lambda sent: upgraded(sent, cookie="session=x"),
 }
-ORDER = list(WAYS)
+ORDER = list(KINDS)
 
 
 class TestOrder:
-    @pytest.mark.parametrize("way", ORDER)
-    async def test_one_alone(self, make: Callable[..., Door], way: str) -> None:
-        door = make()
-        assert await door.ask(WAYS[way](Credentials(), door)) == way
-        assert await door.ask(WRONG[way](Credentials())) == "refused"
-        assert door.asked == [], "who is refused is not handed on"
+    async def test_each_kind_alone(self, make: Make) -> None:
+        found = make()
+        for kind in ORDER:
+            assert await found.ask(KINDS[kind](Credentials(), found)) == kind
+            assert await found.ask(WRONG[kind](Credentials())) == "refused"
+        assert found.asked == [], "refused credentials go to no other authenticator"
 
-    @pytest.mark.parametrize(
-        ("first", "second"), [(a, b) for a in ORDER for b in ORDER if ORDER.index(a) < ORDER.index(b)]
-    )
-    async def test_of_two_the_first_decides(self, make: Callable[..., Door], first: str, second: str) -> None:
-        door = make()
-        both = replace(WAYS[first](WAYS[second](Credentials(), door), door), login=first if first == "passcode" else "")
-        assert await door.ask(both) == first
-        right_behind = WRONG[first](WAYS[second](Credentials(), door))
-        assert await door.ask(right_behind) == "refused"
+    async def test_of_two_kinds_the_first_decides(self, make: Make) -> None:
+        found = make()
+        for first, second in itertools.combinations(ORDER, 2):
+            both = KINDS[first](KINDS[second](Credentials(), found), found)
+            both = replace(both, login=first if first == "passcode" else "")
+            assert await found.ask(both) == first, (first, second)
+            assert await found.ask(WRONG[first](KINDS[second](Credentials(), found))) == "refused", (first, second)
 
-    async def test_what_is_not_looked_at_is_not_used_up(self, make: Callable[..., Door]) -> None:
-        door = make()
-        shown = WAYS["bearer"](WAYS["ticket"](Credentials(), door), door)
-        assert await door.ask(shown) == "bearer"
-        assert await door.ask(replace(shown, authorization="")) == "ticket"
-        assert await door.ask(replace(shown, authorization="")) == "refused"
+    async def test_a_ticket_that_is_not_needed_stays_valid(self, make: Make) -> None:
+        found = make()
+        credentials = KINDS["bearer"](KINDS["ticket"](Credentials(), found), found)
+        assert await found.ask(credentials) == "bearer"
+        assert await found.ask(replace(credentials, authorization="")) == "ticket"
+        assert await found.ask(replace(credentials, authorization="")) == "refused"
 
-    async def test_nothing_shown_goes_to_the_operator(self, make: Callable[..., Door]) -> None:
-        door = make()
-        for shown in (
+    async def test_unknown_credentials_go_to_the_operators_function(self, make: Make) -> None:
+        found = make()
+        for credentials in (
             Credentials(),
             Credentials("alice"),
             Credentials("alice", ""),
@@ -152,86 +156,75 @@ class TestOrder:
             Credentials(upgrade=Upgrade(authorization="Basic !", origin=ORIGIN)),
             Credentials(upgrade=Upgrade(authorization="Basic bm9jb2xvbg==", origin=ORIGIN)),
         ):
-            assert await door.ask(shown) == "custom"
-            assert door.asked[-1] == shown
-        only = make("custom")
-        assert await only.ask(Credentials("a", "b", bearer("x"))) == "custom", "opaque to us, perhaps not to him"
+            assert await found.ask(credentials) == "custom"
+            assert found.asked[-1] == credentials
+        assert await make("custom").ask(Credentials("a", "b", bearer("x"))) == "custom"
+
+    async def test_a_cookie_counts_only_with_an_origin(self, make: Make) -> None:
+        found = make("cookies")
+        assert await found.ask(Credentials(upgrade=Upgrade(cookie=cookie(), origin=ORIGIN))) == "cookie"
+        assert await found.ask(Credentials(upgrade=Upgrade(cookie=cookie()))) == "refused"
 
 
 class TestPasscode:
-    async def test_token_or_ticket(self, make: Callable[..., Door]) -> None:
-        door = make("tokens", "users")
-        for login in (None, "", "guest", "alice"):  # as RabbitMQ: what stands beside a token does not matter
-            assert await door.ask(Credentials(login, token_of("alice"))) == "alice"
-            assert await door.ask(Credentials(login, door.ticket("alice"))) == "alice"
-        assert await door.ask(Credentials("passcode", token("HS256", LONG_SECRET))) == "refused"
-        assert await door.ask(Credentials("passcode", PREFIX + "x")) == "refused"
-        assert await door.ask(Credentials("passcode", "right")) == "passcode"
+    async def test_token_or_ticket(self, make: Make) -> None:
+        found = make("tokens", "users")
+        forged = token("HS256", LONG_SECRET)
+        for login in (None, "", "guest", "alice"):  # as with RabbitMQ, any login may stand beside a token
+            for passcode in (token_of("alice"), found.ticket("alice"), bearer("alice")):
+                assert await found.ask(Credentials(login, passcode)) == "alice"
+        assert await found.ask(Credentials(None, f"bearer  {found.ticket('alice')}")) == "alice"
+        for wrong in (forged, PREFIX + "x", f"Bearer {forged}"):
+            assert await found.ask(Credentials("passcode", wrong)) == "refused"
+        assert await found.ask(Credentials("passcode", "right")) == "passcode"
 
-    async def test_without_keys_a_token_is_a_passcode_like_any_other(
-        self, make: Callable[..., Door], tmp_path: Path
-    ) -> None:
+    async def test_a_passcode_may_look_like_a_token(self, make: Make, tmp_path: Path) -> None:
         text = token_of("alice")
         write(tmp_path / "users", f"alice:{passwords.hash_passcode(text)}\n")
         assert await make("users").ask(Credentials("alice", text)) == "alice"
         assert await make("users", "tokens").ask(Credentials("bob", text)) == "alice"
+        write(tmp_path / "users", f"alice:{passwords.hash_passcode('Bearer of news')}\n")
+        assert await make("tokens", "users").ask(Credentials("alice", "Bearer of news")) == "alice"
 
-    async def test_groups_of_the_file(self, make: Callable[..., Door]) -> None:
+    async def test_groups_of_the_file(self, make: Make) -> None:
         found = await make("users").chain.authenticate(Credentials("passcode", "right"))
         assert found == Identity("passcode", frozenset({"ops"}))
 
 
 class TestLogin:
-    @pytest.mark.parametrize("way", [way for way in ORDER if way != "passcode"])
-    async def test_it_must_be_the_user_or_empty(self, make: Callable[..., Door], way: str) -> None:
-        door = make()
-        for login, found in [(way, way), ("", way), (None, way), ("somebody", "refused")]:
-            assert await door.ask(replace(WAYS[way](Credentials(), door), login=login)) == found
-        with pytest.raises(LoginRefused) as error:
-            await door.chain.authenticate(replace(WAYS[way](Credentials(), door), login="somebody"))
-        assert error.value.detail.startswith("login is not the user that the ")
-        assert not error.value.is_guess
+    async def test_it_must_be_the_user_or_empty(self, make: Make) -> None:
+        found = make()
+        for kind in ORDER:
+            if kind == "passcode":
+                continue
+            for login, answer in [(kind, kind), ("", kind), (None, kind), ("other", "refused")]:
+                assert await found.ask(replace(KINDS[kind](Credentials(), found), login=login)) == answer
+            with pytest.raises(LoginRefused, match="login refused") as error:
+                await found.chain.authenticate(replace(KINDS[kind](Credentials(), found), login="other"))
+            assert error.value.detail.startswith("login is not the user that the ")
+            assert not error.value.is_guess
 
-    async def test_basic(self, make: Callable[..., Door]) -> None:
-        door = make()
-        shown = Credentials(upgrade=Upgrade(authorization=basic()))
-        assert await door.ask(shown) == "basic"
-        assert await door.ask(replace(shown, login="basic")) == "basic"
-        assert await door.ask(replace(shown, login="passcode")) == "refused"
-        assert await make("tokens", "custom").ask(shown) == "custom", "nobody has users"
-
-
-class TestCookie:
-    async def test_only_of_a_page(self, make: Callable[..., Door]) -> None:
-        door = make("cookies")
-        assert await door.ask(Credentials(upgrade=Upgrade(cookie=cookie(), origin=ORIGIN))) == "cookie"
-        assert await door.ask(Credentials(upgrade=Upgrade(cookie=cookie()))) == "refused"
+    async def test_http_basic(self, make: Make) -> None:
+        found = make()
+        credentials = Credentials(upgrade=Upgrade(authorization=basic()))
+        assert await found.ask(credentials) == "basic"
+        assert await found.ask(replace(credentials, login="basic")) == "basic"
+        assert await found.ask(replace(credentials, login="passcode")) == "refused"
+        assert await make("tokens", "custom").ask(credentials) == "custom", "there is no users file"
 
 
-class TestBearerInPasscode:
-    async def test_before_a_token_or_a_ticket(self, make: Callable[..., Door]) -> None:
-        door = make("tokens", "users")
-        assert await door.ask(Credentials("guest", bearer("alice"))) == "alice"
-        assert await door.ask(Credentials(None, f"bearer  {door.ticket('alice')}")) == "alice"
-        assert await door.ask(Credentials("passcode", f"Bearer {token('HS256', LONG_SECRET)}")) == "refused"
-
-    async def test_a_passcode_may_begin_so(self, make: Callable[..., Door], tmp_path: Path) -> None:
-        write(tmp_path / "users", f"alice:{passwords.hash_passcode('Bearer of news')}\n")
-        assert await make("tokens", "users").ask(Credentials("alice", "Bearer of news")) == "alice"
-
-
-class TestLog:
-    """What a refusal says to the log, and no client reads."""
+class TestRefusal:
+    """The text for the client, and the fields for the log."""
 
     @pytest.mark.parametrize(
-        ("shown", "method", "why", "user"),
+        ("credentials", "method", "why", "user"),
         [
             (Credentials("passcode", "wrong"), "passcode", "wrong passcode", "passcode"),
-            (Credentials("nobody", "wrong"), "passcode", "unknown user", ""),
+            (Credentials("unknown", "wrong"), "passcode", "unknown user", ""),
             (Credentials("right", "passcode"), "passcode", "unknown user", ""),
             (Credentials(None, "wrong"), "passcode", "a passcode without a login", ""),
-            (Credentials("passcode"), "none", "nothing was shown that is known here", "passcode"),
-            (Credentials(PREFIX + "x"), "none", "nothing was shown that is known here", ""),
+            (Credentials("passcode"), "none", "no credentials that this server knows", "passcode"),
+            (Credentials(PREFIX + "x"), "none", "no credentials that this server knows", ""),
             (Credentials("passcode", PREFIX + "x"), "ticket", "the ticket is unknown, was used before, ", "passcode"),
             (Credentials("basic", token("HS256", LONG_SECRET)), "token", "Signature verification failed", "basic"),
             (WRONG["certificate"](Credentials()), "certificate", "the client certificate has no name of the kind ", ""),
@@ -245,117 +238,106 @@ class TestLog:
             ),
         ],
     )
-    async def test_why(self, make: Callable[..., Door], shown: Credentials, method: str, why: str, user: str) -> None:
-        door = make("users", "tokens", "cookies", "certificates")
+    async def test_fields(self, make: Make, credentials: Credentials, method: str, why: str, user: str) -> None:
         with pytest.raises(LoginRefused) as error:
-            await door.chain.authenticate(shown)
+            await make("users", "tokens", "cookies", "certificates").chain.authenticate(credentials)
         refusal = error.value
         assert (refusal.method, refusal.user) == (method, user)
         assert refusal.why.startswith(why)
         assert not {"wrong passcode", "unknown user"} & {refusal.detail, str(refusal)}
 
     @pytest.mark.parametrize("answer", [None, LoginRefused("the account is locked")])
-    async def test_the_operators_own(self, answer: LoginRefused | None) -> None:
+    async def test_of_the_operators_function(self, answer: LoginRefused | None) -> None:
         def call(credentials: Credentials) -> None:
             if answer is not None:
                 raise answer
 
         with pytest.raises(LoginRefused) as error:
-            await Chain(tickets=Tickets(), custom=Custom(call)).authenticate(Credentials("alice", "x"))
+            await Chain(tickets=Tickets(), custom=CustomAuthenticator(call)).authenticate(Credentials("alice", "x"))
         refusal = error.value
         assert (refusal.method, refusal.user) == ("custom", "")
         assert refusal.why == ("" if answer else "the authenticator names no user")
         assert refusal.detail == (answer or LoginRefused()).detail
 
     @pytest.mark.parametrize("names", [("users",), ("users", "tokens")])
-    async def test_a_client_learns_that_it_looks_like_no_token(
-        self, make: Callable[..., Door], names: tuple[str, ...]
-    ) -> None:
-        details = set()
-        for login in ("passcode", "nobody", None):
+    async def test_the_passcode_may_have_been_meant_as_a_token(self, make: Make, names: tuple[str, ...]) -> None:
+        more = ", and the passcode does not look like a token" if "tokens" in names else ""
+        for login in ("passcode", "unknown", None):
             with pytest.raises(LoginRefused) as error:
                 await make(*names).chain.authenticate(Credentials(login, "Bearer garbage"))
-            details.add(error.value.detail)
-        more = ", and the passcode does not look like a token" if "tokens" in names else ""
-        assert details == {f"login and passcode do not belong to a user of this server{more}"}
+            assert error.value.detail == f"login and passcode do not belong to a user of this server{more}"
 
-
-class TestNobody:
-    async def test_the_sentence_names_what_is_known(self, make: Callable[..., Door]) -> None:
+    async def test_without_credentials_it_lists_the_kinds(self, make: Make) -> None:
         with pytest.raises(LoginRefused) as error:
             await make("users", "tokens", "cookies", "certificates").chain.authenticate(Credentials())
         assert error.value.detail == (
-            "the server lets in who shows login and passcode, or a token (JWT) in passcode or Authorization, or a "
-            "cookie of the application, or a client certificate"
+            "the client sent no credentials that this server knows; send login and passcode, or a token (JWT) in "
+            "passcode or Authorization, or a cookie of the application, or a client certificate"
         )
         assert not error.value.is_guess
 
 
-class TestAsOfNow:
-    """What was found out a moment ago may be no longer so."""
+class TestReview:
+    """The files may have changed since a ticket was issued, or while a passcode is verified."""
 
     @staticmethod
-    async def ticket_of(door: Door) -> str:
-        identity = await door.chain.authenticate(Credentials("passcode", "right"))
+    async def ticket_of(found: Authenticators) -> str:
+        identity = await found.chain.authenticate(Credentials("passcode", "right"))
         assert identity is not None
-        return door.tickets.issue(identity)
+        return found.tickets.issue(identity)
 
     @pytest.mark.parametrize(("users", "why"), [("", "user removed"), (f"passcode:{OTHER_HASH}\n", "passcode changed")])
-    async def test_a_ticket_is_worth_no_more_than_who_asked_for_it(
-        self, make: Callable[..., Door], tmp_path: Path, users: str, why: str
-    ) -> None:
-        door = make("users")
-        ticket = await self.ticket_of(door)
+    async def test_a_ticket_ends_with_its_user(self, make: Make, tmp_path: Path, users: str, why: str) -> None:
+        found = make("users")
+        ticket = await self.ticket_of(found)
         write(tmp_path / "users", users)
-        assert door.chain.reload() is None
+        assert found.chain.reload() is None
         with pytest.raises(LoginRefused) as error:
-            await door.chain.authenticate(Credentials(None, ticket))
+            await found.chain.authenticate(Credentials(None, ticket))
         refusal = error.value
-        assert (refusal.method, refusal.why, refusal.user) == ("ticket", why, "passcode")
-        assert not refusal.is_guess
+        assert (refusal.method, refusal.why, refusal.user, refusal.is_guess) == ("ticket", why, "passcode", False)
 
-    async def test_a_ticket_has_the_groups_of_now(self, make: Callable[..., Door], tmp_path: Path) -> None:
-        door = make("users")
-        ticket = await self.ticket_of(door)
+    async def test_a_ticket_has_the_groups_of_now(self, make: Make, tmp_path: Path) -> None:
+        found = make("users")
+        ticket = await self.ticket_of(found)
         write(tmp_path / "users", f"passcode:{HASH}:traders\n")
-        assert door.chain.reload() is None
-        identity = await door.chain.authenticate(Credentials(None, ticket))
+        assert found.chain.reload() is None
+        identity = await found.chain.authenticate(Credentials(None, ticket))
         assert identity == Identity("passcode", frozenset({"traders"}), method="ticket")
         assert identity is not None
-        assert identity.review is not None, "his session is asked, too"
+        assert identity.review is not None, "its session is reviewed, too"
 
     async def test_while_a_passcode_is_verified(
-        self, make: Callable[..., Door], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        door = make("users")
-        token = trio.lowlevel.current_trio_token()
+        found = make("users")
+        loop = trio.lowlevel.current_trio_token()
 
         def verify(hashed: str, passcode: str) -> bool:
             write(tmp_path / "users", "")
-            trio.from_thread.run_sync(door.chain.reload, trio_token=token)
+            trio.from_thread.run_sync(found.chain.reload, trio_token=loop)
             return True
 
         monkeypatch.setattr(passwords, "verify", verify)
         with pytest.raises(LoginRefused) as error:
-            await door.chain.authenticate(Credentials("passcode", "right"))
+            await found.chain.authenticate(Credentials("passcode", "right"))
         assert (error.value.method, error.value.why) == ("passcode", "user removed")
 
-    async def test_what_no_file_of_users_says_is_not_asked_again(self, make: Callable[..., Door]) -> None:
-        door = make()
-        for name in ("bearer", "cookie", "certificate"):
-            identity = await door.chain.authenticate(WAYS[name](Credentials(), door))
+    async def test_other_kinds_have_no_review(self, make: Make) -> None:
+        found = make()
+        for kind in ("bearer", "cookie", "certificate"):
+            identity = await found.chain.authenticate(KINDS[kind](Credentials(), found))
             assert identity is not None
             assert identity.review is None
 
 
-class TestReload:
-    def test_all_files(self, make: Callable[..., Door], tmp_path: Path) -> None:
-        door = make()
-        assert door.chain.reload() is None
-        assert make("custom").chain.reload() is None
-        write(tmp_path / "keys", "short")
-        (tmp_path / "users").unlink()
-        sentence = door.chain.reload()
-        assert sentence is not None
-        assert sentence.startswith("users_file (GATEWAY_USERS_FILE) is wrong: ")
-        assert "; jwt_keys (GATEWAY_JWT_KEYS) is wrong: " in sentence
+def test_reload_reads_all_files(make: Make, tmp_path: Path) -> None:
+    found = make()
+    assert found.chain.reload() is None
+    assert make("custom").chain.reload() is None
+    write(tmp_path / "keys", "short")
+    (tmp_path / "users").unlink()
+    sentence = found.chain.reload()
+    assert sentence is not None
+    assert sentence.startswith("users_file (GATEWAY_USERS_FILE) is wrong: ")
+    assert "; jwt_keys (GATEWAY_JWT_KEYS) is wrong: " in sentence

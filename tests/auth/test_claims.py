@@ -1,10 +1,55 @@
-"""What tokens and cookies say of a user, in every shape."""
+"""Claims: HTTP Basic, tokens, cookies and certificates name users in every shape."""
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
-from gateway.auth.claims import find, groups_of, user_of
+from gateway.auth.claims import CertificateUsers, basic_of, find, groups_of, login_of, user_of
+from gateway.broker.errors import LoginRefused
+from gateway.broker.model.identity import Certificate, Credentials, Identity, Upgrade
+
+
+def basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+UPGRADE = Upgrade(authorization=basic("bob:tea"))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (basic("alice:tea:pot"), ("alice", "tea:pot")),
+        (basic("alice:"), ("alice", "")),
+        (basic("alice:tea").replace("Basic", "bAsIc ") + " ", ("alice", "tea")),
+        (basic("alice"), None),
+        ("Basic YWxpY2U6dGVh!", None),
+        ("Basic /w==", None),
+        ("Bearer YWxpY2U6dGVh", None),
+        ("", None),
+    ],
+)
+def test_http_basic(text: str, found: tuple[str, str] | None) -> None:
+    assert basic_of(text) == found
+
+
+@pytest.mark.parametrize(
+    ("credentials", "login"),
+    [
+        (Credentials(), ""),
+        (Credentials("alice", "x"), "alice"),
+        (Credentials("alice"), "alice"),
+        (Credentials("alice", "x", upgrade=UPGRADE), "alice"),
+        (Credentials("alice", upgrade=UPGRADE), "bob"),
+        (Credentials("alice", "", upgrade=UPGRADE), "bob"),
+        (Credentials("alice", upgrade=Upgrade()), "alice"),
+        (Credentials(passcode="x", upgrade=UPGRADE), ""),
+    ],
+)
+def test_the_login_beside_the_passcode(credentials: Credentials, login: str) -> None:
+    assert login_of(credentials) == login
 
 
 @pytest.mark.parametrize(
@@ -19,28 +64,34 @@ from gateway.auth.claims import find, groups_of, user_of
         ({"a": None}, "a.b", None),
     ],
 )
-def test_find(data: dict[str, object], name: str, found: object) -> None:
+def test_a_dot_goes_one_level_deeper(data: dict[str, object], name: str, found: object) -> None:
     assert find(data, name) == found
 
 
-@pytest.mark.parametrize("value", ["alice", "alice@example.org", "Ällice B.", "x" * 1024, "a/b.*#"])
-def test_names(value: str) -> None:
-    assert user_of(value) == value
-
-
-def test_a_number_is_a_name() -> None:
-    assert user_of(42) == "42"
-    assert user_of(True) is None
-    assert user_of(-(10**99)) == "-1" + "0" * 99
-    for value in (10**100, -(10**100), 10**5000):  # of the last, Python writes no text
-        assert user_of(value) is None
-
-
-@pytest.mark.parametrize(
-    "value", ["", " ", " a", "a ", "a\nb", "a\0", "anonymous", "\u200b", "\ud800", "x" * 1025, None, 1.5, [], {}, b"a"]
-)
-def test_no_names(value: object) -> None:
-    assert user_of(value) is None
+def test_names_of_users() -> None:
+    for name in ("alice", "alice@example.org", "Ällice B.", "x" * 1024, "a/b.*#"):
+        assert user_of(name) == name
+    for number in (42, -(10**99)):
+        assert user_of(number) == str(number)
+    too_large = (10**100, -(10**100), 10**5000)  # Python writes no text of the last
+    unprintable = ("a\nb", "a\0", "\u200b", "\ud800")
+    for wrong in (
+        "",
+        " ",
+        " a",
+        "a ",
+        "anonymous",
+        "x" * 1025,
+        None,
+        True,
+        1.5,
+        [],
+        {},
+        b"a",
+        *too_large,
+        *unprintable,
+    ):
+        assert user_of(wrong) is None, wrong
 
 
 @pytest.mark.parametrize(
@@ -58,3 +109,29 @@ def test_no_names(value: object) -> None:
 )
 def test_groups(value: object, groups: set[str]) -> None:
     assert groups_of(value) == groups
+
+
+@pytest.mark.parametrize(
+    ("kind", "user"),
+    [
+        ("common-name", "alice"),
+        ("subject", "CN=alice,O=x"),
+        ("dns", "a.example"),
+        ("email", "a@b.example"),
+        ("uri", "spiffe://x/y"),
+    ],
+)
+async def test_names_in_a_certificate(kind: str, user: str) -> None:
+    names = ("uri:spiffe://x/y", "dns:a.example", "dns:b.example", "email:a@b.example")
+    found = await CertificateUsers(kind).identify(Certificate("CN=alice,O=x", "alice", names, 2e9))
+    assert found == Identity(user, expires=2e9, method="certificate")
+    if kind != "subject":
+        with pytest.raises(LoginRefused) as error:
+            await CertificateUsers(kind).identify(Certificate("O=x", "", ("other:x",)))
+        assert error.value.detail == f"the client certificate has no name of the kind {kind} (tls_user)"
+        assert not error.value.is_guess
+
+
+async def test_a_certificate_with_an_unprintable_name() -> None:
+    with pytest.raises(LoginRefused):
+        await CertificateUsers("common-name").identify(Certificate("CN=a", "a\nb"))

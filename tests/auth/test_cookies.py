@@ -19,9 +19,9 @@ from starlette.routing import Route
 
 from gateway.auth import cookies
 from gateway.auth.cookies import Cookies
-from gateway.auth.files import FileFault
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Identity
+from gateway.files import FileFault
 from tests.app.asgi import request
 
 from .issuer import write
@@ -50,7 +50,7 @@ async def starlette(data: dict[str, object], key: str = KEY, **options: object) 
 
 
 def flask(data: object, key: str = KEY) -> str:
-    """The same of Flask: `SecureCookieSessionInterface` with its defaults."""
+    """The value of the cookie that Flask sets: `SecureCookieSessionInterface` with its defaults."""
     options = {"key_derivation": "hmac", "digest_method": hashlib.sha1}
     found = URLSafeTimedSerializer(key, salt="cookie-session", signer_kwargs=options).dumps(data)
     assert isinstance(found, str)
@@ -58,7 +58,7 @@ def flask(data: object, key: str = KEY) -> str:
 
 
 def signed(data: object, at: float, key: str = KEY) -> str:
-    """As Starlette does it, at another time."""
+    """A cookie as Starlette signs it, at another time."""
 
     class Signer(TimestampSigner):
         def get_timestamp(self) -> int:
@@ -131,12 +131,10 @@ class TestAge:
 
 
 class TestForged:
-    @pytest.mark.parametrize(
-        "data", [{"user": ""}, {"user": None}, {"user": ["alice"]}, {"user": "a\nb"}, {}, [], "alice", 5]
-    )
-    async def test_signed_for_nobody(self, path: Path, data: object) -> None:
-        await refused(Cookies(path), f"session={signed(data, time.time())}")
-        await refused(Cookies(path), f"session={flask(data)}")
+    async def test_signed_without_a_user(self, path: Path) -> None:
+        for data in ({"user": ""}, {"user": None}, {"user": ["alice"]}, {"user": "a\nb"}, {}, [], "alice", 5):
+            await refused(Cookies(path), f"session={signed(data, time.time())}")
+            await refused(Cookies(path), f"session={flask(data)}")
 
     async def test_other_keys_and_salts(self, path: Path) -> None:
         await refused(Cookies(path), f"session={await starlette({'user': 'alice'}, 'another key of that length')}")
@@ -161,8 +159,8 @@ class TestForged:
             await refused(Cookies(path), f"session={wrong}")
 
     async def test_nonsense_that_is_signed(self, path: Path) -> None:
-        for octets in (b"", b"\xff", b"!", b"[" * 5000, base64.b64encode(b"[" * 50_000)):
-            await refused(Cookies(path), f"session={TimestampSigner(KEY).sign(octets).decode('latin-1')}")
+        for data in (b"", b"\xff", b"!", b"[" * 5000, base64.b64encode(b"[" * 50_000)):
+            await refused(Cookies(path), f"session={TimestampSigner(KEY).sign(data).decode('latin-1')}")
 
 
 class TestFile:
@@ -170,15 +168,21 @@ class TestFile:
         ("content", "sentence"),
         [
             ("\n \n", "{path} holds no secret"),
-            (f"{KEY}\nshort\n", "line 2 of {path} is a secret of less than 16 octets: it can be guessed"),
-            ("x" * (cookies.MAX_FILE + 1), "{path} is larger than 65536 octets and so hardly a file of secrets"),
+            (
+                f"{KEY}\nshort\n",
+                "line 2 of {path} is a secret of less than 16 bytes, which can be guessed",
+            ),
+            (
+                "x" * (cookies.MAX_FILE + 1),
+                "{path} is larger than 65536 bytes, so it cannot be a file of secrets",
+            ),
         ],
     )
     def test_what_is_wrong(self, path: Path, content: str, sentence: str) -> None:
         write(path, content)
         with pytest.raises(FileFault) as fault:
             cookies.read_secrets(path)
-        assert str(fault.value) == sentence.format(path=path)
+        assert str(fault.value).startswith(sentence.format(path=path))
         assert KEY not in str(fault.value)
 
     async def test_an_identity(self, path: Path) -> None:

@@ -13,10 +13,10 @@ from structlog.typing import EventDict
 from trio.testing import MockClock
 
 from gateway.auth import custom
+from gateway.auth.authenticator import RateLimited
 from gateway.auth.chain import Chain
-from gateway.auth.custom import Custom, load
-from gateway.auth.failures import Failures
-from gateway.auth.guard import Guard
+from gateway.auth.custom import CustomAuthenticator, load
+from gateway.auth.failed_logins import FailedLogins
 from gateway.auth.tickets import Tickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity, Upgrade
@@ -26,7 +26,7 @@ from . import operators
 
 
 async def ask(name: str, passcode: str | None = "name", **more: object) -> Identity | None:
-    found = Custom(load(f"tests.auth.operators:{name}"))
+    found = CustomAuthenticator(load(f"tests.auth.operators:{name}"))
     return await found.identify(Credentials("alice", passcode, **more))  # type: ignore[arg-type]
 
 
@@ -54,12 +54,13 @@ class TestAnswers:
         assert [(line["log_level"], line["reason"]) for line in logged] == [("error", reason)]
 
     async def test_a_guest(self) -> None:
-        assert await Custom(lambda _: "anonymous").identify(Credentials()) == Identity("anonymous", method="custom")
+        assert await CustomAuthenticator(lambda _: "anonymous").identify(Credentials()) == Identity(
+            "anonymous", method="custom"
+        )
 
     @pytest.mark.parametrize("groups", [{"ops"}, ["ops"], ("ops",), {"ops": 1}])
     async def test_groups_of_any_kind(self, groups: Collection[str]) -> None:
-        """Rules look them up: a set that can change has no hash."""
-        found = await Custom(lambda _: Identity("alice", groups)).identify(Credentials())  # type: ignore[arg-type]
+        found = await CustomAuthenticator(lambda _: Identity("alice", groups)).identify(Credentials())  # type: ignore[arg-type]
         assert found == Identity("alice", frozenset({"ops"}))
         assert hash(found)
 
@@ -75,7 +76,7 @@ class TestAnswers:
         ],
     )
     async def test_an_identity_of_nonsense(self, found: Identity, reason: str, logged: list[EventDict]) -> None:
-        assert await Custom(lambda _: found).identify(Credentials()) is None
+        assert await CustomAuthenticator(lambda _: found).identify(Credentials()) is None
         assert [line["reason"] for line in logged] == [reason]
 
 
@@ -89,15 +90,15 @@ class TestErrors:
         assert logged[0]["reason"].startswith("RuntimeError: cannot ask about ['(hidden)', '(hidden)']")
         assert "operators.py line " in logged[0]["reason"]
 
-    async def test_nor_what_was_taken_out_of_them(self, logged: list[EventDict]) -> None:
-        """A name and passcode of Basic, the value of a cookie."""
+    async def test_nor_parts_of_secrets(self, logged: list[EventDict]) -> None:
+        """The passcode of Basic, and the value of a cookie."""
 
         def look_up(credentials: Credentials) -> None:
             raise KeyError("secret-b", "secret-c", "secret-d", "secret-e")
 
         basic = base64.b64encode(b"alice:secret-b").decode()
         upgrade = Upgrade(f"Basic {basic}", 'theme=dark; session=secret-c; other="x secret-d"; last=secret-e')
-        assert await Custom(look_up).identify(Credentials(upgrade=upgrade)) is None
+        assert await CustomAuthenticator(look_up).identify(Credentials(upgrade=upgrade)) is None
         assert logged[0]["reason"].startswith("KeyError: ('(hidden)', '(hidden)', ")
         assert "secret" not in str(logged)
 
@@ -105,14 +106,14 @@ class TestErrors:
         assert await ask("raising", "a") is None
         assert "cannot ask about ['a', '']" in logged[0]["reason"]
 
-    async def test_a_plain_function_that_gives_back_something_to_await(self, logged: list[EventDict]) -> None:
+    async def test_a_plain_function_that_returns_a_coroutine(self, logged: list[EventDict]) -> None:
         assert await ask("lazy") is None
         assert "appears to be asynchronous" in logged[0]["reason"]
 
 
 class TestGuesses:
-    async def test_an_address_that_failed_too_often_is_not_heard(self, autojump_clock: MockClock) -> None:
-        """However many it asks at once: `attempts`, and those who are being heard meanwhile."""
+    async def test_an_address_that_failed_too_often_is_refused(self, autojump_clock: MockClock) -> None:
+        """Any number of guesses at once: `attempts` are checked, and those that had a place."""
         asked = 0
 
         async def call(credentials: Credentials) -> None:
@@ -120,8 +121,8 @@ class TestGuesses:
             asked += 1
             await trio.sleep(0.05)
 
-        failures = Failures(10)
-        guard = Guard(Chain(tickets=Tickets(), custom=Custom(call, failures)), failures)
+        failures = FailedLogins(10)
+        guard = RateLimited(Chain(tickets=Tickets(), custom=CustomAuthenticator(call, failures)), failures)
         told: list[str] = []
 
         async def guess(address: str) -> None:
@@ -139,8 +140,7 @@ class TestGuesses:
 
 
 class TestThreads:
-    async def test_plain_functions_run_in_a_few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(custom, "THREADS", 2)
+    async def test_plain_functions_run_in_a_few(self) -> None:
         both, most, running = threading.Barrier(2, timeout=10), 0, 0
         lock = threading.Lock()
 
@@ -153,13 +153,13 @@ class TestThreads:
             with lock:
                 running -= 1
 
-        found = Custom(call)
+        found = CustomAuthenticator(call, threads=2)
         async with trio.open_nursery() as nursery:
             for _ in range(6):
                 nursery.start_soon(found.identify, Credentials())
         assert most == 2
 
-    async def test_nobody_waits_for_one_that_hangs(self) -> None:
+    async def test_a_function_that_hangs_can_be_cancelled(self) -> None:
         release = threading.Event()
 
         def call(credentials: Credentials) -> None:
@@ -167,7 +167,7 @@ class TestThreads:
 
         try:
             with trio.move_on_after(0.05) as scope:
-                await Custom(call).identify(Credentials())
+                await CustomAuthenticator(call).identify(Credentials())
             assert scope.cancelled_caught
         finally:
             release.set()

@@ -10,9 +10,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from gateway.auth import keys
-from gateway.auth.files import FileFault
 from gateway.auth.keys import read_keys
+from gateway.files import FileFault
 
 from .issuer import LONG_SECRET, SECRET, jwk, jwks, openssh, private, private_octets, public_der, public_pem
 
@@ -138,28 +137,30 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("content", "sentence"),
         [
-            ("", "holds a secret of 0 octets, and 32 are the least"),
-            ("x" * 31 + "\n", "holds a secret of 31 octets, and 32 are the least"),
-            (jwks({"kty": "oct", "k": "c2hvcnQ"}), "holds a secret of 5 octets, and 32 are the least"),
-            ("-----BEGIN PUBLIC KEY-----\nAAAA\n", "looks like PEM and has no whole key in it"),
+            ("", "holds a secret of 0 bytes, and 32 are needed"),
+            ("x" * 31 + "\n", "holds a secret of 31 bytes, and 32 are needed"),
+            (jwks({"kty": "oct", "k": "c2hvcnQ"}), "holds a secret of 5 bytes, and 32 are needed"),
+            ("-----BEGIN PUBLIC KEY-----\nAAAA\n", "looks like PEM but holds no whole key"),
             ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "has a PUBLIC KEY that cannot be read"),
             ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "has a CERTIFICATE that cannot be"),
-            ("{", "looks like a JWKS and is no JSON"),
+            ("{", "looks like a JWKS but is no JSON"),
             ("{}", "has no key that verifies signatures"),
-            ('{"keys": 5}', "is no JWKS: keys is no array"),
-            ('{"keys": [5]}', "is no JWKS: key 1 is no object"),
+            ('{"keys": 5}', "is no JWKS: keys must be an array"),
+            ('{"keys": [5]}', "is no JWKS: key 1 must be an object"),
             ('{"keys": []}', "has no key that verifies signatures"),
             (jwks(jwk("RSA"), {"kty": "RSA"}), "has a key that cannot be read: number 2"),
             (jwks(jwk("RSA"), jwk("RSA") | {"alg": ["RS256"]}), "has a key that cannot be read: number 2"),
             (jwks(jwk("RSA") | {"key_ops": 5}), "has a key that cannot be read: number 1"),
             (jwks(jwk("RSA") | {"key_ops": "verify"}), "has a key that cannot be read: number 1"),
-            (public_pem("RSA-1024"), "has an RSA key of 1024 bits, and 2048 are the least"),
-            (public_pem("k1"), "has a key that is none of RSA, P-256, P-384, P-521 and Ed25519"),
+            (public_pem("RSA-1024"), "has an RSA key of 1024 bits, and 2048 are needed"),
+            (public_pem("k1"), "has a key of another kind than RSA, P-256, P-384, P-521 and Ed25519"),
         ],
     )
     def test_others(self, path: Path, content: str, sentence: str) -> None:
         assert fault(path, content).startswith(sentence)
 
-    def test_too_many(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keys, "MAX_KEYS", 1)
-        assert fault(path, jwks(jwk("RSA"), jwk("RSA"))) == "has 2 keys, and may have 1"
+    def test_too_many(self, path: Path) -> None:
+        path.write_text(jwks(jwk("RSA"), jwk("RSA")))
+        assert len(read_keys(path, 2)) == 2
+        with pytest.raises(FileFault, match=r"has 2 keys, and may have at most 1$"):
+            read_keys(path, 1)

@@ -1,6 +1,6 @@
-"""Who may come in, as clients of a real server process see it: stomp.py over TCP, and a page's steps over WebSocket.
+"""Logins of real clients at a real server process: stomp.py over TCP, and the steps of a page over WebSocket.
 
-At the end nothing secret that was shown stands in the log, in the journal or in the metrics.
+At the end no secret of a client stands in the log, in the journal or in the metrics.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import queue
+import signal
 import socket
 import ssl
 import time
@@ -23,6 +25,7 @@ import trustme
 from stomp.utils import Frame
 
 from gateway.auth import passwords
+from tests.app.process import SERVE, server
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
 from tests.transports.peers import CONNECT, ws
 
@@ -64,7 +67,7 @@ def gateway(folder: Path) -> Iterator[GatewayProcess]:
 
 
 class Frames(stomp.ConnectionListener):
-    """What a client gets."""
+    """The frames that a client gets."""
 
     def __init__(self) -> None:
         self.all: queue.Queue[tuple[str, Frame]] = queue.Queue()
@@ -87,8 +90,8 @@ class Frames(stomp.ConnectionListener):
         return frame
 
 
-def dial(gateway: GatewayProcess, login: str | None, passcode: str | None, **headers: str) -> tuple[Any, Frames]:
-    connection = stomp.Connection12([(HOST, gateway.tcp_port)], reconnect_attempts_max=1)
+def dial(port: int, login: str | None, passcode: str | None, **headers: str) -> tuple[Any, Frames]:
+    connection = stomp.Connection12([(HOST, port)], reconnect_attempts_max=1)
     frames = Frames()
     connection.set_listener("", frames)
     connection.connect(login, passcode, headers=headers)
@@ -96,28 +99,24 @@ def dial(gateway: GatewayProcess, login: str | None, passcode: str | None, **hea
 
 
 class TestStompPy:
-    @pytest.mark.parametrize("login", [None, "", "guest"])
-    def test_a_token_as_passcode(self, gateway: GatewayProcess, login: str | None) -> None:
-        connection, frames = dial(gateway, login, token("HS256", SECRET))
-        assert frames.next("CONNECTED").headers["user-name"] == "alice"
-        connection.disconnect()
-
-    def test_bearer(self, gateway: GatewayProcess) -> None:
-        connection, frames = dial(gateway, None, None, Authorization=f"Bearer {token('HS256', SECRET)}")
-        assert frames.next("CONNECTED").headers["user-name"] == "alice"
-        connection.disconnect()
-
-    def test_passcode(self, gateway: GatewayProcess) -> None:
-        connection, frames = dial(gateway, "alice", PASSCODE)
-        frames.next("CONNECTED")
-        connection.disconnect()
+    def test_accepted(self, gateway: GatewayProcess) -> None:
+        bearer = {"Authorization": f"Bearer {token('HS256', SECRET)}"}
+        ways: list[tuple[str | None, str | None, dict[str, str]]] = [
+            *((login, token("HS256", SECRET), {}) for login in (None, "", "guest")),
+            (None, None, bearer),
+            ("alice", PASSCODE, {}),
+        ]
+        for login, passcode, headers in ways:
+            connection, frames = dial(gateway.tcp_port, login, passcode, **headers)
+            assert frames.next("CONNECTED").headers["user-name"] == "alice"
+            connection.disconnect()
 
     @pytest.mark.parametrize(
         ("login", "passcode", "detail"),
         [
             ("alice", WRONG, NEITHER),
             ("nobody", WRONG, NEITHER),
-            ("", "TOKEN", "the token is not one that this server accepts; its log says why"),
+            ("", "TOKEN", "this server does not accept the token; its log says why"),
             ("", "EXPIRED", "the token has expired; log in with a new one"),
         ],
     )
@@ -126,12 +125,12 @@ class TestStompPy:
             "TOKEN": token("HS256", LONG_SECRET),
             "EXPIRED": token("HS256", SECRET, exp=int(time.time()) - 100),
         }.get(passcode, passcode)
-        _, frames = dial(gateway, login, shown)
+        _, frames = dial(gateway.tcp_port, login, shown)
         error = frames.next("ERROR")
         assert (error.headers["message"], error.body) == ("login refused", detail)
 
     def test_warning_and_renewal(self, gateway: GatewayProcess) -> None:
-        connection, frames = dial(gateway, None, token("HS256", SECRET, exp=int(time.time()) + 2))
+        connection, frames = dial(gateway.tcp_port, None, token("HS256", SECRET, exp=int(time.time()) + 2))
         frames.next("CONNECTED")
         connection.subscribe("/session/events", id="events")
         warning = frames.next("MESSAGE")
@@ -152,7 +151,7 @@ def post(gateway: GatewayProcess, **headers: str) -> tuple[int, Any]:
 
 
 def upgrade(gateway: GatewayProcess, query: str = "", connect: str = "", **fields: str) -> str:
-    """What comes of a CONNECT over WebSocket, with these fields in the upgrade."""
+    """The answer to a CONNECT over WebSocket, with these fields in the upgrade."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     request = (
         f"GET /ws{query} HTTP/1.1\r\nHost: gateway.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -162,8 +161,8 @@ def upgrade(gateway: GatewayProcess, query: str = "", connect: str = "", **field
     with socket.create_connection((HOST, gateway.ws_port), timeout=PATIENCE) as client:
         client.sendall(request.encode() + ws(1, frame))
         received = b""
-        while not received.count(b"\0") and (octets := client.recv(65_536)):
-            received += octets
+        while not received.count(b"\0") and (data := client.recv(65_536)):
+            received += data
     return received.partition(b"\r\n\r\n")[2].decode(errors="replace")
 
 
@@ -225,14 +224,14 @@ def test_a_certificate(tmp_path: Path, kind: str, user: str | None) -> None:
         with socket.create_connection((HOST, gateway.tcp_port), timeout=PATIENCE) as stranger:
             stranger.sendall(CONNECT)
             refused = stranger.recv(65_536).decode()
-    assert "the server lets in who shows a client certificate" in refused
+    assert "the client sent no credentials that this server knows; send a client certificate" in refused
 
 
-def test_nothing_secret_was_written(gateway: GatewayProcess, folder: Path) -> None:
-    """The last of this file, so that all that was shown could have been."""
+def test_no_secret_was_written(gateway: GatewayProcess, folder: Path) -> None:
+    """After all other tests of this gateway, whose secrets could have been written."""
     misplaced = token("HS256", SECRET)
     for login, text in [("alice", PASSCODE), ("alice", WRONG), (misplaced, ""), (PASSCODE, "alice")]:
-        dial(gateway, login, text)[1].all.get(timeout=PATIENCE)
+        dial(gateway.tcp_port, login, text)[1].all.get(timeout=PATIENCE)
     upgrade(gateway, f"?ticket=ticket-{WRONG}", Authorization=f"Basic {WRONG}", Cookie=f"session={WRONG}", Origin=PAGE)
     with closing(http.client.HTTPConnection(HOST, gateway.http_port, timeout=PATIENCE)) as connection:
         connection.request("GET", "/metrics")
@@ -255,8 +254,60 @@ def test_nothing_secret_was_written(gateway: GatewayProcess, folder: Path) -> No
     ]
     found = [
         (name, prefix)
-        for name, octets in [("log", log), ("journal", journal), ("metrics", metrics)]
+        for name, data in [("log", log), ("journal", journal), ("metrics", metrics)]
         for prefix in prefixes
-        if prefix in octets
+        if prefix in data
     ]
     assert found == []
+
+
+RULE = """
+[[policy]]
+match = "/queue/#"
+add_user_id = true
+
+[[rule]]
+destination = "/queue/**"
+groups = ["ops"]
+allow = ["send", "subscribe"]
+"""
+
+
+def test_a_users_file_that_changes(tmp_path: Path) -> None:
+    """SIGHUP makes a server process read it again."""
+    users = tmp_path / "users"
+    users_of_file = ("ada", "bob", "eve")
+    for login in users_of_file:
+        passwords.write_user(users, login, passwords.hash_passcode(f"passcode of {login}"), ["ops"])
+    (tmp_path / "gateway.toml").write_text(RULE)
+    with server(SERVE, tmp_path, users_file=str(users), login_delay="0") as running:
+        port = running.tcp_port()
+        (ada, of_ada), (bob, of_bob), (_, of_eve) = (dial(port, each, f"passcode of {each}") for each in users_of_file)
+        for frames in (of_ada, of_bob, of_eve):
+            frames.next("CONNECTED")
+        bob.subscribe("/queue/a", id="1")
+        ada.send("/queue/a", "one")
+        assert of_bob.next("MESSAGE").headers["user-id"] == "ada"
+
+        text = users.read_text()
+        (changed,) = [line for line in text.splitlines() if line.startswith("bob:")]
+        passwords.write_user(users, "eve", passwords.hash_passcode("another"))
+        users.write_text(changed + "\n" + "\n".join(each for each in users.read_text().splitlines() if "eve" in each))
+        os.kill(running.process.pid, signal.SIGHUP)
+        assert of_ada.next("ERROR").headers["message"] == "user removed"
+        assert of_eve.next("ERROR").headers["message"] == "passcode changed"
+
+        passwords.write_user(users, "bob", changed.split(":")[1], [])
+        os.kill(running.process.pid, signal.SIGHUP)
+        assert of_bob.next("ERROR").headers["message"] == "access refused"
+        told = [event for event in running.events() if event["event"] in ("login revoked", "groups changed")]
+        assert [(event["login"], event.get("reason")) for event in told] == [
+            ("ada", "user removed"),
+            ("eve", "passcode changed"),
+            ("bob", None),
+        ]
+        for connection in (ada, bob):
+            connection.disconnect()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.wait() == 0
+        assert "Traceback" not in running.log

@@ -1,23 +1,24 @@
-"""The rules: who may do what, how much of a pattern, and what is remembered of it."""
+"""Rules: permissions by user, transport and address, coverage of patterns, memory, and reloads."""
 
 from __future__ import annotations
 
 import gc
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.auth import rules as module
-from gateway.auth import rules_standing
-from gateway.auth.rules import Granted, Rules
+from gateway.auth.rule_index import Permissions, RuleNetworks
+from gateway.auth.rules import Rules, SessionAccess
 from gateway.broker.model.access import Action, Coverage
 from gateway.broker.model.destinations import canonical_for
 from gateway.broker.model.identity import Identity
 from gateway.broker.model.patterns import Pattern
-from gateway.config.rules import Table, read_tables
+from gateway.config.rules import RuleTable, read_tables
+from gateway.config.settings import SettingsError
 
 SEND, SUBSCRIBE, ADMIN = Action.SEND, Action.SUBSCRIBE, Action.ADMIN
 
@@ -27,18 +28,22 @@ def rule(destination: object, *allow: str, deny: object = (), **keys: object) ->
     return {"destination": destination, **decides, **keys}
 
 
+def read(*tables: dict[str, Any]) -> tuple[RuleTable, ...]:
+    return read_tables(list(tables))
+
+
 def rules(*tables: dict[str, Any]) -> Rules:
-    return Rules(read_tables(list(tables)))
+    return Rules(read(*tables))
 
 
-def access(found: Rules, user: str = "alice", *groups: str, transport: str = "tcp", address: str = "") -> Granted:
+def access(found: Rules, user: str = "alice", *groups: str, transport: str = "tcp", address: str = "") -> SessionAccess:
     granted = found.access_of(Identity(user, frozenset(groups)), transport, address)
     assert granted is not None
     return granted
 
 
 class TestMay:
-    def test_the_first_that_is_for_it_decides(self) -> None:
+    def test_the_first_rule_that_is_for_it_decides(self) -> None:
         found = access(
             rules(
                 rule("/queue/a.x", deny=["send"]),
@@ -53,7 +58,7 @@ class TestMay:
         assert not any(found.may(ADMIN, name) for name in names)
 
     @pytest.mark.parametrize(
-        ("keys", "who"),
+        ("keys", "allowed"),
         [
             ({}, "alice bob anonymous"),
             ({"users": ["alice"]}, "alice"),
@@ -62,13 +67,13 @@ class TestMay:
             ({"users": ["anonymous"]}, "anonymous"),
             ({"groups": ["of-bob"]}, "bob"),
             ({"groups": ["of-bob"], "users": ["alice"]}, "alice bob"),
-            ({"groups": ["nobody's"]}, ""),
+            ({"groups": ["empty"]}, ""),
         ],
     )
-    def test_who(self, keys: dict[str, object], who: str) -> None:
+    def test_users_and_groups(self, keys: dict[str, object], allowed: str) -> None:
         found = rules(rule("/queue/a", "send", **keys))
         for user in ("alice", "bob", "anonymous"):
-            assert access(found, user, f"of-{user}").may(SEND, "/queue/a") is (user in who.split())
+            assert access(found, user, f"of-{user}").may(SEND, "/queue/a") is (user in allowed.split())
 
     def test_transports(self) -> None:
         found = rules(rule("/queue/a", "send", transports=["websocket"]), rule("/queue/b", "send"))
@@ -104,7 +109,7 @@ class TestOwn:
     TABLES = (rule(["/topic/of.{user}.**", "/user/queue/**"], "subscribe"),)
 
     @pytest.mark.parametrize("user", ["*", "#", "**", ">", "a.b", "a/b", "", "{user}", "alice", "%2A", "bob.x", "a,b"])
-    def test_nobody_gets_what_is_of_another(self, user: str) -> None:
+    def test_a_name_reaches_nothing_of_another_user(self, user: str) -> None:
         found = access(rules(*self.TABLES), user)
         for other in ("bob", "a", "b", "*", "#", "a.b", "alice"):
             if other != user:
@@ -182,23 +187,23 @@ NAMES = [
 ]
 
 
-def is_from(table: Table, address: str) -> bool:
-    """Whether a rule is for those from there."""
+def is_from(table: RuleTable, address: str) -> bool:
+    """True if a rule is for clients of that address."""
     if not table.addresses or not address:
         return not table.addresses or "unix" in table.addresses
     return any(ip_address(address) in ip_network(text) for text in table.addresses - {"unix"})
 
 
 def by_hand(
-    tables: tuple[Table, ...], user: str, groups: frozenset[str], transport: str, address: str, name: str
+    tables: tuple[RuleTable, ...], user: str, groups: frozenset[str], transport: str, address: str, name: str
 ) -> bool:
-    """Whether somebody may subscribe, as the page says it and one rule after the other."""
+    """True if the user may subscribe, by the words of docs/rules.md, one rule after the other."""
     for table in tables:
         is_for_all = not table.users and not table.groups
-        who = is_for_all or user in table.users or "*" in table.users or bool(groups & table.groups)
+        is_user = is_for_all or user in table.users or "*" in table.users or bool(groups & table.groups)
         where = [Pattern(text.replace("{user}", user)).matches(name) for text in table.patterns]
         how = transport in (table.transports or {transport}) and is_from(table, address)
-        if who and how and any(where) and SUBSCRIBE in table.actions:
+        if is_user and how and any(where) and SUBSCRIBE in table.actions:
             return table.allows
     return False
 
@@ -251,7 +256,7 @@ class TestWhy:
         granted = access(found)
         for _ in range(2):
             assert granted.reason(SUBSCRIBE, "/topic/a") == "rule 1 denies it"
-            assert granted.reason(SEND, "/topic/a") == "what no rule allows is refused"
+            assert granted.reason(SEND, "/topic/a") == "no rule allows it"
             assert granted.reason(SUBSCRIBE, "/topic/*") == "rule 1 denies it, rule 2 allows it"
 
     def test_not_all_rules_are_named(self) -> None:
@@ -276,36 +281,35 @@ class TestRemembering:
         found = rules(rule("**", "send", addresses=["10.0.0.0/8", "unix"]))
         first = access(found, "alice", "a", "b", address="10.0.0.1")
         same = access(found, "alice", "b", "a", address="10.0.0.2")
-        assert same.standing is first.standing
+        assert same.permissions is first.permissions
         assert same.sendable is first.sendable
         others = [access(found, "bob", address="10.0.0.1"), access(found, "alice", "a", address="10.0.0.1")]
         others += [access(found, "alice", "a", "b", transport="x", address="10.0.0.1")]
         others += [access(found, "alice", "a", "b", address=address) for address in ("11.0.0.1", "")]
-        assert first.standing not in [each.standing for each in others]
+        assert first.permissions not in [each.permissions for each in others]
 
-    def test_addresses_of_which_no_rule_speaks_are_the_same(self) -> None:
+    def test_addresses_that_no_rule_names_are_the_same(self) -> None:
         found = rules(rule("**", "send"))
-        assert access(found, address="10.0.0.1").standing is access(found, address="::1").standing
+        assert access(found, address="10.0.0.1").permissions is access(found, address="::1").permissions
 
-    def test_users_are_forgotten_when_nobody_has_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_MOST_RECENT", 2)
-        found = rules(rule("**", "send"))
+    def test_permissions_without_sessions_are_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = Rules(read_tables([rule("**", "send")]), max_recent=2)
         first = access(found, "user-0")
         for number in range(10):
             access(found, f"user-{number}")
         gc.collect()
         assert len(found._living) == 3
-        assert access(found, "user-0").standing is first.standing  # its session is still there
+        assert access(found, "user-0").permissions is first.permissions  # its session is still there
 
     def test_names_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rules_standing, "_MOST_NAMES", 3)
-        granted = access(rules(rule("**", "send", "subscribe")))
+        index = rules(rule("**", "send", "subscribe")).index
+        found = Permissions(index, "alice", frozenset(), "tcp", RuleNetworks.NONE, max_names=3)
         for number in range(20):
             for action in Action:
-                assert granted.may(action, f"/queue/{number}") is (action is not ADMIN)
-            assert granted.may(SEND, f"/queue/{number}" + 200 * "x")
-            assert granted.reach(f"/topic/{number}.#") is Coverage.ALL
-        known = [getattr(granted.standing, name) for name in ("send", "subscribe", "admin", "_reach")]
+                assert found.find(action, f"/queue/{number}") is (action is not ADMIN)
+            assert found.find(SEND, f"/queue/{number}" + 200 * "x")
+            assert found.reach(f"/topic/{number}.#") is Coverage.ALL
+        known = [getattr(found, name) for name in ("send", "subscribe", "admin", "_reach")]
         assert [len(each) for each in known] == [2, 2, 2, 2]
 
     def test_a_thousand_rules(self) -> None:
@@ -315,3 +319,173 @@ class TestRemembering:
         assert granted.may(SEND, "/queue/999.alice.x")
         assert not granted.may(SEND, "/queue/999.bob.x")
         assert [entry.number for entry in found.index.matching("/queue/7.bob.x")] == [8, 1_001]
+
+
+class TestNetworks:
+    TEXTS = ("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3", "::/0", "2001:db8::/32", "unix")
+
+    @pytest.mark.parametrize(
+        ("address", "networks"),
+        [
+            ("10.1.2.3", "10.0.0.0/8 10.1.0.0/16 10.1.2.3"),
+            ("10.1.2.4", "10.0.0.0/8 10.1.0.0/16"),
+            ("10.2.0.0", "10.0.0.0/8"),
+            ("9.255.255.255", ""),
+            ("11.0.0.0", ""),
+            ("2001:db8::a01:203", "::/0 2001:db8::/32"),
+            ("::1", "::/0"),
+            ("", "unix"),
+        ],
+    )
+    def test_around(self, address: str, networks: str) -> None:
+        assert RuleNetworks(self.TEXTS).around(address) == set(networks.split())
+
+    def test_none(self) -> None:
+        assert not RuleNetworks(())
+        assert RuleNetworks(()).around("10.0.0.1") is RuleNetworks(()).around("") is RuleNetworks.NONE
+        assert RuleNetworks(["10.0.0.0/8"]).around("") is RuleNetworks.NONE
+        assert all(RuleNetworks([text]) for text in ("unix", "10.0.0.0/8", "0.0.0.0/0"))
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(
+        ("networks", "where"),
+        [
+            (["10.0.0.0/8"], "10.0.0.1 10.255.0.1"),
+            (["10.0.0.0/8", "10.0.0.1", "2001:db8::/32"], "10.0.0.1 10.255.0.1 2001:db8::7"),
+            (["10.0.0.1"], "10.0.0.1"),
+            (["0.0.0.0/0"], "10.0.0.1 10.255.0.1 11.0.0.1"),
+            (["::/0"], "2001:db8::7 2001:db9::7 ::1 fe80::1%eth0"),
+            (["fe80::/10"], "fe80::1%eth0"),
+            (["::1", "unix"], "::1 unix"),
+            (["192.0.2.0/24"], ""),
+        ],
+    )
+    def test_addresses(self, networks: list[str], where: str) -> None:
+        """Of a rule that allows, and of one that denies."""
+        allowed = rules(rule("/queue/a", "send", addresses=networks))
+        denied = rules(rule("/queue/a", deny=["send"], addresses=networks), rule("**", "send"))
+        for name in "10.0.0.1 10.255.0.1 11.0.0.1 2001:db8::7 2001:db9::7 ::1 fe80::1%eth0 unix".split():
+            address = "" if name == "unix" else name
+            is_there = name in where.split()
+            assert access(allowed, address=address).may(SEND, "/queue/a") is is_there
+            assert access(denied, address=address).may(SEND, "/queue/a") is not is_there
+
+    def test_all_keys_must_match(self) -> None:
+        found = rules(
+            rule("/queue/a", "send", users=["alice"], groups=["ops"], addresses=["10.0.0.0/8"], transports=["tcp"])
+        )
+        asked = [("alice", (), "10.0.0.1", "tcp"), ("bob", ("ops",), "10.0.0.1", "tcp"), ("bob", (), "10.0.0.1", "tcp")]
+        asked += [("alice", (), "11.0.0.1", "tcp"), ("alice", (), "", "tcp"), ("alice", (), "10.0.0.1", "websocket")]
+        allowed = [
+            access(found, user, *groups, transport=transport, address=address).may(SEND, "/queue/a")
+            for user, groups, address, transport in asked
+        ]
+        assert allowed == [True, True, False, False, False, False]
+
+    def test_no_address(self) -> None:
+        with pytest.raises(ValueError, match="nowhere"):
+            access(rules(rule("/queue/a", deny=["send"], addresses=["10.0.0.0/8"])), address="nowhere")
+
+    def test_the_explanation_names_the_address(self) -> None:
+        found = rules(rule("/queue/a", "send", addresses=["10.0.0.0/8"]))
+        from_ = ("10.0.0.1", "::1", "", None)
+        said = [found.explain(Identity("bob"), "tcp", each, SEND, "/queue/a").text for each in from_]
+        assert said == [
+            "bob over tcp from 10.0.0.1 may send to '/queue/a': rule 1 allows it",
+            "bob over tcp from ::1 may not send to '/queue/a': no rule allows it",
+            "bob over tcp from a unix socket may not send to '/queue/a': no rule allows it",
+            "bob over tcp from no known address may not send to '/queue/a': no rule allows it",
+        ]
+
+
+class TestReload:
+    def test_others_are_in_force_at_once(self) -> None:
+        tables = [read(rule("/queue/a", "send"))]
+        found = Rules(read(rule("**", "send", "subscribe")), lambda: tables[0])
+        changes: list[str] = []
+        found.on_change(lambda: changes.append("changed"))
+        granted = access(found)
+        assert granted.may(SEND, "/queue/b")
+        assert granted.may(SUBSCRIBE, "/queue/b")
+        assert granted.reach("/topic/#") is Coverage.ALL
+        granted.sendable.add("/queue/b")
+        granted.answerable.add("/queue/b")
+        assert found.reload() is None
+        assert changes == ["changed"]
+        assert not granted.sendable
+        assert not granted.answerable
+        assert granted.reach("/topic/#") is Coverage.NONE
+        assert not granted.may(SUBSCRIBE, "/queue/b")
+        assert [granted.may(SEND, name) for name in ("/queue/a", "/queue/b")] == [True, False]
+        assert access(found).permissions is granted.permissions
+
+    def test_other_networks_sort_anew(self) -> None:
+        """Sessions that were the same to the rules are no longer."""
+        tables = read(
+            rule("/queue/a", deny=["send"], addresses=["10.0.0.1"]),
+            rule("/queue/b", "subscribe", addresses=["10.0.0.0/8"]),
+            rule("/queue/a", "send"),
+        )
+        found = Rules(read(rule("**", "send", "subscribe")), lambda: tables)
+        one, two, third = access(found, address="10.0.0.1"), access(found, address="10.0.0.2"), access(found)
+        assert one.permissions is two.permissions is third.permissions
+        for each in (one, two, third):
+            assert each.may(SEND, "/queue/a")
+            each.sendable.add("/queue/a")
+        assert found.reload() is None
+        assert not any(each.sendable or each.answerable for each in (one, two, third))
+        assert [each.may(SEND, "/queue/a") for each in (two, one, third)] == [True, False, True]
+        assert [each.may(SUBSCRIBE, "/queue/b") for each in (two, one, third)] == [True, True, False]
+        two.sendable.add("/queue/a")
+        assert not one.sendable
+        assert [each.reason(SEND, "/queue/a")[:6] for each in (one, two)] == ["rule 1", "rule 3"]
+        assert found.reload() is None
+        assert not two.sendable
+        assert access(found, address="10.7.7.7").permissions is two.permissions, (
+            "the same networks, so nothing was sorted"
+        )
+
+    @pytest.mark.parametrize("ask", ["reach", "reason", "options"])
+    def test_every_question_finds_the_new_permissions(self, ask: str) -> None:
+        tables = read(rule("/topic/a.**", "subscribe", addresses=["10.0.0.0/8"]))
+        found = Rules(read(rule("**", "send")), lambda: tables)
+        granted = access(found, address="10.0.0.1")
+        assert found.reload() is None
+        said = {
+            "reach": lambda: granted.reach("/topic/a.*") is Coverage.ALL,
+            "reason": lambda: granted.reason(SUBSCRIBE, "/topic/a.b") == "rule 1 allows it",
+            "options": lambda: granted.options() == ["--address=10.0.0.1"],
+        }
+        assert said[ask]()
+
+    def test_rules_change_for_open_sessions_of_forgotten_users(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = Rules(read(rule("**", "send")), lambda: read(rule("**", "admin")), max_recent=1)
+        first = access(found, "a")
+        assert first.may(SEND, "/queue/a")
+        access(found, "b")
+        assert found.reload() is None
+        assert not first.may(SEND, "/queue/a")
+
+    def test_wrong_ones_change_nothing(self) -> None:
+        def read_again() -> tuple[RuleTable, ...]:
+            raise SettingsError("gateway.toml line 1: wrong")
+
+        found = Rules(read(rule("/queue/a", "send")), read_again)
+        found.on_change(lambda: pytest.fail("nothing changed"))
+        assert found.reload() == "gateway.toml line 1: wrong"
+        assert access(found).may(SEND, "/queue/a")
+
+    def test_the_first_rule_and_the_last_need_a_restart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        found = Rules(read(rule("/queue/a", "send")), lambda: ())
+        sentence = str(found.reload())
+        assert sentence.startswith("there is no [[rule]] any more, and without any rule every client may do everything")
+        assert sentence.endswith("; restart if that is meant; gateway.toml is gone")
+        (tmp_path / "gateway.toml").touch()
+        assert str(found.reload()).endswith("; restart if that is meant")
+        assert not access(found).may(SEND, "/queue/b")
+        found = Rules((), lambda: read(rule("/queue/a", "send")))
+        assert str(found.reload()).startswith("the first [[rule]] tables need a restart")
+        assert found.access_of(Identity("alice"), "tcp", "") is None
+        assert Rules((), lambda: ()).reload() is None

@@ -50,7 +50,7 @@ USERS = ("alice", "a.b", "*", "feeder", "root", "anonymous")
 WAY = {"tcp": "", "websocket": "--transport=websocket "}
 NAMED = "alice a.b * feeder root"
 
-# Action, destination, and who may, over TCP; `@` behind a name: over WebSocket only.
+# Action, destination, and the users that may, over TCP; `@` behind a name: over WebSocket only.
 MATRIX = [
     ("subscribe", "/topic/prices.gold", NAMED),
     ("subscribe", "/exchange/amq.topic/prices.gold", NAMED),
@@ -108,9 +108,9 @@ allow = ["send", "subscribe", "admin"]
 destination = "/topic/news.**"
 allow = ["send", "subscribe"]
 """
-# Where clients come from; the last has no address.
+# Addresses of clients; the last has none.
 PLACES = ("10.0.0.7", "10.9.9.9", "192.0.2.7", "2001:db8::7", "2001:db8:bad::7", "unix")
-# Action, destination, and for each user from where; `@` behind a place: over TCP only.
+# Action, destination, and the addresses of each user that may; `@` behind an address: over TCP only.
 MATRIX_BY_ADDRESS: list[tuple[str, str, dict[str, str]]] = [
     (
         "send",
@@ -139,7 +139,7 @@ MATRIX_BY_ADDRESS: list[tuple[str, str, dict[str, str]]] = [
 
 
 class Trusting:
-    """An authenticator that believes every name, and knows who is of which group."""
+    """An authenticator that accepts every name, and knows the groups."""
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
         user = credentials.login or "anonymous"
@@ -176,7 +176,7 @@ async def come(running: Gateway, kind: str, user: str) -> Peer:
 
 
 def behind_a_proxy(folder: Path) -> AbstractAsyncContextManager[Gateway]:
-    """A gateway that hears from a proxy where its clients come from; else they come by a unix socket."""
+    """A gateway on unix sockets, whose proxy tells the addresses of its clients."""
     return gateway(
         tcp=[f"unix:{folder}/tcp"],
         websocket=[f"unix:{folder}/ws"],
@@ -186,7 +186,7 @@ def behind_a_proxy(folder: Path) -> AbstractAsyncContextManager[Gateway]:
 
 
 async def come_from(running: Gateway, kind: str, user: str, address: str) -> Peer:
-    """A client from there, as its proxy says."""
+    """A client of that address, as its proxy says."""
     stream = await dial_stream(running.addresses[kind][0])
     wire = TcpWire(stream)
     if kind == "tcp":
@@ -203,12 +203,12 @@ async def come_from(running: Gateway, kind: str, user: str, address: str) -> Pee
 
 
 async def attempt(peer: Peer, action: str, destination: str) -> bool:
-    """Whether a frame is carried out; if not, that is because access was refused."""
+    """True if a frame is accepted; otherwise access was refused."""
     if action in ("subscribe", "durable", "browse"):
         asked = {"durable": {"durable": "true"}, "browse": {"browser": "true"}}.get(action, {})
         await peer.send_frame("SUBSCRIBE", destination=destination, id=1, receipt="r", **asked)
     elif action == "reply":
-        # To somewhere that all may send to, or the answer could be about that.
+        # To a destination of all users, so that a refusal is about the reply-to.
         place = "/user/alice/queue/inbox"
         await peer.send_frame("SEND", destination=place, reply_to=destination, receipt="r")
     else:
@@ -235,8 +235,8 @@ async def test_matrix(kind: str, user: str) -> None:
             found[action, destination] = await attempt(peer, action, destination)
             await peer.aclose()
         expected = {
-            (action, destination): user in who.split() or (kind == "websocket" and f"{user}@" in who.split())
-            for action, destination, who in MATRIX
+            (action, destination): user in allowed.split() or (kind == "websocket" and f"{user}@" in allowed.split())
+            for action, destination, allowed in MATRIX
         }
         assert found == expected
 
@@ -247,11 +247,11 @@ async def test_matrix_by_address(kind: str, place: str, tmp_path: Path) -> None:
     found: dict[tuple[str, str], list[str]] = {}
     expected = {}
     async with behind_a_proxy(tmp_path) as running:
-        for action, destination, who in MATRIX_BY_ADDRESS:
+        for action, destination, allowed in MATRIX_BY_ADDRESS:
             ways = {place, f"{place}@"} if kind == "tcp" else {place}
-            expected[action, destination] = [user for user in who if not ways.isdisjoint(who[user].split())]
+            expected[action, destination] = [user for user in allowed if not ways.isdisjoint(allowed[user].split())]
             found[action, destination] = []
-            for user in who:
+            for user in allowed:
                 peer = await come_from(running, kind, user, place)
                 if await attempt(peer, action, destination):
                     found[action, destination].append(user)
@@ -271,7 +271,7 @@ async def test_the_command_names_the_address(kind: str, tmp_path: Path) -> None:
 
 
 async def test_a_reload_by_address(kind: str, tmp_path: Path) -> None:
-    """Who is at a place that is refused now is told so, also where it was no different from others before."""
+    """A session of an address that is refused now ends, also if no rule named the address before."""
     write(RULES)
     async with behind_a_proxy(tmp_path) as running:
         here = await come_from(running, kind, "alice", "10.0.0.7")
@@ -323,7 +323,7 @@ async def test_the_close_code_says_that_it_is_no_matter_of_the_protocol() -> Non
 
 
 async def test_a_reload(kind: str) -> None:
-    """Who is subscribed to what is no longer allowed is told so; the others go on under the new rules."""
+    """Sessions with a subscription that is no longer allowed end; the others continue under the new rules."""
     async with gateway() as running:
         alice, root = await come(running, kind, "alice"), await come(running, kind, "root")
         await alice.subscribe("/topic/prices.gold")

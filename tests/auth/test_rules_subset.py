@@ -1,4 +1,4 @@
-"""What a subscription with wildcards brings is what its user could subscribe to one by one, whatever the way."""
+"""A subscription with wildcards gets the messages that its user could subscribe to one by one."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def publish(scene: Scene, **headers: str) -> None:
 
 
 def names_of(client: Client) -> set[str]:
-    """The destinations of what came."""
+    """The destinations of the messages that came."""
     return {body.decode() for body in client.bodies()}
 
 
@@ -111,7 +111,7 @@ def names_of(client: Client) -> set[str]:
 @settings(max_examples=60, deadline=None)
 @given(tables=TABLES, address=ADDRESS, pattern=PATTERN)
 def test_live(way: str, tables: list[Any], address: str, pattern: str) -> None:
-    # Whoever may subscribe everywhere may share: that is no matter of the pattern.
+    # Sharing needs no part of the pattern.
     shared = {"destination": "/queue/shared", "allow": ["subscribe"]}
     rules = Rules(read_tables([shared, *tables]))
     scene = Scene({"/topic/#": {"log_messages": 50}, "/user/#": {"log_messages": 50}} if way == "resume" else None)

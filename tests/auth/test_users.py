@@ -1,26 +1,28 @@
-"""Authenticators: who is let in, and that slow hashing holds up nobody else."""
+"""Users of a file, the slow threads that verify their passcodes, and the authenticator that the settings ask for."""
 
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 from structlog.typing import EventDict
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway import auth
 from gateway.auth import passwords, users
-from gateway.auth.anonymous import Anonymous
-from gateway.auth.failures import Failures, TooManyFailures
-from gateway.auth.guard import Guard
-from gateway.auth.turns import PLACES
-from gateway.auth.users import UsersFile
+from gateway.auth.authenticator import Anonymous, RateLimited
+from gateway.auth.failed_logins import PLACES, FailedLogins, TooManyFailedLogins
+from gateway.auth.users import NICENESS, SlowThreads, UsersFile
 from gateway.broker.errors import LoginRefused, SessionEnded
 from gateway.broker.model.identity import Certificate, Credentials, Identity
 from gateway.config.settings import SettingsError, load
+
+from .issuer import write
 
 SECRET = passwords.hash_passcode("secret")
 OTHER = passwords.hash_passcode("other")
@@ -29,27 +31,24 @@ OTHER = passwords.hash_passcode("other")
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "users.txt"
-    path.write_text(f"alice:{SECRET}\nbob:{OTHER}\n")
+    write(path, f"alice:{SECRET}\nbob:{OTHER}\n")
     return path
 
 
-def write(path: Path, text: str) -> None:
-    path.write_text(text)
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The verifications, which are fast here."""
+    asked = []
 
-
-class Verifications:
-    """Counts, and stands in for, the slow part."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked: list[tuple[str, str]] = []
-        monkeypatch.setattr(passwords, "verify", self._verify)
-
-    def _verify(self, hashed: str, passcode: str) -> bool:
-        self.asked.append((hashed, passcode))
+    def verify(hashed: str, passcode: str) -> bool:
+        asked.append((hashed, passcode))
         return (hashed, passcode) in {(SECRET, "secret"), (OTHER, "other")}
 
+    monkeypatch.setattr(passwords, "verify", verify)
+    return asked
 
-class TestUsersFile:
+
+class TestAuthenticate:
     @pytest.mark.parametrize(
         ("login", "passcode", "user"),
         [
@@ -66,150 +65,108 @@ class TestUsersFile:
             ("alice", "\ud800", None),
         ],
     )
-    async def test_who_is_let_in(self, path: Path, login: str | None, passcode: str | None, user: str | None) -> None:
+    async def test_credentials(self, path: Path, login: str | None, passcode: str | None, user: str | None) -> None:
         found = await UsersFile(path).authenticate(Credentials(login, passcode))
         assert found == (None if user is None else Identity(user))
 
-    async def test_what_is_too_long_is_not_hashed(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        verifications = Verifications(monkeypatch)
+    async def test_long_credentials_are_not_hashed(self, path: Path, asked: list[tuple[str, str]]) -> None:
         assert await UsersFile(path).authenticate(Credentials("alice", "x" * 1025)) is None
         assert await UsersFile(path).authenticate(Credentials("x" * 1025, "secret")) is None
-        assert verifications.asked == []
+        assert asked == []
 
-    async def test_an_unknown_user_costs_a_verification_too(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        verifications = Verifications(monkeypatch)
-        # The passcode of the hash that is taken instead: right, and still no entrance.
+    async def test_an_unknown_user_costs_a_verification_too(self, path: Path, asked: list[tuple[str, str]]) -> None:
+        # Against the hash of alice, for which the passcode is right.
         assert await UsersFile(path).authenticate(Credentials("carol", "secret")) is None
-        assert verifications.asked == [(SECRET, "secret")]
-
-    async def test_nobody_in_the_file(self, path: Path) -> None:
-        write(path, "# nobody\n")
+        assert asked == [(SECRET, "secret")]
+        write(path, "# empty\n")
         assert await UsersFile(path).authenticate(Credentials("alice", "secret")) is None
 
-    async def test_who_comes_back_is_known(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        verifications = Verifications(monkeypatch)
-        authenticator = UsersFile(path)
+    async def test_a_verified_passcode_is_remembered(self, path: Path, asked: list[tuple[str, str]]) -> None:
+        found = UsersFile(path)
         for _ in range(3):
-            assert await authenticator.authenticate(Credentials("alice", "secret")) == Identity("alice")
-        assert len(verifications.asked) == 1
-        assert await authenticator.authenticate(Credentials("alice", "other")) is None
-        assert await authenticator.authenticate(Credentials("alic", "esecret")) is None
-        assert len(verifications.asked) == 3
+            assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
+        write(path, f"# new\nalice:{SECRET}\n")
+        assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
+        assert len(asked) == 1
+        assert await found.authenticate(Credentials("alice", "other")) is None
+        assert await found.authenticate(Credentials("alic", "esecret")) is None
+        assert len(asked) == 3
 
-    async def test_memory_of_the_known_is_bounded(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(users, "MAX_REMEMBERED", 1)
-        verifications = Verifications(monkeypatch)
-        authenticator = UsersFile(path)
+    async def test_memory_is_bounded(self, path: Path, asked: list[tuple[str, str]]) -> None:
+        found = UsersFile(path, max_remembered=1)
         for login, passcode in [("alice", "secret"), ("bob", "other"), ("alice", "secret")]:
-            assert await authenticator.authenticate(Credentials(login, passcode)) == Identity(login)
-        assert len(verifications.asked) == 3
+            assert await found.authenticate(Credentials(login, passcode)) == Identity(login)
+        assert len(asked) == 3
 
     async def test_two_verifications_at_a_time(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        running, most = 0, 0
-        both = trio.Event()
-        token = trio.lowlevel.current_trio_token()
+        both, running, most = threading.Barrier(2, timeout=10), 0, 0
+        lock = threading.Lock()
 
         def verify(hashed: str, passcode: str) -> bool:
-            return bool(trio.from_thread.run(wait, passcode, trio_token=token))
-
-        async def wait(passcode: str) -> bool:
             nonlocal running, most
-            running += 1
-            most = max(most, running)
-            if running == 2:
-                both.set()
-            await both.wait()
-            running -= 1
+            with lock:
+                running += 1
+                most = max(most, running)
+            both.wait()
+            with lock:
+                running -= 1
             return True
 
         monkeypatch.setattr(passwords, "verify", verify)
-        authenticator = UsersFile(path)
-        with trio.fail_after(10):
-            async with trio.open_nursery() as nursery:
-                for number in range(6):
-                    nursery.start_soon(authenticator.authenticate, Credentials("alice", f"guess {number}"))
-        assert most == 2
-
-    async def test_who_hangs_up_does_not_wait_for_the_hash(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        begun, release, ended = trio.Event(), trio.Event(), trio.Event()
-        token = trio.lowlevel.current_trio_token()
-
-        def verify(hashed: str, passcode: str) -> bool:
-            trio.from_thread.run_sync(begun.set, trio_token=token)
-            trio.from_thread.run(release.wait, trio_token=token)
-            trio.from_thread.run_sync(ended.set, trio_token=token)
-            return True
-
-        monkeypatch.setattr(passwords, "verify", verify)
-        authenticator = UsersFile(path)
-        with trio.fail_after(10):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(authenticator.authenticate, Credentials("alice", "secret"))
-                await begun.wait()
-                nursery.cancel_scope.cancel()
-            release.set()
-            await ended.wait()  # the thread hashed on
+        found = UsersFile(path)
+        async with trio.open_nursery() as nursery:
+            for number in range(4):
+                nursery.start_soon(found.authenticate, Credentials("alice", f"guess {number}"))
+        assert most == users.THREADS
 
 
 class TestFlood:
-    async def test_who_waits_in_line_is_refused_when_the_address_has_failed_too_often(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    async def test_guesses_in_the_queue_are_refused_after_too_many_failures(
+        self, path: Path, asked: list[tuple[str, str]]
     ) -> None:
-        verifications = Verifications(monkeypatch)
-        failures = Failures(6)
-        guard = Guard(_Entrance(UsersFile(path, failures)), failures, 0.0)
+        failed = FailedLogins(6)
+        found = RateLimited(_Server(UsersFile(path, failed)), failed, 0.0)
         refusals: list[str] = []
 
         async def guess(number: int) -> None:
-            try:
-                await guard.authenticate(Credentials("alice", f"guess {number}", address="192.0.2.1"))
-            except LoginRefused as error:
-                refusals.append(str(error))
+            with pytest.raises(LoginRefused) as error:
+                await found.authenticate(Credentials("alice", f"guess {number}", address="192.0.2.1"))
+            refusals.append(str(error.value))
 
         async with trio.open_nursery() as nursery:
             for number in range(500):
                 nursery.start_soon(guess, number)
         assert len(refusals) == 500
-        # Those who had a place already when the last failure was counted were still heard.
-        assert 6 <= len(verifications.asked) <= 6 + PLACES
-        assert refusals.count("login refused") == len(verifications.asked)
+        # Guesses that had a place when the last failure was counted were still checked.
+        assert 6 <= len(asked) <= 6 + PLACES
+        assert refusals.count("login refused") == len(asked)
 
-    async def test_nor_is_who_is_remembered_heard(self, path: Path) -> None:
-        """What costs no hash could be guessed a thousand times a second."""
-        failures = Failures(1)
-        authenticator = UsersFile(path, failures)
-        shown = Credentials("alice", "secret", address="192.0.2.1")
-        assert await authenticator.authenticate(shown) == Identity("alice")
-        failures.count("192.0.2.1")
-        with pytest.raises(TooManyFailures):
-            await authenticator.authenticate(shown)
+    async def test_a_remembered_passcode_is_refused_too(self, path: Path) -> None:
+        """A check without a hash would let a client guess a thousand times a second."""
+        failed = FailedLogins(1)
+        found = UsersFile(path, failed)
+        credentials = Credentials("alice", "secret", address="192.0.2.1")
+        assert await found.authenticate(credentials) == Identity("alice")
+        failed.count("192.0.2.1")
+        with pytest.raises(TooManyFailedLogins):
+            await found.authenticate(credentials)
 
-    async def test_others_wait_behind_a_few_of_them_only(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        order: list[str] = []
-
-        def verify(hashed: str, passcode: str) -> bool:
-            order.append(passcode)
-            return passcode == "secret"
-
-        monkeypatch.setattr(passwords, "verify", verify)
+    async def test_other_addresses_wait_behind_a_few_guesses_only(
+        self, path: Path, asked: list[tuple[str, str]]
+    ) -> None:
         found = UsersFile(path)
         async with trio.open_nursery() as nursery:
             for number in range(100):
                 nursery.start_soon(found.authenticate, Credentials("alice", f"guess {number}", address="192.0.2.1"))
-            await wait_all_tasks_queued(found)
+            while sum(each.length for each in found._queue._queues.values()) < 50:
+                await trio.lowlevel.checkpoint()
             assert await found.authenticate(Credentials("alice", "secret", address="192.0.2.2")) == Identity("alice")
-        assert order.index("secret") <= 2 * PLACES + users.THREADS
-        assert len(order) == 101
+        assert asked.index((SECRET, "secret")) <= 2 * PLACES + users.THREADS
+        assert len(asked) == 101
 
 
-async def wait_all_tasks_queued(found: UsersFile) -> None:
-    """All who guess stand in line."""
-    while sum(line.length for line in found._turns._lines.values()) < 50:
-        await trio.lowlevel.checkpoint()
-
-
-class _Entrance:
-    """A users file alone behind the guard."""
+class _Server:
+    """A users file as a `ServerAuthenticator`."""
 
     name = "users"
     tickets = None
@@ -222,13 +179,12 @@ class _Entrance:
 
 
 class TestReview:
-    """Who was let in is asked again when the file has been read again."""
+    """Identities are reviewed after the file was read again."""
 
     @staticmethod
-    async def let_in(found: UsersFile, login: str = "alice", passcode: str = "secret") -> Identity:
-        identity = await found.authenticate(Credentials(login, passcode))
+    async def log_in(found: UsersFile) -> Identity:
+        identity = await found.authenticate(Credentials("alice", "secret"))
         assert identity is not None
-        assert identity.review is not None
         assert SECRET not in repr(identity)
         return identity
 
@@ -237,39 +193,39 @@ class TestReview:
         assert identity.review is not None
         return identity.review(identity)
 
-    async def test_nothing_has_changed(self, path: Path) -> None:
+    async def test_an_unchanged_user_stays(self, path: Path) -> None:
         found = UsersFile(path)
-        for identity in (await self.let_in(found), await self.let_in(found)):  # verified, and remembered
+        for identity in (await self.log_in(found), await self.log_in(found)):  # verified, and remembered
             assert self.review(identity) is identity
-            write(path, f"# new\nalice:{SECRET}\n")
-            assert found.file.reload() is None
-            assert self.review(identity) is identity
+            for text in (f"# new\nalice:{SECRET}\n", "alice\n"):  # a damaged file changes nothing
+                write(path, text)
+                found.file.reload()
+                assert self.review(identity) is identity
 
-    async def test_gone(self, path: Path) -> None:
+    async def test_a_removed_user(self, path: Path) -> None:
         found = UsersFile(path)
-        identities = [await self.let_in(found), await self.let_in(found)]
+        identities = [await self.log_in(found), await self.log_in(found)]
         write(path, f"bob:{OTHER}\n")
-        assert self.review(identities[0]) is identities[0], "not before it is read"
+        assert self.review(identities[0]) is identities[0], "not before the file is read"
         found.file.reload()
         for identity in identities:
             with pytest.raises(SessionEnded, match=r"^user removed$") as ended:
                 self.review(identity)
-            assert ended.value.detail == "users_file of this server has no user 'alice' any more; ask its operator"
+            assert ended.value.detail == "users_file of this server no longer has the user 'alice'; ask its operator"
 
-    async def test_another_passcode(self, path: Path) -> None:
-        """The same one, hashed anew, is another one as far as anybody can tell."""
+    async def test_another_hash_is_another_passcode(self, path: Path) -> None:
         found = UsersFile(path)
-        identity = await self.let_in(found)
+        identity = await self.log_in(found)
         passwords.write_user(path, "alice", passwords.hash_passcode("secret"))
         found.file.reload()
         with pytest.raises(SessionEnded, match=r"^passcode changed$"):
             self.review(identity)
-        again = await self.let_in(found)
+        again = await self.log_in(found)
         assert self.review(again) is again
 
     async def test_other_groups(self, path: Path) -> None:
         found = UsersFile(path)
-        identity = await self.let_in(found)
+        identity = await self.log_in(found)
         write(path, f"alice:{SECRET}:ops,traders\n")
         found.file.reload()
         now = self.review(replace(identity, method="ticket"))
@@ -279,88 +235,141 @@ class TestReview:
         with pytest.raises(SessionEnded):
             self.review(now)
 
-    async def test_a_damaged_file_changes_nobody(self, path: Path) -> None:
-        found = UsersFile(path)
-        identity = await self.let_in(found)
-        write(path, "alice\n")
-        assert found.file.reload() is not None
-        assert self.review(identity) is identity
-
 
 class TestChangesOfTheFile:
     async def test_read_again(self, path: Path, logged: list[EventDict]) -> None:
-        authenticator = UsersFile(path)
-        assert await authenticator.authenticate(Credentials("alice", "secret")) == Identity("alice")
+        found = UsersFile(path)
+        assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
         passwords.write_user(path, "alice", OTHER)
         passwords.write_user(path, "carol", SECRET)
-        assert await authenticator.authenticate(Credentials("alice", "secret")) is None, "not even from memory"
-        assert await authenticator.authenticate(Credentials("alice", "other")) == Identity("alice")
-        assert await authenticator.authenticate(Credentials("carol", "secret")) == Identity("carol")
+        assert await found.authenticate(Credentials("alice", "secret")) is None, "not even from memory"
+        assert await found.authenticate(Credentials("alice", "other")) == Identity("alice")
+        assert await found.authenticate(Credentials("carol", "secret")) == Identity("carol")
         assert [line["event"] for line in logged] == ["users_file read again"]
 
-    @pytest.mark.parametrize("damage", ["nonsense\n", None], ids=["damaged", "removed"])
+    @pytest.mark.parametrize("damage", ["alice:secret\n", None], ids=["damaged", "removed"])
     async def test_the_last_good_one_stays(self, path: Path, damage: str | None, logged: list[EventDict]) -> None:
-        authenticator = UsersFile(path)
+        found = UsersFile(path)
         if damage is None:
             os.unlink(path)
         else:
             write(path, damage)
         for _ in range(2):
-            assert await authenticator.authenticate(Credentials("alice", "secret")) == Identity("alice")
-        assert [line["log_level"] for line in logged] == ["error"], "said once"
+            assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
+        assert [line["log_level"] for line in logged] == ["error"], "logged once"
         assert str(path) in logged[0]["reason"]
-        write(path, f"dave:{SECRET}\n")
-        os.utime(path, ns=(1, 1))
-        assert await authenticator.authenticate(Credentials("dave", "secret")) == Identity("dave")
-
-    async def test_nothing_logged_holds_a_passcode(self, path: Path, logged: list[EventDict]) -> None:
-        authenticator = UsersFile(path)
-        await authenticator.authenticate(Credentials("alice", "secret"))
-        write(path, "alice:secret\n")
-        await authenticator.authenticate(Credentials("alice", "secret"))
-        assert logged
         assert "secret" not in str(logged)
 
 
-class TestChoice:
-    async def test_no_users_file(self) -> None:
-        authenticator = auth.for_settings(load(users_file=None))
-        assert isinstance(authenticator, Anonymous)
-        assert await authenticator.authenticate(Credentials(None, None)) == Identity("anonymous", method="anonymous")
-        assert await authenticator.authenticate(Credentials("", "x")) == Identity("anonymous", method="anonymous")
-        assert await authenticator.authenticate(Credentials("alice", None)) == Identity("alice", method="anonymous")
+def niceness() -> int:
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
+class Work:
+    """A function that runs until the test ends it."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.release = threading.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        self.has_begun = trio.Event()
+
+    def __call__(self, number: int) -> int:
+        self.begun.append(number)
+        trio.from_thread.run_sync(self.has_begun.set, trio_token=self._token)
+        self.release.wait(10)
+        return number
+
+
+class TestSlowThreads:
+    async def test_they_have_a_lower_priority(self) -> None:
+        ours = niceness()
+        assert await SlowThreads(1).run(niceness) == min(ours + NICENESS, 19)
+        assert niceness() == ours
+        assert await trio.to_thread.run_sync(niceness) == ours
+
+    async def test_they_work_where_the_system_refuses_that(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(which: int, who: int, priority: int) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(os, "setpriority", refuse)
+        assert await SlowThreads(1).run(sum, [1, 2]) == 3
+
+    async def test_the_caller_gets_the_error(self) -> None:
+        with pytest.raises(ValueError, match="invalid literal"):
+            await SlowThreads(1).run(int, "x")
+
+    async def test_a_cancelled_call_leaves_the_queue(self, nursery: trio.Nursery) -> None:
+        threads, work = SlowThreads(1), Work()
+        nursery.start_soon(threads.run, work, 1)
+        await work.has_begun.wait()
+
+        async def cancel(scope: trio.CancelScope) -> None:
+            await wait_all_tasks_blocked()
+            scope.cancel()
+
+        with trio.CancelScope() as scope:
+            nursery.start_soon(cancel, scope)
+            await threads.run(work, 2)
+        assert scope.cancelled_caught
+        work.release.set()
+        assert await threads.run(work, 3) == 3
+        assert work.begun == [1, 3]
+
+    def test_the_loop_may_end_before_the_thread(self) -> None:
+        found: list[Work] = []
+
+        async def leave(threads: SlowThreads) -> None:
+            found.append(Work())
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(threads.run, found[0], 1)
+                await found[0].has_begun.wait()
+                nursery.cancel_scope.cancel()
+
+        threads = SlowThreads(1)
+        trio.run(leave, threads)
+        found[0].release.set()
+        assert trio.run(threads.run, sum, [1, 2]) == 3, "the thread lives on"
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("login", "passcode", "user"), [(None, None, "anonymous"), ("", "x", "anonymous"), ("alice", None, "alice")]
+    )
+    async def test_none(self, login: str | None, passcode: str | None, user: str) -> None:
+        found = auth.for_settings(load(users_file=None))
+        assert isinstance(found, Anonymous)
+        assert await found.authenticate(Credentials(login, passcode)) == Identity(user, method="anonymous")
 
     async def test_users_file(self, path: Path) -> None:
-        authenticator = auth.for_settings(load(users_file=path))
-        assert authenticator.tickets is not None
-        assert await authenticator.authenticate(Credentials("alice", "secret")) == Identity("alice")
-        assert authenticator.reload() is None
+        found = auth.for_settings(load(users_file=path))
+        assert found.tickets is not None
+        assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
+        assert found.reload() is None
+        write(path, "alice:secret\n")
+        with pytest.raises(SettingsError, match=r"^users_file \(GATEWAY_USERS_FILE\) is wrong: line 1 of .* argon2"):
+            auth.for_settings(load(users_file=path))
 
     async def test_each_setting_is_an_authenticator(self, tmp_path: Path, autojump_clock: MockClock) -> None:
-        (tmp_path / "file").write_text("0123456789abcdef0123456789abcdef")
+        write(tmp_path / "file", "0123456789abcdef0123456789abcdef")
         for name in ("jwt_keys", "cookie_keys", "authenticator"):
-            value = "tests.auth.operators:plain" if name == "authenticator" else tmp_path / "file"
+            value: Any = "tests.auth.operators:plain" if name == "authenticator" else tmp_path / "file"
             settings = load(**{name: value})
             assert not settings.anonymous
             with pytest.raises(LoginRefused):
                 await auth.for_settings(settings).authenticate(Credentials("alice", "x"))
         settings = load(tls_client_ca=tmp_path / "file")
-        shown = Credentials(certificate=Certificate("CN=alice", "alice"))
-        found = await auth.for_settings(settings).authenticate(shown)
+        certificate = Credentials(certificate=Certificate("CN=alice", "alice"))
+        found = await auth.for_settings(settings).authenticate(certificate)
         assert found == Identity("alice", method="certificate")
         assert load(tls_client_ca=tmp_path / "file", tls_user="none").anonymous
 
-    async def test_its_limits_come_from_the_settings(self, path: Path, autojump_clock: MockClock) -> None:
-        entrance = auth.for_settings(load(users_file=path, login_attempts=1, login_delay=3, ticket_lifetime=7))
-        assert entrance.tickets is not None
-        assert entrance.tickets.lifetime == 7
+    async def test_limits(self, path: Path, autojump_clock: MockClock) -> None:
+        found = auth.for_settings(load(users_file=path, login_attempts=1, login_delay=3, ticket_lifetime=7))
+        assert found.tickets is not None
+        assert found.tickets.lifetime == 7
         with pytest.raises(LoginRefused, match="login refused"):
-            await entrance.authenticate(Credentials("alice", "wrong"))
+            await found.authenticate(Credentials("alice", "wrong"))
         assert trio.current_time() == 3
         with pytest.raises(LoginRefused, match="too many failed logins"):
-            await entrance.authenticate(Credentials("alice", "secret"))
-
-    async def test_a_damaged_users_file_is_a_wrong_setting(self, path: Path) -> None:
-        write(path, "alice:secret\n")
-        with pytest.raises(SettingsError, match=r"^users_file \(GATEWAY_USERS_FILE\) is wrong: line 1 of .* argon2"):
-            auth.for_settings(load(users_file=path))
+            await found.authenticate(Credentials("alice", "secret"))

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gateway.auth.failures import TooManyFailures
+from gateway.auth.failed_logins import TooManyFailedLogins
 from gateway.broker import errors
 from gateway.broker.core.counters import ERRORS, Counters
 from gateway.broker.errors import AccessRefused, HeaderMissing, LoginRefused, TooMany
@@ -77,7 +77,7 @@ def _every(kind: type[ProtocolError]) -> set[type[ProtocolError]]:
 
 
 def test_every_error_has_a_cause_that_is_known() -> None:
-    assert {HeartbeatMissing, TooManyFailures, MalformedFrame, errors.RenewalRefused} < _every(ProtocolError)
+    assert {HeartbeatMissing, TooManyFailedLogins, MalformedFrame, errors.RenewalRefused} < _every(ProtocolError)
     assert {each.cause for each in _every(ProtocolError)} == set(ERRORS)
 
 
@@ -90,7 +90,7 @@ def test_every_error_has_a_cause_that_is_known() -> None:
         (LimitExceeded("x"), "too-large"),
         (AccessRefused("x", "y"), "access-refused"),
         (LoginRefused(), "login-refused"),
-        (TooManyFailures(3, 1.0), "login-refused"),
+        (TooManyFailedLogins(3, 1.0), "login-refused"),
         (TooMany("x"), "too-many"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,

@@ -108,8 +108,8 @@ class TestCheckConfig:
     def test_it_ends_with_a_summary(self, tmp_path: Path) -> None:
         assert run("check-config").stdout.splitlines()[-5:] == [
             "",
-            "# Who comes in: everybody, under any name, for no authenticator is set.",
-            "# Rules: none, so whoever is in may do everything.",
+            "# Authenticators: none, so every client may connect under any name.",
+            "# Rules: none, so every client may do everything.",
             "# Admin API: every program on this machine.",
             "# Other machines can reach: nothing.",
         ]
@@ -118,7 +118,7 @@ class TestCheckConfig:
         result = run("check-config", users_file="users.txt", tcp="127.0.0.1:1,0.0.0.0:2", http="[::]:3")
         assert result.stdout.splitlines()[-5:] == [
             "",
-            "# Who comes in: users_file.",
+            "# Authenticators: users_file.",
             "# Rules: 1.",
             "# Admin API: every program on this machine.",
             "# Other machines can reach: tcp 0.0.0.0:2, http [::]:3.",
@@ -136,9 +136,9 @@ class TestCheckConfig:
     @pytest.mark.parametrize(
         ("values", "who"),
         [
-            ({"admin_token": "sesame"}, "whoever has the admin token"),
+            ({"admin_token": "sesame"}, "clients with the admin token"),
             ({"admin_groups": "ops,dev"}, "users of ops, dev"),
-            ({"admin_token": "sesame", "admin_groups": "ops"}, "whoever has the admin token, and users of ops"),
+            ({"admin_token": "sesame", "admin_groups": "ops"}, "clients with the admin token, and users of ops"),
         ],
     )
     def test_who_may_use_the_admin_api(self, tmp_path: Path, values: dict[str, str], who: str) -> None:
@@ -159,7 +159,7 @@ class TestCheckConfig:
     def test_other_authenticators(self, tmp_path: Path) -> None:
         (tmp_path / "keys").write_text("short")
         sentence = refused(run("check-config", jwt_keys="keys"))
-        assert sentence.startswith("jwt_keys (GATEWAY_JWT_KEYS) is wrong: keys holds a secret of 5 octets")
+        assert sentence.startswith("jwt_keys (GATEWAY_JWT_KEYS) is wrong: keys holds a secret of 5 bytes")
         assert refused(run("check-config", cookie_keys="nowhere")).startswith("cookie_keys (GATEWAY_COOKIE_KEYS) is")
         sentence = refused(run("check-config", authenticator="nowhere:ask"))
         assert sentence.startswith("authenticator (GATEWAY_AUTHENTICATOR) is wrong: cannot import nowhere")
@@ -274,11 +274,11 @@ class TestPasswd:
     @pytest.mark.parametrize(
         ("user", "stdin", "sentence"),
         [
-            ("a:b", "secret\n", "a user's name holds no colon"),
-            ("", "secret\n", "a user's name is not empty"),
-            ("alice", "", "a passcode has 1 to 1024 octets"),
-            ("alice", "\n", "a passcode has 1 to 1024 octets"),
-            ("alice", "x" * 1025, "a passcode has 1 to 1024 octets"),
+            ("a:b", "secret\n", "a user's name must not have a colon"),
+            ("", "secret\n", "a user's name must not be empty"),
+            ("alice", "", "a passcode must have 1 to 1024 bytes"),
+            ("alice", "\n", "a passcode must have 1 to 1024 bytes"),
+            ("alice", "x" * 1025, "a passcode must have 1 to 1024 bytes"),
         ],
     )
     def test_refusals(self, tmp_path: Path, user: str, stdin: str, sentence: str) -> None:

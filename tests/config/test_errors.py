@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,6 @@ import pytest
 from gateway.config.errors import Sources, wrong
 from gateway.config.settings import SettingsError, load
 from gateway.config.toml_file import read
-
-
-@pytest.fixture(autouse=True)
-def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no variables of whoever runs the tests."""
-    for name in list(os.environ):
-        if name.upper().startswith("GATEWAY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
 
 
 def write(text: str) -> None:
@@ -33,7 +23,7 @@ def refused() -> str:
     return str(refusal.value)
 
 
-NO_TABLE = "settings stand in no table: write them above the first [header]"
+NO_TABLE = "settings stand outside of tables: write them above the first [header]"
 ALL = "`gateway check-config --list` names them all"
 
 

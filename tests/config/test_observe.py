@@ -25,13 +25,17 @@ def test_destinations(written: object, read: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "written", "sentence"),
     [
-        ("metrics_destinations", "orders", "'orders' is no queue and no topic; write it whole, like /queue/orders or"),
+        (
+            "metrics_destinations",
+            "orders",
+            "'orders' is no queue and no topic; write",
+        ),
         ("metrics_destinations", "/temp-queue/a", "'/temp-queue/a' is no queue and no topic"),
         ("metrics_destinations", "/queue/", "'/queue/' is no pattern"),
         ("metrics_destinations", "/exchange/amq.fanout/a", "'/exchange/amq.fanout/a' is no queue and no topic"),
         ("metrics_destinations", "/queue/#.a.#.b", "'/queue/#.a.#.b' is no pattern"),
-        ("trace_endpoint", "localhost:4318", "'localhost:4318' is no collector's address; write it whole"),
-        ("trace_endpoint", "http://localhost:4318", "'http://localhost:4318' is no collector's address"),
+        ("trace_endpoint", "localhost:4318", "'localhost:4318' is no address of a collector; write a full one"),
+        ("trace_endpoint", "http://localhost:4318", "'http://localhost:4318' is no address of a collector"),
         (
             "trace_endpoint",
             "http://user:sesame@host/v1/traces",

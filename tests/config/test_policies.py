@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker.model.policy import DEFAULT, OnNack, Policy, SlowConsumerAction, WhenFull
-from gateway.config.policies import KINDS, RULES, PolicyError, read_tables
+from gateway.config.policies import KEY_RULES, KINDS, PolicyError, read_tables
 from gateway.config.settings import SettingsError, load
 from gateway.runtime.gateway import open_gateway, policies_of
 
 from ..transports.peers import dial
-
-
-@pytest.fixture(autouse=True)
-def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no variables of whoever runs the tests."""
-    for name in list(os.environ):
-        if name.startswith("GATEWAY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
 
 
 def write(text: str) -> None:
@@ -80,7 +70,7 @@ EVERY_KEY_OF_TOPICS = {
 class TestReading:
     def test_there_is_a_rule_for_each_key_and_no_other(self) -> None:
         keys = {field.name for field in dataclasses.fields(Policy)}
-        assert set(RULES) == keys
+        assert set(KEY_RULES) == keys
         assert set(EVERY_KEY_OF_QUEUES) | set(EVERY_KEY_OF_TOPICS) == keys
 
     @pytest.mark.parametrize(
@@ -94,11 +84,11 @@ class TestReading:
         assert table.values == {key: read for key, (_, read) in keys.items()}
         assert [type(value) for value in table.values.values()] == [type(read) for _, read in keys.values()]
 
-    @pytest.mark.parametrize("key", RULES)
+    @pytest.mark.parametrize("key", KEY_RULES)
     def test_defaults_are_allowed(self, key: str) -> None:
         default = getattr(DEFAULT, key)
         if default is not None:
-            assert RULES[key].read(getattr(default, "value", default)) == default
+            assert KEY_RULES[key].read(getattr(default, "value", default)) == default
 
     def test_nothing(self) -> None:
         assert load().policy == ()
@@ -165,7 +155,7 @@ class TestReading:
 
 
 SECONDS = "must be between 0 and 315,360,000 (seconds, at most ten years), not"
-OCTETS = 'max_octets must be 0, or at least 1,024 (octets; "64KiB" and the like are read, too), not'
+OCTETS = 'max_octets must be 0, or at least 1,024 (bytes; units like "64KiB" are allowed), not'
 WRONG_VALUES = [
     ("max_messages = -1", "max_messages must be a whole number, 0 or more, not -1"),
     ("max_messages = 1e4", "max_messages must be a whole number, 0 or more, not 10000.0"),
@@ -227,12 +217,12 @@ MISFITS = [
     ('"/queue/a"', ["max_messages = 0", "when_full = 'dead-letter'"], 'when_full = "dead-letter" needs max_messages'),
     ('"/queue/a"', ["backoff_max = 2", "backoff = 2.5"], "backoff is more than backoff_max, which is 2"),
     ('"/queue/a"', ["backoff_max = 0.5", "backoff = 1"], "backoff is more than backoff_max, which is 0.5"),
-    ('"/queue/a"', ["dead_letter = ''", "on_nack = 'dead-letter'"], "on_nack makes dead letters, and dead_letter ="),
-    ('"/queue/a"', ["dead_letter = ''", "dead_letter_expired = true"], "dead_letter_expired makes dead letters, and"),
+    ('"/queue/a"', ["dead_letter = ''", "on_nack = 'dead-letter'"], "on_nack makes dead letters, but dead_letter ="),
+    ('"/queue/a"', ["dead_letter = ''", "dead_letter_expired = true"], "dead_letter_expired makes dead letters, but"),
     (
         '"/queue/a"',
         ["max_messages = 1", "dead_letter = ''", "when_full = 'dead-letter'"],
-        "when_full makes dead letters, and",
+        "when_full makes dead letters, but",
     ),
     ('"/queue/a"', ["dead_letter = '/queue/a'"], 'dead_letter must be another destination than "/queue/a" itself'),
     ('"/queue/a"', ["dead_letter = '/amq/queue/a'"], 'dead_letter must be another destination than "/queue/a" itself'),
@@ -260,9 +250,9 @@ TOGETHER = [
     ('["/queue/a", "/topic/a"]', ["conflate_by = ''", "time_to_live = 0"]),
     ('"/exchange/amq.fanout"', ["log_messages = 10", "time_to_live = 1"]),
 ]
-STARTS = f"{', '.join(KINDS)}, and a name behind; or /exchange/amq.fanout"
-NO_KIND = f"does not start like the destinations that policies are for: {STARTS}"
-MEANT = "is what clients write; policies go by the server's name for it"
+STARTS = f"{', '.join(KINDS)}, followed by a name; or /exchange/amq.fanout"
+NO_KIND = f"does not start with a kind of destination that has policies: {STARTS}"
+MEANT = "is a name for clients, and policies need the server's name"
 NO_WORD = "it must be a whole word between dots or slashes"
 WRONG_MATCHES = [
     ("match = 1", "match must be a pattern, or a list of patterns, not 1"),
@@ -272,7 +262,7 @@ WRONG_MATCHES = [
     ),
     ("match = []", "match must be a pattern, or a list of patterns, not []"),
     ("match = {a = 1}", 'match must be a pattern, or a list of patterns, not {"a": 1}'),
-    ('match = ["/queue/a", 1]', "match: 1 is not a pattern, which is a string"),
+    ('match = ["/queue/a", 1]', "match: 1 is not a pattern; a pattern is a string"),
     *(
         (f'match = ["{pattern}"]', f'match: "{pattern}" {NO_KIND}')
         for pattern in ("", "/#", "/queue/", "/queue", "/amq/queue/", "/amq/queue//a", "/app/", "/exchange/amq.fanouts")
@@ -296,7 +286,7 @@ WRONG_MATCHES = [
     *(
         (
             f'match = "{pattern}"',
-            f'match: "{pattern}" has a wildcard inside of the word "{word}"; {NO_WORD}',
+            f'match: "{pattern}" has a wildcard inside the word "{word}"; {NO_WORD}',
         )
         for pattern, word in (("/queue/orders*", "orders*"), ("/topic/a.*b/c", "*b"), ("/queue/***", "***"))
     ),
@@ -333,7 +323,7 @@ class TestRefusals:
 
     def test_without_match(self) -> None:
         write("\n[[policy]]\nbackoff = 1\n")
-        reason = 'match is missing, which names the destinations, like match = "/queue/orders.*"'
+        reason = 'match is missing; write the destinations of the policy, like match = "/queue/orders.*"'
         assert refused() == f"gateway.toml line 2: policy 1: {reason}"
 
     def test_the_first_of_many(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,13 @@ from click.testing import CliRunner
 
 from gateway.broker.model.access import Action
 from gateway.cli import main
-from gateway.config.rules import KEYS, KINDS, RuleError, Table, canonical, read_tables
+from gateway.config.rules import KEYS, KINDS, RuleError, RuleTable, canonical, read_tables
 from gateway.config.settings import SettingsError, load
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "rules.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 SEND = frozenset({Action.SEND})
-NOBODY: frozenset[str] = frozenset()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no variables of whoever runs the tests."""
-    for name in list(os.environ):
-        if name.startswith("GATEWAY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+NONE: frozenset[str] = frozenset()
 
 
 def write(text: str) -> None:
@@ -65,7 +55,7 @@ class TestReading:
             """
         )
         first, second = load().rule
-        assert first == Table(
+        assert first == RuleTable(
             ("/topic/prices.**", "orders"),
             ("/topic/prices.**", "/queue/orders"),
             frozenset({"alice", "*"}),
@@ -75,7 +65,7 @@ class TestReading:
             frozenset({Action.SEND, Action.SUBSCRIBE}),
             True,
         )
-        assert second == Table(("**",), ("#",), NOBODY, NOBODY, NOBODY, NOBODY, frozenset({Action.ADMIN}), False)
+        assert second == RuleTable(("**",), ("#",), NONE, NONE, NONE, NONE, frozenset({Action.ADMIN}), False)
         assert [table.line for table in load().rule] == [3, 12]
 
     def test_inline(self) -> None:
@@ -136,15 +126,15 @@ WRONG = [
     (
         5,
         'allow = ["send"]',
-        'rule 2: destination is missing, which names the destinations, like destination = "/topic/',
+        'rule 2: destination is missing; write the pattern of the rule, like destination = "/topic/',
     ),
     (6, 'destination = []\nallow = ["send"]', "destination must be a pattern, or a list of patterns, not []"),
     (6, 'destination = [1]\nallow = ["send"]', "destination must be a pattern, or a list of patterns, not [1]"),
-    (5, 'destination = "a"', 'rule for "a": a rule has one of allow and deny, and this one has none'),
+    (5, 'destination = "a"', 'rule for "a": a rule needs either allow or deny, and this one has neither'),
     (
         8,
         'destination = "a"\nallow = ["send"]\ndeny = ["send"]',
-        'rule for "a": a rule has one of allow and deny, and this one has both',
+        'rule for "a": a rule needs either allow or deny, and this one has both',
     ),
     (7, 'destination = "a"\nallow = "send"', 'rule for "a": allow must be a list: write allow = ["send"]'),
     (7, 'destination = "a"\nallow = []', "allow must be a list of names that is not empty, not []"),
@@ -154,9 +144,9 @@ WRONG = [
     (
         8,
         'destination = "a"\nallow = ["send"]\nusers = ["a*"]',
-        'users: "a*" is no name: of wildcards there is only *, for',
+        'users: "a*" is no name: the only wildcard is *, for',
     ),
-    (8, 'destination = "a"\nallow = ["send"]\nusers = ["{user}"]', 'users: "{user}" is no name: of wildcards'),
+    (8, 'destination = "a"\nallow = ["send"]\nusers = ["{user}"]', 'users: "{user}" is no name: the only wildcard'),
     (8, 'destination = "a"\nallow = ["send"]\ngroups = [" a"]', 'groups: " a" is no name: it is empty, or has spaces'),
     (8, 'destination = "a"\nallow = ["send"]\ntransports = ["tls"]', 'transports: "tls" is none of tcp, websocket'),
     (
@@ -186,31 +176,31 @@ NETWORKS = [
     ("fe80::1%eth0", "is neither an address nor a network"),
     ("10.1.2.3/8", 'has host bits set: write "10.0.0.0/8", or "10.1.2.3" for the one address'),
     ("2001:db8::1/32", 'has host bits set: write "2001:db8::/32", or "2001:db8::1" for the one address'),
-    ("::ffff:10.0.0.1", 'is an IPv4-mapped address, and clients are known by their IPv4 address: write "10.0.0.1"'),
+    ("::ffff:10.0.0.1", 'is an IPv4-mapped address, but clients have their IPv4 address here: write "10.0.0.1"'),
     (
         "::ffff:10.0.0.0/104",
-        'is an IPv4-mapped address, and clients are known by their IPv4 address: write "10.0.0.0/8',
+        'is an IPv4-mapped address, but clients have their IPv4 address here: write "10.0.0.0/8',
     ),
 ]
 WRONG_PATTERNS = [
-    ("", 'is no destination; all of them are "#" or "**", all queues "/queue/**"'),
-    ("*", "is no destination; all of them are"),
-    ("a,b", "has a comma, which stands between two destinations; write a list"),
-    ("/topic/", 'needs a name behind the last slash; all of them are "/topic/**"'),
-    ("/nope/a", "does not start like the destinations that rules are for: /queue/, /topic/, /exchange/amq.direct/, "),
-    ("/handlers/a", "does not start like the destinations that rules are for: "),
-    ("/exchange/amq.fanouts", "does not start like the destinations that rules are for: "),
+    ("", 'is no destination; all destinations are "#" or "**", all queues "/queue/**"'),
+    ("*", "is no destination; all destinations are"),
+    ("a,b", "has a comma, which separates destinations; write a list"),
+    ("/topic/", 'needs a name behind the last slash; all names are "/topic/**"'),
+    ("/nope/a", "does not start with a kind of destination that has rules: /queue/, /topic/, /exchange/amq.direct/, "),
+    ("/handlers/a", "does not start with a kind of destination that has rules: "),
+    ("/exchange/amq.fanouts", "does not start with a kind of destination that has rules: "),
     *(
-        (f"/exchange/amq.fanout{key}", 'has a key, which counts for nothing there; write "/exchange/amq.fanout"')
+        (f"/exchange/amq.fanout{key}", 'has a key, which the exchange ignores; write "/exchange/amq.fanout"')
         for key in ("/", "/a", "/**")
     ),
-    ("/temp-queue/a", "needs no rule: everybody may use temporary destinations of his own"),
-    ("/reply-topic/#", "needs no rule: whoever knows the name of a temporary destination may send to it"),
-    ("/session/events", "needs no rule: every session has what is its own"),
-    ("/dsub/a", "needs no rule: durable subscriptions go by the rules of their topics"),
-    ("/topic/a*", 'has a wildcard inside of the word "a*"; it must be a whole word'),
-    ("/topic/home-{user}", 'has braces in the word "home-{user}"; only {user} may have some, as a whole word'),
-    ("/topic/{group}", 'has braces in the word "{group}"; only {user} may have some'),
+    ("/temp-queue/a", "needs no rule: every client may use its own temporary destinations"),
+    ("/reply-topic/#", "needs no rule: a client that knows the name of a temporary destination may send to it"),
+    ("/session/events", "needs no rule: every session may use its own"),
+    ("/dsub/a", "needs no rule: durable subscriptions have the rules of their topics"),
+    ("/topic/a*", 'has a wildcard inside the word "a*"; it must be a whole word'),
+    ("/topic/home-{user}", 'has braces in the word "home-{user}"; only {user} may, as a whole word'),
+    ("/topic/{group}", 'has braces in the word "{group}"; only {user} may'),
     ("/topic/" + "a." * 64, "has too many words in a destination: "),
     ("/topic/#.a.#.b.{user}", "has too many wildcards: "),
     (
@@ -218,12 +208,12 @@ WRONG_PATTERNS = [
         'has no slash in front; did you mean "/topic/secret.**"? The queue is "/queue/topic/secret.**"',
     ),
     ("temp-queue/a", 'has no slash in front; did you mean "/temp-queue/a"?'),
-    ("/user/bob", "is nobody's mail: write /user/queue/NAME for one's own, or /user/WHO/queue/NAME"),
-    ("/user/bob/inbox", "is nobody's mail: "),
-    ("/user/queue", "is nobody's mail: "),
-    ("/user/b*b/queue/a", "has a wildcard, or a comma, inside of a user's name"),
-    ("/user/bob/queue/a,b", "has a wildcard, or a comma, inside of a user's name"),
-    ("/user/{name}/queue/a", 'has braces in the word "{name}"; only {user} may have some'),
+    ("/user/bob", "is no user destination: write /user/queue/NAME for the user's own, or /user/USER/queue/NAME"),
+    ("/user/bob/inbox", "is no user destination: "),
+    ("/user/queue", "is no user destination: "),
+    ("/user/b*b/queue/a", "has a wildcard, or a comma, inside a user's name"),
+    ("/user/bob/queue/a,b", "has a wildcard, or a comma, inside a user's name"),
+    ("/user/{name}/queue/a", 'has braces in the word "{name}"; only {user} may'),
 ]
 
 
@@ -272,7 +262,7 @@ class TestRefusals:
         assert refused() == f"GATEWAY_{name} is no variable; write rules as [[rule]] tables into gateway.toml"
 
     def test_arguments(self) -> None:
-        assert refused(rule=[{"destination": "a"}]).startswith('rule 1 for "a": a rule has one of allow and deny')
+        assert refused(rule=[{"destination": "a"}]).startswith('rule 1 for "a": a rule needs either allow or deny')
 
     def test_the_error(self) -> None:
         with pytest.raises(RuleError) as refusal:

@@ -1,9 +1,8 @@
-"""Settings: where they come from, which are refused, and in which words."""
+"""Settings: their sources, and the sentences on wrong ones."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import runpy
 from pathlib import Path
 
@@ -15,15 +14,6 @@ from gateway.config.settings import Settings, SettingsError, config_file, load
 from gateway.runtime.gateway import quotas_of
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture(autouse=True)
-def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no variables of whoever runs the tests."""
-    for name in list(os.environ):
-        if name.startswith("GATEWAY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
 
 
 class TestSources:
@@ -86,18 +76,18 @@ WRONG = [
     ("WEBSOCKET_PATH", "/ws?x", "websocket_path (GATEWAY_WEBSOCKET_PATH) is wrong: a path has no query"),
     ("ALLOWED_ORIGINS", "example.org", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'example.org' is not"),
     ("ALLOWED_ORIGINS", "https://a/b", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'https://a/b' is not"),
-    ("ALLOWED_ORIGINS", "https://a*.b", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'https://a*.b' can match"),
+    ("ALLOWED_ORIGINS", "https://a*.b", "allowed_origins (GATEWAY_ALLOWED_ORIGINS) is wrong: 'https://a*.b' matches"),
     ("SERVER_NAME", "my server", "server_name (GATEWAY_SERVER_NAME) is wrong: string should match pattern"),
     ("CONNECT_TIMEOUT", "0", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: input should be greater than 0"),
     ("CONNECT_TIMEOUT", "nan", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: "),
     ("CONNECT_TIMEOUT", "inf", "connect_timeout (GATEWAY_CONNECT_TIMEOUT) is wrong: "),
-    ("MAX_BODY", "-1", "max_body (GATEWAY_MAX_BODY) is wrong: input should be greater than or equal to 1024, not -1"),
+    ("MAX_BODY", "-1", "max_body (GATEWAY_MAX_BODY) is wrong: input should be greater than or equal to 1024, not '-1'"),
     (
         "MAX_BODY",
         "1 Mi",
-        "max_body (GATEWAY_MAX_BODY) is wrong: '1 Mi' is no number of octets; write one like 1073741824",
+        "max_body (GATEWAY_MAX_BODY) is wrong: '1 Mi' is no number of bytes; write one like 1073741824",
     ),
-    ("MEMORY_LIMIT", "", "memory_limit (GATEWAY_MEMORY_LIMIT) is wrong: '' is no number of octets; write one like"),
+    ("MEMORY_LIMIT", "", "memory_limit (GATEWAY_MEMORY_LIMIT) is wrong: '' is no number of bytes; write one like"),
     ("MAX_HEADERS", "1kB", "max_headers (GATEWAY_MAX_HEADERS) is wrong: input should be a valid integer, unable to"),
     ("MAX_BODY", "1073741824", "settings do not fit together: max_body must be at most a quarter of memory_limit"),
     ("MAX_UNACKNOWLEDGED_OCTETS", "0", "max_unacknowledged_octets (GATEWAY_MAX_UNACKNOWLEDGED_OCTETS) is wrong: "),
@@ -120,7 +110,7 @@ WRONG = [
         "maybe",
         "client_queue_arguments (GATEWAY_CLIENT_QUEUE_ARGUMENTS) is wrong: input should",
     ),
-    ("CONFIG", "/nowhere.toml", "GATEWAY_CONFIG names /nowhere.toml, and there is no such file"),
+    ("CONFIG", "/nowhere.toml", "GATEWAY_CONFIG names /nowhere.toml, but there is no such file"),
     ("TCP", "0.0.0.0:61613", "tcp (GATEWAY_TCP): 0.0.0.0:61613 can be reached from other machines, so users_file must"),
     (
         "WEBSOCKET",
@@ -146,7 +136,7 @@ class TestRefusals:
             ("tcp = '127.0.0.1'", "gateway.toml line 1: tcp is wrong: '127.0.0.1' is not an address; write"),
             ("\n[tcp]\nport = 1", "gateway.toml line 2: tcp is wrong: input should be a valid list"),
             ("max_body = true", "gateway.toml line 1: max_body is wrong: input should be greater"),
-            ("max_body = '1 G'", "gateway.toml line 1: max_body is wrong: '1 G' is no number of octets; write one"),
+            ("max_body = '1 G'", "gateway.toml line 1: max_body is wrong: '1 G' is no number of bytes; write one"),
             (
                 "tcp = '0.0.0.0:1'",
                 "gateway.toml line 1: tcp: 0.0.0.0:1 can be reached from other machines, so users_file",
@@ -159,7 +149,7 @@ class TestRefusals:
 
     def test_file_that_is_no_text(self, tmp_path: Path) -> None:
         (tmp_path / "gateway.toml").write_bytes(b"\xff\xfe")
-        with pytest.raises(SettingsError, match=r"^gateway.toml cannot be read: it is not UTF-8 \(octet 1\)$"):
+        with pytest.raises(SettingsError, match=r"^gateway.toml cannot be read: it is not UTF-8 \(byte 1\)$"):
             load()
 
     def test_of_two_that_do_not_fit_the_place_of_each(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +192,7 @@ class TestRefusals:
         monkeypatch.setenv(f"GATEWAY_{name.upper()}", "sesame")
         assert "sesame" not in repr(load())
 
-    def test_groups_of_operators_need_somebody_who_tells_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_admin_groups_need_an_authenticator_that_knows_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GATEWAY_ADMIN_GROUPS", "ops, root")
         with pytest.raises(SettingsError, match="admin_groups needs an authenticator that knows groups"):
             load()
@@ -229,7 +219,7 @@ class TestRefusals:
         assert [str(address) for address in settings.exposed] == ["0.0.0.0:0"]
         assert not settings.anonymous
 
-    def test_a_certificate_that_names_nobody_is_none(self) -> None:
+    def test_certificates_that_name_no_user_are_no_authenticator(self) -> None:
         sentence = refused(tcp="0.0.0.0:1", tls_client_ca="ca.pem", tls_user="none")
         assert sentence.startswith("tcp (GATEWAY_TCP): 0.0.0.0:1 can be reached from other machines, so users_file")
         assert "jwt_keys, cookie_keys, authenticator, or tls_client_ca with a tls_user" in sentence
@@ -298,7 +288,7 @@ class TestPaths:
         assert (settings.users_file, settings.tcp) == (Path("users.txt"), ["unix:a.sock"])
 
 
-class TestOctets:
+class TestSizes:
     """Every setting that is measured in octets may have a unit, wherever it stands."""
 
     NAMES = (
@@ -309,17 +299,16 @@ class TestOctets:
     )
 
     def test_these_are_all(self) -> None:
-        in_octets = [
-            name for name, field in Settings.model_fields.items() if (field.description or "").startswith("Octets ")
-        ]
-        assert sorted(in_octets) == sorted(self.NAMES)
+        starts = ("Bytes ", "Average bytes ")
+        in_bytes = [name for name, text in reference.descriptions().items() if text.startswith(starts)]
+        assert sorted(in_bytes) == sorted(self.NAMES)
 
     @pytest.mark.parametrize("name", NAMES)
     def test_with_a_unit(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
         default = Settings.model_fields[name].default
         (tmp_path / "gateway.toml").write_text(f'{name} = "{default // 1024} KiB"')
         assert getattr(load(), name) == default
-        (tmp_path / "gateway.toml").write_text(f'{name} = "whatever"')
+        (tmp_path / "gateway.toml").write_text(f'{name} = "no size"')
         monkeypatch.setenv(f"GATEWAY_{name.upper()}", f"{default}B")
         assert getattr(load(), name) == default
 
@@ -341,9 +330,9 @@ class TestReference:
         assert capsys.readouterr().out == reference.page()
 
     def test_every_setting_has_a_reason(self) -> None:
-        for name, field in Settings.model_fields.items():
-            assert field.description, name
-            assert field.description.endswith("."), name
+        assert reference.descriptions().keys() == Settings.model_fields.keys()
+        for name, text in reference.descriptions().items():
+            assert text.endswith("."), name
             assert f"| `{name}`<br>" in reference.page()
 
     def test_the_page_is_a_table_of_four_columns(self) -> None:

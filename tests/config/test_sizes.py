@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.sizes import parse
+from gateway.config.units import parse_size
 
 UNITS = {
     "B": 1,
@@ -24,12 +24,12 @@ UNITS = {
 @pytest.mark.parametrize(("unit", "octets"), UNITS.items())
 def test_units(unit: str, octets: int) -> None:
     for text in (f"3{unit}", f" 3 {unit} ", f"0_3{unit.lower()}", f"3{unit.upper()}"):
-        assert parse(text) == 3 * octets
+        assert parse_size(text) == 3 * octets
 
 
 @given(st.integers())
 def test_numbers(number: int) -> None:
-    assert parse(str(number)) == number
+    assert parse_size(str(number)) == number
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_numbers(number: int) -> None:
 )
 def test_what_is_none(text: str) -> None:
     with pytest.raises(ValueError) as refusal:
-        parse(text)
+        parse_size(text)
     assert str(refusal.value) == (
-        f"{text!r} is no number of octets; write one like 1073741824, or with a unit, like 1GiB, 64KiB or 8MB"
+        f"{text!r} is no number of bytes; write one like 1073741824, or with a unit, like 1GiB, 64KiB or 8MB"
     )
 
 
 def test_a_long_one_is_cut() -> None:
     with pytest.raises(ValueError, match=f"^'{'x' * 80}' is no"):
-        parse("x" * 1000)
+        parse_size("x" * 1000)

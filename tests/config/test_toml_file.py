@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,24 +9,15 @@ import pytest
 from gateway.config.toml_file import SettingsError, SettingsFile, listed, read
 
 
-@pytest.fixture(autouse=True)
-def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no variables of whoever runs the tests."""
-    for name in list(os.environ):
-        if name.startswith("GATEWAY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-
-
-def written(octets: bytes | str) -> SettingsFile:
-    Path("gateway.toml").write_bytes(octets if isinstance(octets, bytes) else octets.encode())
+def written(data: bytes | str) -> SettingsFile:
+    Path("gateway.toml").write_bytes(data if isinstance(data, bytes) else data.encode())
     return read()
 
 
-def refused(octets: bytes | str) -> str:
+def refused(data: bytes | str) -> str:
     """The sentence of a refusal."""
     with pytest.raises(SettingsError) as refusal:
-        written(octets)
+        written(data)
     assert "\n" not in str(refusal.value)
     return str(refusal.value)
 
@@ -40,22 +30,22 @@ class TestReading:
         assert read() == SettingsFile(Path("gateway.toml"), "", {})
 
     @pytest.mark.parametrize(
-        "octets", [b"\xef\xbb\xbfa = 1\r\nb = 2", b"a = 1\r\nb = 2\r\n", b"\xef\xbb\xbfa = 1\nb = 2"]
+        "data", [b"\xef\xbb\xbfa = 1\r\nb = 2", b"a = 1\r\nb = 2\r\n", b"\xef\xbb\xbfa = 1\nb = 2"]
     )
-    def test_as_windows_writes_them(self, octets: bytes) -> None:
-        file = written(octets)
+    def test_as_windows_writes_them(self, data: bytes) -> None:
+        file = written(data)
         assert file.values == {"a": 1, "b": 2}
         assert [file.line_of(name) for name in "ab"] == [1, 2]
 
     def test_one_that_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GATEWAY_CONFIG", "other.toml")
-        with pytest.raises(SettingsError, match=r"^GATEWAY_CONFIG names other.toml, and there is no such file$"):
+        with pytest.raises(SettingsError, match=r"^GATEWAY_CONFIG names other.toml, but there is no such file$"):
             read()
         Path("other.toml").write_text("a = 1")
         assert read().values == {"a": 1}
 
     def test_not_utf_8(self) -> None:
-        assert refused("a = 1\nb = 'ü'".encode("latin-1")) == "gateway.toml cannot be read: it is not UTF-8 (octet 12)"
+        assert refused("a = 1\nb = 'ü'".encode("latin-1")) == "gateway.toml cannot be read: it is not UTF-8 (byte 12)"
 
     def test_not_allowed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(_: Path) -> bytes:

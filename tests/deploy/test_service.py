@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from gateway.cli import sockets
 from gateway.cli.main import main
 from gateway.process import systemd
-from gateway.process.systemd import Sockets, inherited, listed, notify, watchdog
+from gateway.process.systemd import InheritedSockets, inherited, listed, notify, watchdog
 from tests.app.process import BIN, HYPERCORN, SERVE, connect, read_to_end, server
 from tests.deploy.manager import Kept, Manager, activated, kept, manager
 from tests.gateway_process import HOST, free_ports
@@ -123,7 +123,7 @@ class TestSockets:
         assert listed(variables, 77) == []
 
     def test_taken_once(self) -> None:
-        found = Sockets(self.passed("tcp:tcp"))
+        found = InheritedSockets(self.passed("tcp:tcp"))
         taken = found.take("tcp")
         assert len(taken) == 2
         assert found.take("tcp") == []
@@ -139,7 +139,7 @@ class TestSockets:
             socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as other,
         ):
             pairs = [("a", here), ("b", here), ("b", everywhere), ("c", file), ("d", other)]
-            found = Sockets(pairs)
+            found = InheritedSockets(pairs)
             assert [found.are_local(name) for name in ("a", "b", "c", "d", "e")] == [True, False, True, False, True]
 
     def test_this_process_has_none(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import load
 from gateway.runtime.gateway import Gateway, StartError, open_gateway
 from tests.transports.peers import Peer, dial

@@ -160,7 +160,7 @@ class TestCalling:
     def test_a_plain_function_would_block(self) -> None:
         with pytest.raises(ValueError) as refusal:
             Handlers().send("/app/a")(plain)  # type: ignore[type-var]
-        assert str(refusal.value).startswith("plain for '/app/a' must be an `async def`: a plain function would keep")
+        assert str(refusal.value).startswith("plain for '/app/a' must be an `async def`: a plain function would block")
         assert "trio.to_thread.run_sync" in str(refusal.value)
 
     def test_no_function(self) -> None:

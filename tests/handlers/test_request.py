@@ -1,6 +1,6 @@
-"""A request: what its function reads, and what becomes of what it sends.
+"""Requests: the message that a function reads, and the messages that it sends.
 
-The broker is a scene's; what a request has sent is seen by clients of the scene, and nothing of it before `carry_out`.
+The clients of a scene see the messages of a request only after `carry_out`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STAMPED = {"user-id": "ann", "session": "s1", "message-id": "m-1", "ack": "1-1",
 
 
 class Functions:
-    """An application with one function, for whatever starts like `/app/a`."""
+    """An application with one function, for all names that start with `/app/a`."""
 
     def queue_of_send(self, name: str) -> str | None:
         return "/handlers/send/a" if name.startswith("/app/a") else None
@@ -38,7 +38,7 @@ def scene() -> Iterator[Scene]:
 
 @pytest.fixture
 def reader(scene: Scene) -> Client:
-    """Somebody who subscribed to /topic/a."""
+    """A subscriber of /topic/a."""
     client = scene.connect()
     client.subscribe("/topic/a")
     return client
@@ -72,32 +72,22 @@ class TestReading:
             "kind": "k",
         }
 
-    async def test_headers_are_for_reading(self, scene: Scene) -> None:
         with pytest.raises(TypeError):
-            request_of(scene).headers["a"] = "b"  # type: ignore[index]
+            request.headers["a"] = "b"  # type: ignore[index]
+        later = request_of(scene, b'{"a": [1]}', redelivered="true", delivery_count="3")
+        assert (later.attempt, later.reply_to, later.json()) == (3, None, {"a": [1]})
 
-    async def test_a_later_attempt(self, scene: Scene) -> None:
-        assert request_of(scene, redelivered="true", delivery_count="3").attempt == 3
-
-    async def test_no_reply_wanted(self, scene: Scene) -> None:
-        assert request_of(scene).reply_to is None
-
-    async def test_json(self, scene: Scene) -> None:
-        assert request_of(scene, b'{"a": [1]}').json() == {"a": [1]}
-
-    @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000])
-    async def test_what_is_no_json_never_will_be(self, scene: Scene, body: bytes) -> None:
-        with pytest.raises(Reject, match="the body is not"):
-            request_of(scene, body).json()
-
-    async def test_what_is_no_text_never_will_be(self, scene: Scene) -> None:
+    async def test_a_body_of_another_kind_is_rejected(self, scene: Scene) -> None:
+        for body in (b"", b"{", b"\xff", b"[" * 100_000):
+            with pytest.raises(Reject, match="the body is not"):
+                request_of(scene, body).json()
         with pytest.raises(Reject, match="the body is not UTF-8"):
             _ = request_of(scene, b"\xff").text
 
 
 class TestSending:
     @pytest.mark.parametrize("body", ["grüße", b"gr\xc3\xbc\xc3\x9fe", bytearray(b"gr\xc3\xbc\xc3\x9fe")])
-    async def test_when_the_function_has_returned(self, scene: Scene, reader: Client, body: Body) -> None:
+    async def test_sent_after_the_function_has_returned(self, scene: Scene, reader: Client, body: Body) -> None:
         request = request_of(scene)
         request.send("/topic/a", body, {"kind": "k"})
         scene.broker.scheduler.proceed()
@@ -119,21 +109,18 @@ class TestSending:
         assert not scene.broker.memory.used
         assert "/queue/b" not in scene.broker.destinations
 
-    async def test_in_order(self, scene: Scene, reader: Client) -> None:
+    async def test_several_messages_and_destinations(self, scene: Scene, reader: Client) -> None:
+        reader.subscribe("/queue/b", id="1")
         request = request_of(scene)
         for number in range(3):
             request.send("/topic/a", str(number))
-        carry_out(scene, request)
-        assert reader.bodies() == [b"0", b"1", b"2"]
-
-    async def test_several_destinations(self, scene: Scene, reader: Client) -> None:
-        reader.subscribe("/queue/b", id="1")
-        request = request_of(scene)
         request.send("/topic/a, /queue/b", b"x")
         carry_out(scene, request)
-        assert {message.headers["destination"] for message in reader.messages()} == {"/topic/a", "/queue/b"}
+        found = [(message.headers["destination"], message.body) for message in reader.messages()]
+        assert found[:4] == [("/topic/a", body) for body in (b"0", b"1", b"2", b"x")]
+        assert found[4:] == [("/queue/b", b"x")]
 
-    async def test_headers_that_ask_something(self, scene: Scene, reader: Client) -> None:
+    async def test_headers_for_the_broker(self, scene: Scene, reader: Client) -> None:
         request = request_of(scene)
         request.send("/topic/a", b"later", {"x-delay": "1000"})
         request.send("/topic/a", b"kept", {"retain": "set"})
@@ -147,15 +134,15 @@ class TestSending:
         late.subscribe("/topic/a")
         assert late.bodies() == [b"kept"]
 
-    async def test_in_the_name_of_a_user(self, scene: Scene, reader: Client) -> None:
-        """Functions are trusted: a chat passes on who said something."""
+    async def test_a_function_may_set_the_user(self, scene: Scene, reader: Client) -> None:
+        """Functions are trusted: a chat passes on the author of a message."""
         request = request_of(scene)
         request.send("/topic/a", b"", {"user-id": request.user})
         carry_out(scene, request)
         assert reader.message().headers["user-id"] == "ann"
 
-    async def test_another_function_sees_for_whom(self, scene: Scene, reader: Client) -> None:
-        """And nothing else that a function may have said about it; those beside it see neither."""
+    async def test_another_function_gets_the_user_of_the_request(self, scene: Scene, reader: Client) -> None:
+        """Whatever the function sets; other destinations get the headers of the function."""
         request = request_of(scene)
         request.send("/topic/a,/app/a", b"", {"user-id": "root", "session": "s0", "kind": "k"})
         carry_out(scene, request)
@@ -170,7 +157,7 @@ class TestSending:
         assert reader.message().headers["user-id"] == "root"
 
     async def test_what_is_kept_counts(self, scene: Scene) -> None:
-        """So that a function cannot collect more than there is memory."""
+        """A function cannot collect more than the memory limit."""
         request = request_of(scene)
         while scene.broker.memory.used < 1_000_000:
             request.send("/topic/a", b"x" * 20_000)
@@ -179,8 +166,8 @@ class TestSending:
         request.close()
         assert not scene.broker.memory.used
 
-    async def test_others_may_have_come_first(self, scene: Scene) -> None:
-        """Each is checked when it is sent, and all together at the end."""
+    async def test_other_messages_may_have_come_first(self, scene: Scene) -> None:
+        """Each message is checked when it is sent, and all together at the end."""
         first, second = request_of(scene), request_of(scene)
         for request in (first, second):
             request.send("/topic/a", b"", {"x-delay": "10"})
@@ -205,18 +192,18 @@ class TestRefusals:
             ("/topic/a", {"priority": "high"}, "priority"),
             ("/topic/a", {"AMQ_SCHEDULED_CRON": "* * * * *"}, "AMQ_SCHEDULED_CRON is not supported"),
             ("/topic/a", {"reply-to": "/temp-queue/a"}, "functions have no temporary destinations"),
-            ("/topic/a", {"transaction": "t"}, "the header 'transaction' is not for functions to give"),
-            ("/topic/a", {"receipt": "r"}, "the header 'receipt' is not for functions to give"),
-            ("/topic/a", {"destination": "/topic/b"}, "the header 'destination' is not for functions to give"),
+            ("/topic/a", {"transaction": "t"}, "a function cannot set the header 'transaction'"),
+            ("/topic/a", {"receipt": "r"}, "a function cannot set the header 'receipt'"),
+            ("/topic/a", {"destination": "/topic/b"}, "a function cannot set the header 'destination'"),
             ("/topic/a", {"": "x"}, "no frame can hold the header '': 'x'"),
             ("/topic/a", {"k": "a\0b"}, "no frame can hold the header 'k'"),
             ("/topic/a", {"k\0": "b"}, "no frame can hold the header 'k"),
             ("/topic/a", {"k": "\ud800"}, "no frame can hold the header 'k'"),
             ("/topic/\ud800", {}, "no frame can hold the header 'destination'"),
-            ("/topic/a", {"k": "x" * 50_000}, "message too large: half of max_outbound is 50000 octets"),
+            ("/topic/a", {"k": "x" * 50_000}, "message too large: it must fit into half of max_outbound, 50000 bytes"),
         ],
     )
-    async def test_the_function_learns_of_it(
+    async def test_the_function_gets_the_error(
         self, scene: Scene, reader: Client, destination: str, headers: dict[str, str], why: str
     ) -> None:
         request = request_of(scene)
@@ -226,18 +213,16 @@ class TestRefusals:
         carry_out(scene, request)
         assert reader.received() == []
 
-    @pytest.mark.parametrize(
-        ("body", "headers"), [(1, {}), (None, {}), ({"a": 1}, {}), (b"", {"k": 1}), (b"", {1: "k"}), (b"", {"k": None})]
-    )
-    async def test_other_types(self, scene: Scene, body: Body, headers: Mapping[str, str]) -> None:
-        with pytest.raises(TypeError):
-            request_of(scene).send("/topic/a", body, headers)
-
-    async def test_half_a_character(self, scene: Scene) -> None:
+    async def test_other_types(self, scene: Scene) -> None:
+        wrong: list[tuple[Body, Mapping[str, str]]] = [
+            *((body, {}) for body in (1, None, {"a": 1})),  # type: ignore[list-item]
+            *((b"", headers) for headers in ({"k": 1}, {1: "k"}, {"k": None})),  # type: ignore[list-item,dict-item]
+        ]
+        for body, headers in wrong:
+            with pytest.raises(TypeError):
+                request_of(scene).send("/topic/a", body, headers)
         with pytest.raises(UnicodeEncodeError):
             request_of(scene).send("/topic/a", "\ud800")
-
-    async def test_too_large_a_body(self, scene: Scene) -> None:
         with pytest.raises(CannotSend, match="message too large"):
             request_of(scene).send("/topic/a", b"x" * 50_000)
 
@@ -252,7 +237,7 @@ class TestRefusals:
     async def test_in_a_thread(self, scene: Scene) -> None:
         """The broker would be changed by two at once."""
         request = request_of(scene)
-        with pytest.raises(RuntimeError, match="the broker is not for threads"):
+        with pytest.raises(RuntimeError, match="a thread cannot use the broker"):
             await trio.to_thread.run_sync(request.send, "/topic/a")
 
 
@@ -297,16 +282,16 @@ class TestReply:
         message = reader.message()
         assert (message.body, message.headers["destination"], message.headers["kind"]) == (b"[]", "/app/prices", "k")
 
-    async def test_what_a_subscriber_cannot_be_told(self, scene: Scene) -> None:
+    async def test_a_reply_that_cannot_be_sent(self, scene: Scene) -> None:
         request = request_of(scene, is_subscribe=True, destination="/app/prices", reply_to="/topic/a")
         with pytest.raises(CannotSend, match="priority"):
             request.reply("[]", {"priority": "inf"})
-        with pytest.raises(CannotSend, match="is not for functions to give"):
+        with pytest.raises(CannotSend, match="a function cannot set"):
             request.reply("[]", {"destination": "/topic/b"})
 
 
 def test_versions_meet(scene: Scene) -> None:
-    """What a function says reaches clients of all versions, as far as those can say it."""
+    """The message of a function reaches clients of all versions, as far as these can express it."""
 
     async def main() -> None:
         request = request_of(scene)

@@ -1,6 +1,6 @@
-"""Functions at work: what they are given, what becomes of what they say, and of their failures.
+"""The runner: requests and replies of functions, their failures, their concurrency, and their session.
 
-Clients are on memory streams, and the clock jumps over every wait of a test that has any.
+Clients are on memory streams, and the clock jumps over every wait.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.broker.model.policy import OnNack
 from gateway.codec import Frame, Head, ProtocolError
 from gateway.handlers import Handlers, Reject, Request, Runner, runner
 from tests.transports.house import Valve
@@ -29,8 +28,8 @@ class Gate:
     """Functions that wait until the test lets them go on.
 
     Attributes:
-        begun: bodies of the requests that came in.
-        running: how many wait here.
+        begun: bodies of the requests that have started.
+        running: requests that wait here.
     """
 
     def __init__(self) -> None:
@@ -51,7 +50,7 @@ class Gate:
             self.running -= 1
 
     async def open(self) -> None:
-        """Let those go on that wait now."""
+        """Let the requests go on that wait now."""
         self._lot.unpark_all()
         await wait_all_tasks_blocked()
 
@@ -72,16 +71,16 @@ class TestSend:
         assert (done.body, done["correlation-id"], done["subscription"]) == (b"done", "7", "/temp-queue/r")
         assert not hall.house.broker.memory.used
 
-    @pytest.mark.parametrize(("answer", "body"), [("text", b"text"), (b"octets", b"octets"), ("", b"")])
-    async def test_what_it_returns_is_its_reply(
-        self, handlers: Handlers, make_hall: MakeHall, answer: str | bytes, body: bytes
-    ) -> None:
+    async def test_the_return_value_is_the_reply(self, handlers: Handlers, make_hall: MakeHall) -> None:
+        answers: list[str | bytes] = ["text", b"bytes", ""]
+
         @handlers.send("/app/a")
         async def function(request: Request) -> str | bytes:
-            return answer
+            return answers.pop(0)
 
         hall = make_hall().begin()
-        assert (await hall.ask(await hall.client(), "/app/a")).body == body
+        client = await hall.client()
+        assert [(await hall.ask(client, "/app/a")).body for _ in range(3)] == [b"text", b"bytes", b""]
 
     async def test_fields_are_given_by_name(self, handlers: Handlers, make_hall: MakeHall) -> None:
         @handlers.send("/app/{a}/and/{b}")
@@ -93,7 +92,7 @@ class TestSend:
         assert reply.body == b"x y /app/x.and.y"
 
     @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-    async def test_what_the_client_said(self, handlers: Handlers, make_hall: MakeHall, version: str) -> None:
+    async def test_the_request_has_the_frame(self, handlers: Handlers, make_hall: MakeHall, version: str) -> None:
         seen: list[Request] = []
 
         @handlers.send("/app/a")
@@ -111,7 +110,7 @@ class TestSend:
         assert request.user == "ann"
         assert not {"ack", "subscription", "content-length"} & request.headers.keys()
 
-    async def test_who_sent_it_is_known_for_sure(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_user_and_session_are_verified(self, handlers: Handlers, make_hall: MakeHall) -> None:
         @handlers.send("/app/a")
         async def function(request: Request) -> str:
             return f"{request.user} {request.session}"
@@ -121,32 +120,27 @@ class TestSend:
         session = (await ann.connect(login="ann"))["session"]
         reply = await hall.ask(ann, "/app/a", session="s0", user_id="ann", JMSXUserID="root")
         assert reply.body == f"ann {session}".encode()
-        nobody = hall.house.visit("tcp")
-        session = (await nobody.connect())["session"]
-        reply = await hall.ask(nobody, "/app/a", session="s0", user_id="anonymous")
+        guest = hall.house.visit("tcp")
+        session = (await guest.connect())["session"]
+        reply = await hall.ask(guest, "/app/a", session="s0", user_id="anonymous")
         assert reply.body == f"{session} {session}".encode()
 
-    async def test_nobody_can_be_somebody_else(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        hall = make_hall().begin()
-        client = await hall.client(login="ann")
-        await client.publish("/app/a", user_id="root")
-        assert (await client.at_end_after_error())["message"] == "user-id of somebody else"
+        await ann.publish("/app/a", user_id="root")
+        assert (await ann.at_end_after_error())["message"] == "user-id of somebody else"
 
-    @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
-    @pytest.mark.parametrize("destination", ["/app/nobody", "/app/a/b", "/handlers/send/a", "/handlers/subscribe/a"])
-    async def test_where_there_is_no_function(
-        self, handlers: Handlers, make_hall: MakeHall, command: str, destination: str
-    ) -> None:
-        """The queues of functions are not for clients either: there they could be somebody else."""
+    async def test_without_a_function(self, handlers: Handlers, make_hall: MakeHall) -> None:
+        """Clients cannot use the queues of functions: a client could then set another user's name."""
         gate = Gate()
         handlers.send("/app/a")(gate.pass_through)
         handlers.subscribe("/app/a")(gate.pass_through)
         hall = make_hall().begin()
-        client = await hall.client()
-        await client.send_frame(command, destination=destination, id=1, receipt="r")
-        error = await client.at_end_after_error()
-        kind = "nobody handles this destination" if "/app/" in destination else "unsupported kind of destination"
-        assert (error["message"], error["receipt-id"]) == (kind, "r")
+        for destination in ("/app/nobody", "/app/a/b", "/handlers/send/a", "/handlers/subscribe/a"):
+            kind = "nobody handles this destination" if "/app/" in destination else "unsupported kind of destination"
+            for command in ("SEND", "SUBSCRIBE"):
+                client = await hall.client()
+                await client.send_frame(command, destination=destination, id=1, receipt="r")
+                error = await client.at_end_after_error()
+                assert (error["message"], error["receipt-id"]) == (kind, "r")
         assert not gate.begun
 
     async def test_functions_call_functions(self, handlers: Handlers, make_hall: MakeHall) -> None:
@@ -161,8 +155,8 @@ class TestSend:
         hall = make_hall().begin()
         assert (await hall.ask(await hall.client(login="ann"), "/app/first")).body == b"ann ann"
 
-    async def test_what_waits_longer_than_one_outbox(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        """A window full of large messages is taken at once, and the next follow."""
+    async def test_a_window_larger_than_one_outbox(self, handlers: Handlers, make_hall: MakeHall) -> None:
+        """Its messages are taken at once, and the next follow."""
         gate = Gate()
         handlers.send("/app/a", concurrency=50)(gate.pass_through)
         hall = make_hall(max_outbound=64_000).begin()
@@ -190,44 +184,34 @@ class TestSubscribe:
         assert (message.body, message["destination"], message["subscription"]) == (b"x for ann", "/app/prices/x", "9")
         await client.settled()  # and no other one
 
-    async def test_nothing_to_say(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_no_reply(self, handlers: Handlers, make_hall: MakeHall) -> None:
         @handlers.subscribe("/app/a")
         async def function(request: Request) -> None:
-            request.send("/topic/a", "somebody came")
+            request.send("/topic/a", "subscribed")
 
         hall = make_hall().begin()
         client = await hall.client()
         await client.subscribe("/topic/a")
         await client.send_frame("SUBSCRIBE", destination="/app/a", id=2)
-        assert (await client.frame("MESSAGE")).body == b"somebody came"
+        assert (await client.frame("MESSAGE")).body == b"subscribed"
         await client.settled()
 
-    async def test_each_time_anew(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_the_reply_can_be_acknowledged(self, handlers: Handlers, make_hall: MakeHall) -> None:
         @handlers.subscribe("/app/a")
         async def function(request: Request) -> str:
             return "here"
 
         hall = make_hall(max_subscriptions=3, max_destinations=10).begin()
         client = await hall.client()
-        for _ in range(20):
-            await client.send_frame("SUBSCRIBE", destination="/app/a", id=1)
-            await client.frame("MESSAGE")
+        for _ in range(20):  # each SUBSCRIBE gets a reply, and leaves nothing behind
+            await client.send_frame("SUBSCRIBE", destination="/app/a", id=1, ack="client")
+            message = await client.frame("MESSAGE")
+            await client.send_frame("ACK", id=message["ack"])
             await client.send_frame("UNSUBSCRIBE", id=1)
-
-    async def test_to_be_acknowledged(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.subscribe("/app/a")
-        async def function(request: Request) -> str:
-            return "here"
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        await client.send_frame("SUBSCRIBE", destination="/app/a", id=1, ack="client")
-        message = await client.frame("MESSAGE")
-        await client.send_frame("ACK", id=message["ack"])
         await client.settled()
         assert not hall.house.broker.memory.used
 
-    async def test_one_who_has_left(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_a_subscriber_that_has_gone(self, handlers: Handlers, make_hall: MakeHall) -> None:
         gate = Gate()
 
         @handlers.subscribe("/app/a")
@@ -246,7 +230,7 @@ class TestSubscribe:
 
 
 class TestFailures:
-    async def test_again_and_then_a_dead_letter(
+    async def test_retries_and_then_a_dead_letter(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
         attempts: list[tuple[int, float]] = []
@@ -283,7 +267,7 @@ class TestFailures:
     async def test_a_later_attempt_succeeds(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
-        """And what the earlier ones sent has not come."""
+        """The failed attempts have sent nothing."""
 
         @handlers.send("/app/a")
         async def function(request: Request) -> str:
@@ -299,46 +283,45 @@ class TestFailures:
         bodies = [(await client.frame("MESSAGE")).body for _ in range(2)]
         assert bodies == [b"attempt 3", b"done"]
 
-    async def test_reject(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/a")
-        async def function(request: Request) -> None:
-            request.send("/topic/a", "not to be seen")
-            raise Reject("no such customer")
+    @pytest.mark.parametrize(
+        ("ending", "reason", "why"),
+        [
+            ("reject", "no such customer", "rejected"),
+            ("reject in lines", r"a b\c\\x00c\\ud800", "rejected"),
+            ("hang", "timeout after 5 s", "max-attempts"),
+            ("wrong type", "TypeError", "max-attempts"),
+            *((destination, "CannotSend", "max-attempts") for destination in ("/topic/*", "/app/nobody", "/nowhere")),
+        ],
+    )
+    async def test_the_reason_of_a_dead_letter(
+        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock, ending: str, reason: str, why: str
+    ) -> None:
+        gate = Gate()
 
-        hall = make_hall(DEAD).begin()
+        @handlers.send("/app/a", timeout=5.0)
+        async def function(request: Request) -> object:
+            request.send("/topic/a", "never sent")
+            if ending.startswith("/"):
+                request.send(ending)
+            if ending == "hang":
+                await gate.pass_through(request)
+            if ending == "wrong type":
+                return {"a": 1}
+            raise Reject("no such customer" if ending == "reject" else "a\nb:\0c\ud800")
+
+        hall = make_hall({"/handlers/send/#": {"dead_letter": "/queue/dead", "max_attempts": 1}}).begin()
+        session = hall.runner.session
         client = await hall.client()
         await client.subscribe("/topic/a")
         await client.subscribe("/queue/dead", id=2)
-        await client.publish("/app/a", b"x")
-        letter = await client.frame("MESSAGE")
-        assert (letter["reason"], letter["dlq-reason"], letter["dlq-attempts"]) == ("no such customer", "rejected", "1")
-        await client.settled()
-
-    async def test_a_reason_of_several_lines(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/a")
-        async def function(request: Request) -> None:
-            raise Reject("a\nb:\0c\ud800")
-
-        hall = make_hall(DEAD).begin()
-        client = await hall.client()
-        await client.subscribe("/queue/dead")
-        await client.publish("/app/a", b"x")
-        assert (await client.frame("MESSAGE"))["reason"] == r"a b\c\\x00c\\ud800"
-
-    async def test_a_function_that_hangs(
-        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
-    ) -> None:
-        gate = Gate()
-        handlers.send("/app/a", timeout=5.0)(gate.pass_through)
-        hall = make_hall({"/handlers/send/#": {"dead_letter": "/queue/dead", "max_attempts": 1}}).begin()
-        client = await hall.client()
-        await client.subscribe("/queue/dead")
         began = trio.current_time()
-        await client.publish("/app/a", b"x")
+        await client.publish("/app/a", b"x", reply_to="/queue/r")
         letter = await client.frame("MESSAGE")
-        assert trio.current_time() == pytest.approx(began + 5.0, abs=0.1)
-        assert letter["reason"] == "timeout after 5 s"
-        assert gate.cancelled == 1
+        assert (letter["reason"], letter["dlq-reason"], letter["dlq-attempts"]) == (reason, why, "1")
+        assert trio.current_time() == pytest.approx(began + 5.0 * (ending == "hang"), abs=0.1)
+        assert gate.cancelled == (ending == "hang")
+        assert hall.runner.session is session
+        await client.settled()
 
     async def test_no_timeout(self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock) -> None:
         @handlers.send("/app/a", timeout=math.inf)
@@ -355,11 +338,9 @@ class TestFailures:
         assert message is not None
         assert message.body == b"at last"
 
-    async def test_a_timeout_that_comes_too_late(
+    async def test_a_function_that_succeeds_after_its_timeout(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
-        """The function finished what it was at, and so it has succeeded."""
-
         @handlers.send("/app/a", timeout=5.0)
         async def function(request: Request) -> str:
             with trio.CancelScope(shield=True):
@@ -369,26 +350,10 @@ class TestFailures:
         hall = make_hall().begin()
         assert (await hall.ask(await hall.client(), "/app/a")).body == b"late"
 
-    @pytest.mark.parametrize("destination", ["/topic/*", "/app/nobody", "/nowhere"])
-    async def test_a_destination_that_is_none(self, handlers: Handlers, make_hall: MakeHall, destination: str) -> None:
-        """The function learns of it, and the session of all functions goes on."""
-
-        @handlers.send("/app/a")
-        async def function(request: Request) -> None:
-            request.send(destination)
-
-        hall = make_hall({"/handlers/send/#": {"on_nack": OnNack.DEAD_LETTER, "dead_letter": "/queue/dead"}}).begin()
-        session = hall.runner.session
-        client = await hall.client()
-        await client.subscribe("/queue/dead")
-        await client.publish("/app/a")
-        assert (await client.frame("MESSAGE"))["reason"] == "CannotSend"
-        assert hall.runner.session is session
-
-    async def test_no_room_when_it_has_returned(
+    async def test_a_limit_reached_after_the_check(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
-        """Each of two was promised the only place for a delayed message; the second gets it when it is free."""
+        """Two requests passed the check for the only delayed message; the second succeeds at its next attempt."""
         gate = Gate()
 
         @handlers.send("/app/a", concurrency=2)
@@ -408,20 +373,9 @@ class TestFailures:
         assert {(await client.frame("MESSAGE")).body for _ in range(2)} == {b"1", b"2"}
         assert hall.house.counters.rejected == 1
 
-    async def test_an_answer_of_another_type(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/a")  # type: ignore[type-var]
-        async def function(request: Request) -> dict[str, int]:
-            return {"a": 1}
-
-        hall = make_hall({"/handlers/send/#": {"max_attempts": 1, "dead_letter": "/queue/dead"}}).begin()
-        client = await hall.client()
-        await client.subscribe("/queue/dead")
-        await client.publish("/app/a", reply_to="/queue/r")
-        assert (await client.frame("MESSAGE"))["reason"] == "TypeError"
-
 
 class TestConcurrency:
-    async def test_no_more_than_asked_for(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_no_more_than_the_concurrency(self, handlers: Handlers, make_hall: MakeHall) -> None:
         gate, other = Gate(), Gate()
         handlers.send("/app/a", concurrency=3)(gate.pass_through)
         handlers.send("/app/b", concurrency=1)(other.pass_through)
@@ -440,7 +394,7 @@ class TestConcurrency:
             await other.open()
         assert other.begun == [str(number).encode() for number in range(10)]
 
-    async def test_what_waits_before_they_begin(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_messages_from_before_the_start(self, handlers: Handlers, make_hall: MakeHall) -> None:
         gate = Gate()
         handlers.send("/app/a", concurrency=2)(gate.pass_through)
         hall = make_hall()
@@ -452,7 +406,7 @@ class TestConcurrency:
         await wait_all_tasks_blocked()
         assert gate.running == 2
 
-    async def test_functions_that_do_not_wait_let_others_go_on(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_functions_without_await_do_not_block_the_loop(self, handlers: Handlers, make_hall: MakeHall) -> None:
         done: list[int] = []
         seen: list[int] = []
 
@@ -475,10 +429,10 @@ class TestConcurrency:
             hall.begin()
         assert len({count for count in seen if count}) > 50
 
-    async def test_a_slow_reader_holds_its_function_back(
+    async def test_a_slow_consumer_blocks_its_function(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
-        """As it would hold back a client that publishes: until it reads, or for `slow_consumer_timeout`."""
+        """Like a client that publishes: until the consumer reads, or for `slow_consumer_timeout`."""
         begun: list[float] = []
 
         @handlers.send("/app/a", concurrency=1)
@@ -496,14 +450,14 @@ class TestConcurrency:
         for _ in range(3):
             await client.publish("/app/a")
         await client.settled()
-        assert len(begun) == 2  # the second one's message was too much
+        assert len(begun) == 2  # the second message was too much
         valve.open(60_000)
         await reader.frame("MESSAGE")
         await wait_all_tasks_blocked()
         assert len(begun) == 3
         assert begun[-1] == begun[0]
 
-    async def test_a_full_queue_holds_its_function_back(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_a_full_queue_blocks_its_function(self, handlers: Handlers, make_hall: MakeHall) -> None:
         @handlers.send("/app/a", concurrency=1)
         async def function(request: Request) -> None:
             request.send("/queue/small", request.body)
@@ -517,8 +471,8 @@ class TestConcurrency:
         bodies = [each.body for each in await client.subscribe_and_read("/queue/small", 4)]
         assert bodies == [b"0", b"1", b"2", b"3"]
 
-    async def test_not_for_ever(self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock) -> None:
-        """It could be that only the same function can make room, later."""
+    async def test_but_not_for_ever(self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock) -> None:
+        """Perhaps only the same function can empty the queue, later."""
 
         @handlers.send("/app/a", concurrency=1)
         async def function(request: Request) -> None:
@@ -544,7 +498,7 @@ class TestSession:
     async def test_an_operator_ends_it(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
-        """Functions at work are cancelled, and their messages come again with the next session."""
+        """Running functions are cancelled, and their messages are redelivered to the next session."""
         gate = Gate()
         handlers.send("/app/a", concurrency=1)(gate.pass_through)
         hall = make_hall({"/handlers/#": {"max_attempts": 1}}).begin()
@@ -566,7 +520,7 @@ class TestSession:
         assert gate.begun == [b"1", b"1", b"2"]
         assert not hall.house.broker.memory.used
 
-    async def test_what_comes_meanwhile_waits(
+    async def test_messages_wait_for_the_next_session(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
         @handlers.send("/app/a")
@@ -578,10 +532,10 @@ class TestSession:
         hall.house.broker.end_session(hall.runner.session.id, "")
         assert (await hall.ask(client, "/app/a")).body == b"done"
 
-    async def test_what_it_cannot_read(
+    async def test_a_frame_that_it_cannot_read(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
-        """A fault of ours: it is logged, and costs a second; nobody else notices."""
+        """A fault of the gateway is logged, costs a second, and ends no other session."""
 
         @handlers.send("/app/a")
         async def function(request: Request) -> str:
@@ -597,10 +551,10 @@ class TestSession:
         assert [each["event"] for each in logs] == [BROKEN]
         assert hall.runner.session is not session
 
-    async def test_what_it_says_and_should_not(
+    async def test_a_frame_that_the_broker_refuses(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Likewise; and as the ACK failed, the function has replied already, and does so again."""
+        """The same for a failed ACK: the function has replied, and replies again."""
 
         @handlers.send("/app/a")
         async def function(request: Request) -> str:
@@ -622,7 +576,7 @@ class TestSession:
         assert (await client.frame("MESSAGE")).body == b"2"
         assert hall.runner.session is not session
 
-    async def test_no_room_for_a_new_one(
+    async def test_a_new_session_over_the_limits(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
         @handlers.send("/app/a")
@@ -643,13 +597,13 @@ class TestSession:
         await client.publish("/app/a", b"", reply_to="/queue/2")
         assert (await client.frame("MESSAGE")).body == b"done"
 
-    async def test_more_functions_than_may_be(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_more_functions_than_the_limit(self, handlers: Handlers, make_hall: MakeHall) -> None:
         for name in "abc":
             handlers.send(f"/app/{name}")(Gate().pass_through)
         with pytest.raises(ProtocolError, match="too many subscriptions"):
             make_hall(max_subscriptions=2)
 
-    async def test_it_never_waits_for_itself(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_it_has_no_connection(self, handlers: Handlers, make_hall: MakeHall) -> None:
         ours: Runner = make_hall().runner
         assert ours.must_read
         assert not ours.peer_has_gone()
@@ -659,7 +613,7 @@ class TestSession:
 
 class TestFinish:
     async def begun(self, hall: Hall, gate: Gate) -> Peer:
-        """One message is at work, and another one waits."""
+        """One request runs, and another one waits."""
         client = await hall.begin().client()
         for body in (b"1", b"2"):
             await client.publish("/app/a", body)
@@ -667,7 +621,7 @@ class TestFinish:
         assert gate.running == 1
         return client
 
-    async def test_what_has_begun_is_finished(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_running_functions_finish(self, handlers: Handlers, make_hall: MakeHall) -> None:
         gate = Gate()
 
         @handlers.send("/app/a", concurrency=1)
@@ -692,7 +646,7 @@ class TestFinish:
         assert gate.begun == [b"1"]
         assert hall.house.broker.context.waiting == 2
 
-    async def test_what_is_not_finished_is_cancelled(
+    async def test_unfinished_functions_are_cancelled(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
         gate = Gate()
@@ -705,9 +659,9 @@ class TestFinish:
         hall.scope.cancel()
         await wait_all_tasks_blocked()
         assert gate.cancelled == 1
-        assert hall.house.broker.context.waiting == 2  # it is not the message's fault
+        assert hall.house.broker.context.waiting == 2  # not counted as an attempt
         assert hall.runner.session.id not in hall.house.broker.sessions
 
-    async def test_nothing_at_work(self, handlers: Handlers, make_hall: MakeHall) -> None:
+    async def test_without_requests(self, handlers: Handlers, make_hall: MakeHall) -> None:
         hall = make_hall().begin()
         await hall.runner.finish()

@@ -12,7 +12,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.admin.scrape import metrics_of
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import Settings
 from gateway.observe.metrics import Metrics
 from gateway.runtime.gateway import Gateway, open_gateway

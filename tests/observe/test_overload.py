@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker import Quotas
 from gateway.observe.metrics import Metrics
 from gateway.observe.overload import OverloadCollector

@@ -10,7 +10,7 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker.core.events import EventLog
 from gateway.broker.model.identity import Renewal
 from gateway.broker.model.options import PLAIN

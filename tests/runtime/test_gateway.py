@@ -12,7 +12,7 @@ import structlog.testing
 import trio
 
 from gateway import __version__
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker import Quotas
 from gateway.codec import Limits
 from gateway.config.settings import Settings

@@ -12,7 +12,7 @@ import pytest
 import structlog.testing
 import trio
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker.queue.queue import Queue
 from gateway.codec import ProtocolError
 from gateway.journal import Journal

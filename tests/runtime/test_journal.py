@@ -11,7 +11,7 @@ import pytest
 import structlog.testing
 import trio
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker.core.events import EventLog
 from gateway.config.settings import load
 from gateway.journal import Segment, found

@@ -205,12 +205,12 @@ class TestWhatChangesNothing:
         assert "restart if that is meant" in self.refused(found)
 
     def test_what_does_not_fit_what_needs_a_restart(self) -> None:
-        """Any page could use the cookie of whoever looks at it, until the restart."""
+        """Any page could use the cookie of the user who opens it, until the restart."""
         found = started('cookie_keys = "secrets"')
         write('allowed_origins = "*"')
         assert self.refused(found) == (
             "beside what needs a restart, settings do not fit together: cookie_keys needs a list of origins, or any "
-            "page could use the cookie of whoever looks at it; allowed_origins is ['*'] (gateway.toml line 1)"
+            "page could use the cookie of the user who opens it; allowed_origins is ['*'] (gateway.toml line 1)"
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import trio
 from trio.testing import memory_stream_pair
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker import Broker, Quotas
 from gateway.broker.core.counters import Counters
 from gateway.broker.core.ports import Authenticator

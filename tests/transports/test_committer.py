@@ -14,7 +14,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker.core import storage as storage_module
 from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.ports import StoreError

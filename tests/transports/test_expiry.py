@@ -282,7 +282,7 @@ class TestRenewal:
         [
             (None, "what it shows is no token that this server accepts, and does not look like one"),
             (
-                LoginRefused("the server lets in who shows login and passcode", method="none"),
+                LoginRefused("the client sent no credentials; send login and passcode", method="none"),
                 "what it shows is no token that this server accepts, and does not look like one",
             ),
             (LoginRefused("the token has expired"), "the token has expired"),

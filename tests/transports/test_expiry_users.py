@@ -80,11 +80,11 @@ class TestUsersFile:
     @pytest.mark.parametrize(
         ("users", "message", "words"),
         [
-            ("", "user removed", "has no user 'ada' any more; ask its operator"),
+            ("", "user removed", "no longer has the user 'ada'; ask its operator"),
             (
                 f"ada:{OTHER}\n",
                 "passcode changed",
-                "'ada' was let in by a passcode that has been changed since; log in with the new one",
+                "the passcode of 'ada' has been changed; log in with the new one",
             ),
         ],
         ids=["gone", "another passcode"],

@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker import Quotas
 from gateway.broker.errors import SessionEnded
 from gateway.broker.queue.queue import Queue

@@ -10,7 +10,7 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import load
 from gateway.runtime.gateway import open_gateway
 from gateway.transports import TransportOptions

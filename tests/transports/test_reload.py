@@ -13,7 +13,7 @@ import structlog.testing
 import trio
 import trio_websocket
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import Settings, load
 from gateway.runtime.gateway import Gateway, StartError, open_gateway
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import trio
 
-from gateway.auth.anonymous import Anonymous
+from gateway.auth.authenticator import Anonymous
 from gateway.broker.core import storage as storage_module
 from gateway.broker.core.storage import Storage
 from gateway.broker.queue import durable

@@ -1,10 +1,7 @@
-"""A file that is read again when it changes: users, keys of tokens, secrets of cookies.
+"""Watched files, which are read again when they change: users, keys of tokens, secrets of cookies.
 
-Whoever logs in looks whether it did, which costs one `stat`.  A file that is damaged by then changes nothing: what was
-read last stays in force, and the log says so once for each change.
-
-Several threads may read at once, and the loop as well, on SIGHUP.  Who begins later reads what is newer; so who began
-before the one whose value is there has come too late, and changes nothing back: a user who is gone stays gone.
+Each login looks whether its file changed, which costs one `stat`.  A damaged file changes nothing: the last good
+contents stay in force, and the log says so once for each change.
 """
 
 from __future__ import annotations
@@ -17,8 +14,8 @@ from typing import Generic, TypeVar
 import structlog
 import trio
 
-from gateway.auth.files import FileFault
 from gateway.config.settings import SettingsError, wrong
+from gateway.files import FileFault
 
 log = structlog.get_logger("gateway.auth")
 
@@ -26,15 +23,15 @@ T = TypeVar("T")
 Stamp = tuple[int, int, int]
 
 
-class Watched(Generic[T]):
-    """What a file says.
+class WatchedFile(Generic[T]):
+    """A file and its contents.
 
     Attributes:
-        value: of the last good reading.
+        value: the last good contents.
 
     Args:
-        setting: the one that names the file.
-        read: may raise `FileFault`; called in a worker thread, too.
+        setting: the setting that names the file.
+        read: reads the contents, also in a worker thread; may raise `FileFault`.
 
     Raises:
         SettingsError: the file cannot be used.
@@ -44,9 +41,11 @@ class Watched(Generic[T]):
         self._setting = setting
         self._path = path
         self._read = read
+        # Worker threads and the loop (on SIGHUP) may read at once.  The reading that began last wins, whichever ends
+        # last: else a slow reading of the file before would bring a removed user back.
         self._lock = Lock()
-        self._begun = 0  # readings
-        self._taken = 0  # the one that `value` is of
+        self._begun = 0  # number of the last reading that began
+        self._taken = 0  # number of the reading that `value` comes from
         self._stamp: Stamp | None = self._look()
         try:
             self.value = read(path)
@@ -55,43 +54,41 @@ class Watched(Generic[T]):
 
     @property
     def is_current(self) -> bool:
-        """The file is as it was when it was last looked at."""
+        """True if the file has not changed since the last reading began."""
         return self._look() == self._stamp
 
     def refresh(self) -> T:
-        """What it says now.  Reads, if it changed: not for the loop."""
+        """The contents now.  Reads a changed file, so it must not be called on the loop."""
         if not self.is_current:
             self.reload()
         return self.value
 
     async def fresh(self) -> T:
-        """The same, for the loop."""
+        """The contents now, read in a worker thread."""
         return self.value if self.is_current else await trio.to_thread.run_sync(self.refresh)
 
     def reload(self) -> str | None:
-        """Read it again; of several who do so at once the last to begin decides.
+        """Read the file again.
 
         Returns:
-            What is wrong with it, as a sentence; what was read before stays in force then.
+            The fault as a sentence, in which case the contents before stay in force; else None.
         """
-        with self._lock:  # else who looks later might begin before
+        with self._lock:  # a reading that looks later must not begin before
             self._begun = reading = self._begun + 1
             self._stamp = self._look()
         try:
-            self._take(reading, self._read(self._path))
+            value = self._read(self._path)
         except FileFault as error:
             log.error(f"{self._setting} cannot be used, what it said before stays in force", reason=str(error))
             return wrong(self._setting, error)
-        log.info(f"{self._setting} read again", file=str(self._path))
-        return None
-
-    def _take(self, reading: int, value: T) -> None:
         with self._lock:
             if reading > self._taken:
                 self._taken, self.value = reading, value
+        log.info(f"{self._setting} read again", file=str(self._path))
+        return None
 
     def _look(self) -> Stamp | None:
-        """What changes when the file does: time, size, and inode (a rename within one tick of the clock)."""
+        """Time, size and inode of the file; the inode shows a rename within one tick of the clock."""
         try:
             found = self._path.stat()
         except OSError:

@@ -1,23 +1,22 @@
-"""How the pattern of a rule stands to the pattern that a client subscribes to: does it take all of it, or nothing?
+"""Rule patterns compared with the pattern of a SUBSCRIBE: does a rule take all of it, or nothing?
 
-Both are sequences of words, in which `*` is any word and `#` any number of them.  There are more words than any pattern
-names, so one stands for all others.  A pattern without wildcards is a text, to the letter: `/topic/a.b`
-takes only a part of what `/topic/a.*` matches, for that is `/topic/a/b`, too.
+Both are sequences of words, in which `*` is any word and `#` any number of words.  Words that no pattern names are all
+alike, so one word stands for them.  A pattern without wildcards is one exact name: `/topic/a.b` takes only a part of
+`/topic/a.*`, which also matches `/topic/a/b`.
 
-`overlap` is exact.  `covers` may say no where yes is right, when it would have to look at too many places: whoever asks
-looks at each message then.
+`overlap` is exact.  `covers` gives up, and says no, when it would have to look at too many places.
 """
 
 from __future__ import annotations
 
 from gateway.broker.model.patterns import ONE, REST, WILDCARDS, Pattern, has_wildcard, pattern_words, split
 
-# Places that `covers` looks at; what clients and operators write has a few dozen.
-_MOST_PLACES = 2_000
+MAX_PLACES = 2_000
+"""Places that `covers` looks at; the patterns of clients and operators have a few dozen."""
 
 
 def heads_differ(text: str, other: str) -> bool:
-    """Whether two patterns begin with different words, so that nothing can match both; most do."""
+    """True if two patterns begin with different words, so that no name can match both; most do."""
     for word, others in zip(split(text), split(other), strict=False):
         if word in WILDCARDS or others in WILDCARDS:
             return False
@@ -27,7 +26,7 @@ def heads_differ(text: str, other: str) -> bool:
 
 
 def overlap(text: str, pattern: str) -> bool:
-    """Whether some name is matched by both.
+    """True if some name matches both.
 
     Args:
         pattern: it has a wildcard.
@@ -58,8 +57,8 @@ def overlap(text: str, pattern: str) -> bool:
     return False
 
 
-def covers(text: str, pattern: str) -> bool:
-    """Whether all names that the pattern matches are matched by the text.
+def covers(text: str, pattern: str, max_places: int = MAX_PLACES) -> bool:
+    """True if the text matches all names that the pattern matches.
 
     Args:
         pattern: it has a wildcard.
@@ -78,7 +77,7 @@ def covers(text: str, pattern: str) -> bool:
             if not general.ends(reached):
                 return False
             continue
-        if len(seen) > _MOST_PLACES:
+        if len(seen) > max_places:
             return False
         word = words[at]
         if word == REST:

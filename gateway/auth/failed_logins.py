@@ -1,0 +1,210 @@
+"""Failed logins: their count for each address, and the queue in which guesses wait.
+
+Failures count twice, each for a minute from the first one on: an address may have `login_attempts`, and each login at
+an address may have as many.  A success forgets no failure: a client with one right passcode could otherwise guess all
+others at full speed.  All addresses of one IPv6 network of 64 bits count as one, because a client owns all of them.
+
+A whole cluster may share one address, and a few workers with an old passcode would lock out the others.  So a login
+that succeeded there within a day is still checked while its address is refused, until its own count is used up.  A
+guesser gains nothing by this: one login has no more guesses than an address.
+
+Behind a proxy that is not in trusted_proxies, all clients have one address and share its count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from gateway.broker.errors import LoginRefused
+from gateway.net.client_address import network_of
+
+MAX_COUNTED = 100_000
+"""Addresses, and logins at an address, that are counted, at some 250 bytes each: 50 MB when a botnet guesses.  The
+entry with the oldest first failure goes first."""
+
+MAX_SUCCEEDED = 10_000
+"""Logins at an address that are remembered as good, at some 200 bytes each: 2 MB.  The oldest success goes first."""
+
+PLACES = 4
+"""Guesses of one address that are checked at the same time."""
+
+_MINUTE = 60.0
+_DAY = 86_400.0
+_KEY = os.urandom(16)
+
+log = structlog.get_logger("gateway.auth")
+
+
+class TooManyFailedLogins(LoginRefused):
+    """Too many logins of an address, or with one login there, have failed; the credentials were not checked.
+
+    Attributes:
+        seconds: until logins are checked again.
+    """
+
+    def __init__(self, attempts: int, seconds: float, which: str = "of this address") -> None:
+        super().__init__(
+            f"{attempts} logins {which} failed in a minute (login_attempts); try again in {seconds:.0f} s",
+            message="too many failed logins",
+            is_guess=False,
+        )
+        self.seconds = seconds
+
+
+class FailedLogins:
+    """The failed logins of the last minute.
+
+    Args:
+        attempts: how many an address, and a login at an address, may have.
+        max_counted: see `MAX_COUNTED`.
+        max_succeeded: see `MAX_SUCCEEDED`.
+    """
+
+    def __init__(
+        self, attempts: int = 10, *, max_counted: int = MAX_COUNTED, max_succeeded: int = MAX_SUCCEEDED
+    ) -> None:
+        self._attempts = attempts
+        self._of_addresses = _Counts(attempts, max_counted)
+        self._of_logins = _Counts(attempts, max_counted)
+        self._max_succeeded = max_succeeded
+        self._succeeded: dict[bytes, float] = {}  # until when the success counts; the latest stands last
+
+    def check(self, address: str, login: str = "") -> None:
+        """Refuse an address, or a login there, that has failed too often.
+
+        Raises:
+            TooManyFailedLogins: it has.
+        """
+        network, now = network_of(address), trio.current_time()
+        pair = _pair(network, login)
+        left = self._of_addresses.left(network.encode(), now)
+        if left > 0 and self._succeeded.get(pair, 0.0) <= now:
+            raise TooManyFailedLogins(self._attempts, left + 0.5)
+        left = self._of_logins.left(pair, now)
+        if left > 0:
+            raise TooManyFailedLogins(self._attempts, left + 0.5, "with this name at this address")
+
+    def count(self, address: str, login: str = "") -> None:
+        """Count a failed login."""
+        network, now = network_of(address), trio.current_time()
+        is_login_refused = self._of_logins.count(_pair(network, login), now)
+        # Without the login: some people type their passcode there.
+        if self._of_addresses.count(network.encode(), now):
+            log.warning(
+                "too many failed logins, the address is refused", address=network, login_attempts=self._attempts
+            )
+        elif is_login_refused:
+            log.warning(
+                "too many failed logins with one name, it is refused there",
+                address=network,
+                login_attempts=self._attempts,
+            )
+
+    def succeed(self, address: str, login: str) -> None:
+        """Remember that the passcode of a login was right."""
+        pair = _pair(network_of(address), login)
+        self._succeeded.pop(pair, None)
+        self._succeeded[pair] = trio.current_time() + _DAY
+        if len(self._succeeded) > self._max_succeeded:
+            del self._succeeded[next(iter(self._succeeded))]
+
+
+def _pair(network: str, login: str) -> bytes:
+    """A key for a login at an address, of 16 bytes for a login of any length."""
+    text = f"{network}\n{login}"
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=_KEY, digest_size=16).digest()
+
+
+class _Counts:
+    """The failures of the last minute by one key."""
+
+    def __init__(self, attempts: int, limit: int) -> None:
+        self._attempts = attempts
+        self._limit = limit
+        self._counted: dict[bytes, _Count] = {}
+
+    def left(self, key: bytes, now: float) -> float:
+        """Seconds for which the key is refused; 0 or less: it is not."""
+        found = self._counted.get(key)
+        return found.until - now if found is not None and found.failures >= self._attempts else 0.0
+
+    def count(self, key: bytes, now: float) -> bool:
+        """Count a failure.  Returns True if the key is refused from now on."""
+        found = self._counted.get(key)
+        if found is None or found.until <= now:
+            self._counted.pop(key, None)  # a new minute stands at the end
+            self._drop_old(now)
+            found = self._counted[key] = _Count(now + _MINUTE)
+        found.failures += 1
+        if found.failures == self._attempts:
+            found.until = now + _MINUTE
+        return found.failures == self._attempts
+
+    def _drop_old(self, now: float) -> None:
+        while self._counted:
+            oldest = next(iter(self._counted))
+            if self._counted[oldest].until > now and len(self._counted) < self._limit:
+                return
+            del self._counted[oldest]
+
+
+@dataclass(slots=True)
+class _Count:
+    """Failures, and until when they count."""
+
+    until: float
+    failures: int = 0
+
+
+class LoginQueue:
+    """A queue of guesses for each address, so that a thousand guesses of one address delay no other address.
+
+    An address that fails too often meanwhile is refused in the queue, unchecked: a thousand guesses at once learn no
+    more than a thousand one after the other.
+
+    Args:
+        failed: the failures that count.
+        places: guesses of one address that are checked at the same time.
+    """
+
+    def __init__(self, failed: FailedLogins, places: int = PLACES) -> None:
+        self.check = failed.check
+        self._places = places
+        self._queues: dict[str, _Queue] = {}  # an empty queue is removed
+
+    @asynccontextmanager
+    async def place(self, address: str, login: str = "") -> AsyncIterator[None]:
+        """Wait for a place, and hold it while the block runs.
+
+        Raises:
+            TooManyFailedLogins: the address or the login has failed too often, perhaps while it waited.
+        """
+        self.check(address, login)
+        network = network_of(address)
+        queue = self._queues.get(network)
+        if queue is None:
+            queue = self._queues[network] = _Queue(trio.Semaphore(self._places))
+        queue.length += 1
+        try:
+            async with queue.places:
+                self.check(address, login)
+                yield
+        finally:
+            queue.length -= 1
+            if not queue.length:
+                del self._queues[network]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The guesses of one address that wait, or hold a place."""
+
+    places: trio.Semaphore
+    length: int = 0

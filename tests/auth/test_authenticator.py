@@ -1,0 +1,140 @@
+"""The rate-limited authenticator: failures are slow and counted, and valid credentials do not wait."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.auth.authenticator import RateLimited
+from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
+from gateway.auth.tickets import Tickets
+from gateway.broker.errors import LoginRefused
+from gateway.broker.model.identity import Credentials, Identity
+
+
+class Inner:
+    """An authenticator with one answer."""
+
+    name = "inner"
+    tickets = Tickets()
+
+    def __init__(self, answer: Identity | LoginRefused | None) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        self.asked += 1
+        if isinstance(self.answer, LoginRefused):
+            raise self.answer
+        return self.answer
+
+    def reload(self) -> str | None:
+        return "wrong"
+
+
+async def refusal(found: RateLimited, login: str = "alice") -> tuple[LoginRefused, float]:
+    """The refusal, and the seconds until it came."""
+    began = trio.current_time()
+    with pytest.raises(LoginRefused) as error:
+        await found.authenticate(Credentials(login, "x", address="a"))
+    return error.value, trio.current_time() - began
+
+
+def refused(failed: FailedLogins, *logins: str) -> list[str]:
+    """Those of the logins that the address `a` may not try."""
+    found = []
+    for login in logins:
+        try:
+            failed.check("a", login)
+        except TooManyFailedLogins:
+            found.append(login)
+    return found
+
+
+async def test_valid_credentials_do_not_wait(autojump_clock: MockClock) -> None:
+    found = RateLimited(Inner(Identity("alice")), FailedLogins(3))
+    began = trio.current_time()
+    assert await found.authenticate(Credentials()) == Identity("alice")
+    assert trio.current_time() == began
+    assert (found.tickets, found.reload(), found.name) == (Inner.tickets, "wrong", "inner")
+
+
+@pytest.mark.parametrize("answer", [None, LoginRefused(), LoginRefused("the sentence", is_guess=False)])
+async def test_failures_are_slow(answer: LoginRefused | None, autojump_clock: MockClock) -> None:
+    error, seconds = await refusal(RateLimited(Inner(answer), FailedLogins(3), 2.5))
+    assert seconds == 2.5
+    assert error.detail == (answer or LoginRefused()).detail
+
+
+async def test_a_login_that_succeeded_is_checked_beside_failures(autojump_clock: MockClock) -> None:
+    failed, inner = FailedLogins(2), Inner(Identity("alice"))
+    found = RateLimited(inner, failed)
+    await found.authenticate(Credentials("alice", "right", address="a"))
+    inner.answer = None
+    for _ in range(2):
+        assert refused(failed, "alice", "") == []
+        await refusal(found, "bob")
+    assert refused(failed, "alice", "", "bob", "carol") == ["", "bob", "carol"]
+
+
+@pytest.mark.parametrize(
+    ("login", "identity"),
+    [
+        ("alice", Identity("alice", method="token")),
+        ("alice", Identity("alice", method="certificate")),
+        ("alice", Identity("bob")),
+        (None, Identity("alice")),
+    ],
+)
+async def test_a_login_without_a_right_passcode_is_not_remembered(login: str | None, identity: Identity) -> None:
+    failed = FailedLogins(1)
+    await RateLimited(Inner(identity), failed).authenticate(Credentials(login, "x", address="a"))
+    failed.count("a", "x")
+    assert refused(failed, "alice") == ["alice"]
+
+
+async def test_failures_are_counted_before_they_are_answered(autojump_clock: MockClock) -> None:
+    failed = FailedLogins(100)
+    found = RateLimited(Inner(None), failed)
+    async with trio.open_nursery() as nursery:
+        for _ in range(100):
+            nursery.start_soon(refusal, found)
+        await wait_all_tasks_blocked()
+        assert refused(failed, "") == [""]
+    assert trio.current_time() < 2
+
+
+async def test_a_token_is_accepted_from_a_refused_address() -> None:
+    """Otherwise the failures of one client would end sessions of the others that renew."""
+    failed = FailedLogins(1)
+    failed.count("a")
+    found = RateLimited(Inner(Identity("alice", method="token")), failed)
+    assert await found.authenticate(Credentials(address="a")) == Identity("alice", method="token")
+
+
+async def test_a_refusal_that_is_no_guess_does_not_count(autojump_clock: MockClock) -> None:
+    inner = Inner(LoginRefused("expired", is_guess=False))
+    found = RateLimited(inner, FailedLogins(3))
+    for _ in range(10):
+        assert (await refusal(found))[0].detail == "expired"
+    assert inner.asked == 10
+
+
+async def test_expired_credentials_are_refused(autojump_clock: MockClock) -> None:
+    identity = Identity("alice", expires=time.time() - 1, method="cookie")
+    error, seconds = await refusal(RateLimited(Inner(identity), FailedLogins(3)))
+    assert (error.detail, seconds) == ("the credentials have expired; log in with new ones", 1.0)
+    assert (error.method, error.why, error.user, error.is_guess) == ("cookie", "expired", "alice", False)
+
+
+async def test_a_refusal_of_the_queue_is_neither_slow_nor_counted(autojump_clock: MockClock) -> None:
+    failed = FailedLogins(1)
+    failed.count("a")
+    with pytest.raises(LoginRefused) as error:
+        failed.check("a")
+    found = RateLimited(Inner(error.value), FailedLogins(3))
+    for _ in range(5):
+        assert (await refusal(found))[1] == 0

@@ -1,0 +1,202 @@
+"""Failed logins: their counts by address and by login, and the queue of each address."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from structlog.typing import EventDict
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.auth.failed_logins import PLACES, FailedLogins, LoginQueue, TooManyFailedLogins
+
+ADDRESS_REFUSED = "too many failed logins, the address is refused"
+NAME_REFUSED = "too many failed logins with one name, it is refused there"
+
+
+def is_refused(found: FailedLogins, address: str, login: str = "") -> bool:
+    try:
+        found.check(address, login)
+    except TooManyFailedLogins:
+        return True
+    return False
+
+
+class TestAddress:
+    async def test_refused_for_a_minute(self, autojump_clock: MockClock, logged: list[EventDict]) -> None:
+        found = FailedLogins(3)
+        for _ in range(3):
+            assert not is_refused(found, "a")
+            found.count("a")
+            await trio.sleep(10)
+        with pytest.raises(TooManyFailedLogins, match=r"^too many failed logins$") as error:
+            found.check("a")
+        assert error.value.detail == "3 logins of this address failed in a minute (login_attempts); try again in 50 s"
+        assert not error.value.is_guess
+        assert not is_refused(found, "b")
+        assert [(line["log_level"], line["address"], line["login_attempts"]) for line in logged] == [
+            ("warning", "a", 3)
+        ]
+        await trio.sleep(49)
+        assert is_refused(found, "a")
+        await trio.sleep(1)
+        assert not is_refused(found, "a")
+        found.count("a")
+        assert not is_refused(found, "a"), "a new minute"
+
+    async def test_failures_a_minute_ago_do_not_count(self, autojump_clock: MockClock) -> None:
+        found = FailedLogins(2)
+        for _ in range(5):
+            found.count("a")
+            await trio.sleep(60)
+            assert not is_refused(found, "a")
+
+    async def test_a_network_of_version_6_is_one_address(self) -> None:
+        found = FailedLogins(2)
+        found.count("2001:db8::1")
+        found.count("2001:db8::2")
+        assert is_refused(found, "2001:db8::3")
+        assert not is_refused(found, "2001:db8:0:1::3")
+
+    async def test_memory_is_bounded(self, autojump_clock: MockClock) -> None:
+        found = FailedLogins(1, max_counted=3)
+        for number in range(5):
+            found.count(str(number), "alice")
+            await trio.sleep(1)
+        assert [number for number in range(5) if is_refused(found, str(number))] == [2, 3, 4]
+        await trio.sleep(60)
+        found.count("x", "alice" * 10_000)
+        assert list(found._of_addresses._counted) == [b"x"]
+        assert [len(key) for key in found._of_logins._counted] == [16]
+
+
+class TestLogin:
+    """Many workers share an address, and some of them have an old passcode."""
+
+    async def test_a_login_that_succeeded_there_is_checked(self, autojump_clock: MockClock) -> None:
+        found = FailedLogins(3)
+        found.succeed("a", "good")
+        for _ in range(3):
+            found.count("a", "old")
+        assert not is_refused(found, "a", "good")
+        for login in ("old", "new", "", "goo"):
+            assert is_refused(found, "a", login)
+        await trio.sleep(60)
+        assert not is_refused(found, "a", "old")
+
+    async def test_a_success_counts_at_its_network_only(self) -> None:
+        found = FailedLogins(1)
+        found.succeed("2001:db8::1", "good")
+        for address in ("2001:db8::2", "2001:db8:0:1::1"):
+            found.count(address, "old")
+        assert not is_refused(found, "2001:db8::3", "good")
+        assert is_refused(found, "2001:db8:0:1::1", "good")
+
+    async def test_a_guesser_gains_nothing(self, autojump_clock: MockClock, logged: list[EventDict]) -> None:
+        """Neither by a right passcode of its own, nor by a login that is known to have succeeded."""
+        found = FailedLogins(3)
+        for login in ("mine", "alice"):
+            found.succeed("a", login)
+        checked = 0
+        for _ in range(20):
+            if not is_refused(found, "a", "alice"):
+                checked += 1
+                found.count("a", "alice")
+            found.succeed("a", "mine")
+        assert checked == 3
+        assert is_refused(found, "a", "bob")
+        assert not is_refused(found, "a", "mine")
+        with pytest.raises(TooManyFailedLogins) as error:
+            found.check("a", "alice")
+        assert error.value.detail == (
+            "3 logins with this name at this address failed in a minute (login_attempts); try again in 60 s"
+        )
+        assert [line["event"] for line in logged] == [ADDRESS_REFUSED]
+
+    async def test_the_log_has_no_login(self, logged: list[EventDict]) -> None:
+        found = FailedLogins(3)
+        found.succeed("a", "alice")
+        for login in ("old", "old", "old", "alice", "alice", "alice"):
+            found.count("a", login)
+        assert is_refused(found, "a", "alice")
+        assert [(line["event"], line["address"], line["login_attempts"]) for line in logged] == [
+            (ADDRESS_REFUSED, "a", 3),
+            (NAME_REFUSED, "a", 3),
+        ]
+        assert "alice" not in str(logged)
+
+    async def test_a_success_counts_for_a_day(self, autojump_clock: MockClock) -> None:
+        found = FailedLogins(1)
+        found.succeed("a", "good")
+        await trio.sleep(86_399)
+        found.count("a", "old")
+        assert not is_refused(found, "a", "good")
+        await trio.sleep(1)
+        assert is_refused(found, "a", "good")
+
+    async def test_the_oldest_success_is_forgotten(self) -> None:
+        found = FailedLogins(1, max_succeeded=2)
+        for login in ("one", "two", "one", "three"):
+            found.succeed("a", login)
+        found.count("a", "old")
+        assert [login for login in ("one", "two", "three") if is_refused(found, "a", login)] == ["two"]
+
+
+class TestQueue:
+    async def test_each_address_has_a_few_places(self) -> None:
+        queue, release, inside = LoginQueue(FailedLogins()), trio.Event(), []
+
+        async def enter(address: str) -> None:
+            async with queue.place(address):
+                inside.append(address)
+                await release.wait()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(PLACES + 3):
+                nursery.start_soon(enter, "a")
+            nursery.start_soon(enter, "b")
+            await wait_all_tasks_blocked()
+            assert sorted(inside) == ["a"] * PLACES + ["b"]
+            release.set()
+        assert len(inside) == PLACES + 4
+        assert queue._queues == {}
+
+    async def test_guesses_that_wait_are_refused_unchecked(self) -> None:
+        """A thousand guesses at once learn no more than one after the other."""
+        failed, release, answers = FailedLogins(2), trio.Event(), []
+        queue = LoginQueue(failed, places=2)
+
+        async def guess() -> None:
+            try:
+                async with queue.place("2001:db8::1"):
+                    await release.wait()
+                    failed.count("2001:db8::2")
+                    answers.append("wrong")
+            except TooManyFailedLogins:
+                answers.append("unchecked")
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(guess)
+            await wait_all_tasks_blocked()
+            assert list(queue._queues) == ["2001:db8::/64"]
+            release.set()
+        assert (answers.count("wrong"), answers.count("unchecked")) == (2, 8)
+        with pytest.raises(TooManyFailedLogins):
+            queue.check("2001:db8::1")
+        async with queue.place("192.0.2.1"):
+            pass
+        assert queue._queues == {}
+
+    async def test_a_cancelled_guess_leaves_the_queue(self) -> None:
+        queue = LoginQueue(FailedLogins())
+
+        async def enter() -> None:
+            async with queue.place("a"):
+                await trio.sleep_forever()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(PLACES + 1):
+                nursery.start_soon(enter)
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert queue._queues == {}
