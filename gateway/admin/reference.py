@@ -18,9 +18,9 @@ import trio
 from pydantic import BaseModel, ConfigDict
 
 from gateway.admin import site
-from gateway.admin.access import Guard
-from gateway.admin.endpoint import Endpoint, Parameter
-from gateway.admin.openapi import TAGS, document, errors_of, path_parameters
+from gateway.admin.access import AccessControl
+from gateway.admin.endpoint import Endpoint
+from gateway.admin.openapi import TAGS, document, errors_of, parameters_of, path_parameters
 from gateway.auth.anonymous import Anonymous
 from gateway.config.settings import Settings
 from gateway.runtime.gateway import Gateway
@@ -83,7 +83,7 @@ def table() -> list[Endpoint]:
     async def build() -> list[Endpoint]:
         settings = Settings.model_construct()  # the defaults, whatever the environment says
         gateway = Gateway(settings, Server(Anonymous()), {})
-        return site.endpoints(gateway, settings, Guard(gateway, settings))
+        return site.endpoints(gateway, settings, AccessControl(gateway, settings))
 
     return trio.run(build)
 
@@ -106,7 +106,7 @@ def example_of(endpoint: Endpoint) -> str:
     path = endpoint.path
     for name in path_parameters(path):
         path = path.replace(f"{{{name}}}", endpoint.example[name])
-    query = {each.name: endpoint.example[each.name] for each in endpoint.query if each.name in endpoint.example}
+    query = {name: endpoint.example[name] for name in endpoint.query.model_fields if name in endpoint.example}
     # What a variable holds curl must write into the address, for it may have any characters.
     variables = [name for name, value in query.items() if value.startswith("$")]
     fixed = {name: value for name, value in query.items() if name not in variables}
@@ -135,9 +135,10 @@ def _quoted(config: ConfigDict) -> str:
 
 def _endpoint(endpoint: Endpoint) -> str:
     lines = [f"\n### `{endpoint.method} {endpoint.path}`\n", f"\n{endpoint.summary}\n"]
-    if endpoint.query:
+    parameters = parameters_of(endpoint.query)
+    if parameters:
         lines += ["\n| parameter | type | default | meaning |\n", "| --- | --- | --- | --- |\n"]
-        lines += [_parameter(each) for each in endpoint.query]
+        lines += [_parameter(each) for each in parameters]
     if endpoint.body is not None:
         lines.append(f"\nBody: {_link(endpoint.body)}.\n")
     errors = ", ".join(f"{each}" for each in errors_of(endpoint))
@@ -150,17 +151,14 @@ def _endpoint(endpoint: Endpoint) -> str:
     return "".join(lines)
 
 
-def _parameter(parameter: Parameter) -> str:
+def _parameter(parameter: dict[str, Any]) -> str:
+    schema = parameter["schema"]
     # That a key may have - in front is said at the top.
-    kind = " ".join(f"`{each}`" for each in parameter.enum if each[0] != "-") or _range(parameter)
-    default = "needed" if parameter.required else "" if parameter.default is None else f"`{parameter.default}`"
-    return f"| `{parameter.name}` | {kind} | {default} | {parameter.description} |\n"
-
-
-def _range(parameter: Parameter) -> str:
-    if parameter.least is None or parameter.most is None:
-        return parameter.type
-    return f"{parameter.type}, {parameter.least} to {parameter.most}"
+    kind = " ".join(f"`{each}`" for each in schema.get("enum", ()) if each[0] != "-") or schema["type"]
+    if "minimum" in schema:
+        kind += f", {schema['minimum']} to {schema['maximum']}"
+    default = "needed" if parameter["required"] else f"`{schema['default']}`" if "default" in schema else ""
+    return f"| `{parameter['name']}` | {kind} | {default} | {parameter['description']} |\n"
 
 
 def _answer(endpoint: Endpoint) -> str:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from gateway import auth
 from gateway.admin import openapi, site
-from gateway.admin.access import Guard
+from gateway.admin.access import AccessControl
 from gateway.config.settings import Settings, load
 from gateway.runtime.gateway import Gateway, open_gateway
 from tests.app.asgi import LOCAL, Answer, request
@@ -125,5 +125,5 @@ async def running(static: Path | None = None, **values: object) -> AsyncIterator
     entrance = auth.for_settings(settings)
     async with open_gateway(settings, authenticator=entrance, read=lambda: settings_of(**values)) as gateway:
         app = site.build(gateway, settings, tickets=entrance.tickets, static=static)
-        table = site.endpoints(gateway, settings, Guard(gateway, settings))
+        table = site.endpoints(gateway, settings, AccessControl(gateway, settings))
         yield Running(gateway, settings, app, openapi.document(table), values)

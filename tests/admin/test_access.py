@@ -10,9 +10,9 @@ import trio
 from starlette.requests import Request
 from trio.testing import MockClock
 
-from gateway.admin.access import ADMIN, Guard, Visitor
-from gateway.admin.errors import Refused
-from gateway.admin.visits import COOKIE
+from gateway.admin.access import ADMIN, AccessControl, Caller
+from gateway.admin.console_sessions import COOKIE
+from gateway.admin.endpoint import ApiError
 from gateway.broker import Broker
 from gateway.broker.model.identity import Identity
 from gateway.config.settings import load
@@ -23,10 +23,10 @@ from tests.app.asgi import LOCAL, scope_of
 TOKEN = "sesame"
 
 
-def guard_of(**values: object) -> Guard:
+def access_of(**values: object) -> AccessControl:
     settings = load(**{"login_delay": 0.0, **values})
     opened = SimpleNamespace(trusted=Trusted(settings.trusted_proxies), broker=Broker())
-    return Guard(cast("Gateway", opened), settings)
+    return AccessControl(cast("Gateway", opened), settings)
 
 
 def asking(
@@ -40,8 +40,8 @@ async def refused(
 ) -> int | None:
     """The status of the refusal, or None when the request passes."""
     try:
-        await guard_of(admin_token=token).admit(asking(headers, method, client))
-    except Refused as reason:
+        await access_of(admin_token=token).admit(asking(headers, method, client))
+    except ApiError as reason:
         return reason.status
     return None
 
@@ -137,40 +137,42 @@ class TestOtherSites:
 class TestWrongTokens:
     """They are answered late, counted, and after too many the address is refused unheard."""
 
-    async def attempt(self, guard: Guard, token: str, peer: str = "192.0.2.1", **more: Any) -> Visitor | Refused:
+    async def attempt(
+        self, access: AccessControl, token: str, peer: str = "192.0.2.1", **more: Any
+    ) -> Caller | ApiError:
         try:
-            return await guard.admit(asking({"authorization": f"Bearer {token}"}, client=(peer, 1)), **more)
-        except Refused as reason:
+            return await access.admit(asking({"authorization": f"Bearer {token}"}, client=(peer, 1)), **more)
+        except ApiError as reason:
             return reason
 
     async def test_late(self, autojump_clock: MockClock) -> None:
-        guard = guard_of(admin_token=TOKEN, login_delay=1.0)
+        access = access_of(admin_token=TOKEN, login_delay=1.0)
         started = trio.current_time()
-        await self.attempt(guard, "wrong")
+        await self.attempt(access, "wrong")
         assert trio.current_time() - started == 1.0
-        await self.attempt(guard, TOKEN)
+        await self.attempt(access, TOKEN)
         assert trio.current_time() - started == 1.0
 
     async def test_too_many(self, autojump_clock: MockClock) -> None:
-        guard = guard_of(admin_token=TOKEN, login_attempts=2)
+        access = access_of(admin_token=TOKEN, login_attempts=2)
         for _ in range(2):
-            reason = await self.attempt(guard, "wrong")
-            assert isinstance(reason, Refused)
+            reason = await self.attempt(access, "wrong")
+            assert isinstance(reason, ApiError)
             assert (reason.status, str(reason)) == (401, "the token is wrong")
-        reason = await self.attempt(guard, TOKEN)
-        assert isinstance(reason, Refused)
+        reason = await self.attempt(access, TOKEN)
+        assert isinstance(reason, ApiError)
         assert (reason.status, reason.headers) == (429, {"retry-after": "60"})
-        assert isinstance(await self.attempt(guard, TOKEN, "192.0.2.2"), Visitor), "another address is heard"
+        assert isinstance(await self.attempt(access, TOKEN, "192.0.2.2"), Caller), "another address is heard"
         await trio.sleep(61)
-        assert isinstance(await self.attempt(guard, TOKEN), Visitor)
+        assert isinstance(await self.attempt(access, TOKEN), Caller)
 
     async def test_a_thousand_at_once_are_told_no_more(self, autojump_clock: MockClock) -> None:
-        guard = guard_of(admin_token=TOKEN, login_attempts=3, login_delay=1.0)
+        access = access_of(admin_token=TOKEN, login_attempts=3, login_delay=1.0)
         found: list[int] = []
 
         async def guess(token: str) -> None:
-            reason = await self.attempt(guard, token)
-            assert isinstance(reason, Refused)
+            reason = await self.attempt(access, token)
+            assert isinstance(reason, ApiError)
             found.append(reason.status)
 
         async with trio.open_nursery() as nursery:
@@ -179,13 +181,13 @@ class TestWrongTokens:
         assert (found.count(401), found.count(429)) == (3, 997)
 
     async def test_they_are_counted_by_client_behind_a_proxy(self) -> None:
-        guard = guard_of(admin_token=TOKEN, login_attempts=1, trusted_proxies=["10.0.0.1"])
+        access = access_of(admin_token=TOKEN, login_attempts=1, trusted_proxies=["10.0.0.1"])
 
         async def attempt(token: str, client: str) -> int:
             headers = {"authorization": f"Bearer {token}", "x-forwarded-for": client}
             try:
-                await guard.admit(asking(headers, client=("10.0.0.1", 1)))
-            except Refused as reason:
+                await access.admit(asking(headers, client=("10.0.0.1", 1)))
+            except ApiError as reason:
                 return reason.status
             return 200
 
@@ -193,84 +195,86 @@ class TestWrongTokens:
         assert await attempt(TOKEN, "192.0.2.2") == 200
 
     async def test_a_proxy_that_contradicts_itself(self) -> None:
-        guard = guard_of(admin_token=TOKEN, trusted_proxies=["10.0.0.1"])
+        access = access_of(admin_token=TOKEN, trusted_proxies=["10.0.0.1"])
         headers = {"authorization": "Bearer x", "x-forwarded-for": "192.0.2.1", "forwarded": "for=192.0.2.2"}
         request = asking(headers, client=("10.0.0.1", 1))
-        with pytest.raises(Refused) as refusal:
-            await guard.admit(request)
+        with pytest.raises(ApiError) as refusal:
+            await access.admit(request)
         assert refusal.value.status == 400
-        assert guard.peer_of(request) == "10.0.0.1"
+        assert access.address_of(request) == "10.0.0.1"
 
     async def test_they_are_failed_logins_of_the_metrics(self) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        await self.attempt(guard, "wrong")
-        assert guard._gateway.broker.counters.failed_logins["admin"] == 1
+        access = access_of(admin_token=TOKEN)
+        await self.attempt(access, "wrong")
+        assert access._gateway.broker.counters.failed_logins["admin"] == 1
 
 
 class TestAnotherToken:
     """The settings change while the gateway runs."""
 
     @staticmethod
-    def changed(guard: Guard, **values: object) -> None:
-        guard.take(load(login_delay=0.0, **values))
+    def changed(access: AccessControl, **values: object) -> None:
+        access.take(load(login_delay=0.0, **values))
 
-    async def status(self, guard: Guard, token: str, **more: Any) -> int:
+    async def status(self, access: AccessControl, token: str, **more: Any) -> int:
         try:
-            await guard.admit(asking({"authorization": f"Bearer {token}"}, client=("192.0.2.1", 1)), **more)
-        except Refused as reason:
+            await access.admit(asking({"authorization": f"Bearer {token}"}, client=("192.0.2.1", 1)), **more)
+        except ApiError as reason:
             return reason.status
         return 200
 
     async def test_the_old_one_is_worth_nothing(self) -> None:
-        guard = guard_of(admin_token="old", metrics_token="old-scrape")
-        self.changed(guard, admin_token="new", metrics_token="new-scrape")
-        assert [await self.status(guard, token) for token in ("old", "new")] == [401, 200]
-        assert [await self.status(guard, token, scraper=True) for token in ("old-scrape", "new-scrape")] == [401, 200]
-        assert guard.admin_token == "new"
+        access = access_of(admin_token="old", metrics_token="old-scrape")
+        self.changed(access, admin_token="new", metrics_token="new-scrape")
+        assert [await self.status(access, token) for token in ("old", "new")] == [401, 200]
+        assert [await self.status(access, token, scraper=True) for token in ("old-scrape", "new-scrape")] == [401, 200]
+        assert access.admin_token == "new"
 
     async def test_the_first_one_ends_the_freedom_of_this_machine(self) -> None:
-        guard = guard_of()
+        access = access_of()
         request = asking({"host": "localhost"})
-        visitor = await guard.admit(request)
-        self.changed(guard, admin_token="new")
-        with pytest.raises(Refused):
-            await guard.admit(request)
-        assert visitor.lasts is not None
-        assert visitor.lasts.ended.is_set()
+        caller = await access.admit(request)
+        self.changed(access, admin_token="new")
+        with pytest.raises(ApiError):
+            await access.admit(request)
+        assert caller.ends_with is not None
+        assert caller.ends_with.ended.is_set()
 
     async def test_whoever_came_by_the_old_one_is_out(self, autojump_clock: MockClock) -> None:
-        guard = guard_of(admin_token="old", admin_groups=["ops"], users_file="users.txt")
-        by_cookie, alice = guard.visits.begin(ADMIN), guard.visits.begin("alice", identity=Identity("alice"))
-        streaming = await guard.admit(asking({"authorization": "Bearer old"}))
-        self.changed(guard, admin_token="new", admin_groups=["ops"], users_file="users.txt")
-        assert guard.visits.find(guard.visits.cookie_of(by_cookie)) is None
-        assert guard.visits.find(guard.visits.cookie_of(alice)) is alice
-        assert streaming.lasts is not None
-        assert await streaming.lasts.over() == "this login has ended, log in again"
+        access = access_of(admin_token="old", admin_groups=["ops"], users_file="users.txt")
+        by_cookie, alice = access.sessions.begin(ADMIN), access.sessions.begin("alice", identity=Identity("alice"))
+        streaming = await access.admit(asking({"authorization": "Bearer old"}))
+        self.changed(access, admin_token="new", admin_groups=["ops"], users_file="users.txt")
+        assert access.sessions.find(access.sessions.cookie_of(by_cookie)) is None
+        assert access.sessions.find(access.sessions.cookie_of(alice)) is alice
+        assert streaming.ends_with is not None
+        assert await streaming.ends_with.over() == "this login has ended, log in again"
 
     async def test_a_user_of_that_name_did_not_come_by_it(self) -> None:
-        guard = guard_of(admin_token="old", admin_groups=["ops"], users_file="users.txt")
-        namesake = guard.visits.begin(ADMIN, identity=Identity(ADMIN))
-        self.changed(guard, admin_token="new", admin_groups=["ops"], users_file="users.txt")
-        assert guard.visits.find(guard.visits.cookie_of(namesake)) is namesake
+        access = access_of(admin_token="old", admin_groups=["ops"], users_file="users.txt")
+        namesake = access.sessions.begin(ADMIN, identity=Identity(ADMIN))
+        self.changed(access, admin_token="new", admin_groups=["ops"], users_file="users.txt")
+        assert access.sessions.find(access.sessions.cookie_of(namesake)) is namesake
 
     async def test_other_settings_end_nothing(self) -> None:
-        guard = guard_of(admin_token="same")
-        by_cookie = guard.visits.begin(ADMIN)
-        streaming = await guard.admit(asking({"authorization": "Bearer same"}))
-        self.changed(guard, admin_token="same", metrics_token="scrape")
-        assert guard.visits.find(guard.visits.cookie_of(by_cookie)) is by_cookie
-        assert streaming.lasts is not None
-        assert not streaming.lasts.ended.is_set()
-        assert (await guard.admit(asking({"authorization": "Bearer same"}))).lasts is streaming.lasts
+        access = access_of(admin_token="same")
+        by_cookie = access.sessions.begin(ADMIN)
+        streaming = await access.admit(asking({"authorization": "Bearer same"}))
+        self.changed(access, admin_token="same", metrics_token="scrape")
+        assert access.sessions.find(access.sessions.cookie_of(by_cookie)) is by_cookie
+        assert streaming.ends_with is not None
+        assert not streaming.ends_with.ended.is_set()
+        assert (await access.admit(asking({"authorization": "Bearer same"}))).ends_with is streaming.ends_with
 
 
 class TestMetricsToken:
     async def ask(self, token: str, *, scraper: bool, client: str = "192.0.2.1", **values: object) -> int | str:
         headers = {"host": "localhost"} | ({"authorization": f"Bearer {token}"} if token else {})
         try:
-            await guard_of(metrics_token="scrape", **values).admit(asking(headers, client=(client, 1)), scraper=scraper)
-        except Refused as reason:
+            await access_of(metrics_token="scrape", **values).admit(
+                asking(headers, client=(client, 1)), scraper=scraper
+            )
+        except ApiError as reason:
             return str(reason)
         return 200
 
@@ -299,74 +303,74 @@ class TestCookie:
     """With the console's cookie a change needs the word that only its page knows."""
 
     async def attempt(
-        self, guard: Guard, cookie: str, method: str = "GET", csrf: str | None = None, **headers: str
-    ) -> Visitor | Refused:
+        self, access: AccessControl, cookie: str, method: str = "GET", csrf: str | None = None, **headers: str
+    ) -> Caller | ApiError:
         fields = {"cookie": f"{COOKIE}={cookie}", **headers} | ({} if csrf is None else {"x-csrf-token": csrf})
         try:
-            return await guard.admit(asking(fields, method, ("192.0.2.1", 1)))
-        except Refused as reason:
+            return await access.admit(asking(fields, method, ("192.0.2.1", 1)))
+        except ApiError as reason:
             return reason
 
     async def test_reading_needs_the_cookie_alone(self) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        visit = guard.visits.begin("alice")
-        assert await self.attempt(guard, guard.visits.cookie_of(visit)) == Visitor("alice", "cookie", visit)
+        access = access_of(admin_token=TOKEN)
+        visit = access.sessions.begin("alice")
+        assert await self.attempt(access, access.sessions.cookie_of(visit)) == Caller("alice", "cookie", visit)
 
     @pytest.mark.parametrize("csrf", [None, "", "wrong", "w\xf6rt"])
     @pytest.mark.parametrize("method", ["POST", "DELETE"])
     async def test_a_change_without_the_word(self, csrf: str | None, method: str) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        visit = guard.visits.begin("alice")
-        reason = await self.attempt(guard, guard.visits.cookie_of(visit), method, csrf)
-        assert isinstance(reason, Refused)
+        access = access_of(admin_token=TOKEN)
+        visit = access.sessions.begin("alice")
+        reason = await self.attempt(access, access.sessions.cookie_of(visit), method, csrf)
+        assert isinstance(reason, ApiError)
         assert (reason.status, "X-CSRF-Token" in str(reason)) == (403, True)
-        found = await self.attempt(guard, guard.visits.cookie_of(visit), method, visit.csrf)
-        assert isinstance(found, Visitor)
+        found = await self.attempt(access, access.sessions.cookie_of(visit), method, visit.csrf)
+        assert isinstance(found, Caller)
 
     async def test_the_word_of_another_visit(self) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        visit, other = guard.visits.begin("alice"), guard.visits.begin("alice")
-        assert isinstance(await self.attempt(guard, guard.visits.cookie_of(visit), "POST", other.csrf), Refused)
+        access = access_of(admin_token=TOKEN)
+        visit, other = access.sessions.begin("alice"), access.sessions.begin("alice")
+        assert isinstance(await self.attempt(access, access.sessions.cookie_of(visit), "POST", other.csrf), ApiError)
 
     async def test_another_site_with_the_right_word(self) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        visit = guard.visits.begin("alice")
-        cookie = guard.visits.cookie_of(visit)
-        reason = await self.attempt(guard, cookie, "POST", visit.csrf, host="gw", origin="https://evil.example")
-        assert isinstance(reason, Refused)
+        access = access_of(admin_token=TOKEN)
+        visit = access.sessions.begin("alice")
+        cookie = access.sessions.cookie_of(visit)
+        reason = await self.attempt(access, cookie, "POST", visit.csrf, host="gw", origin="https://evil.example")
+        assert isinstance(reason, ApiError)
         assert reason.status == 403
 
     @pytest.mark.parametrize("change", ["", "x", "{}x", "x{}", "{}.x", "\xe9"])
     async def test_what_is_no_cookie_of_ours(self, change: str) -> None:
-        guard, other = guard_of(admin_token=TOKEN), guard_of(admin_token=TOKEN)
-        cookie = guard.visits.cookie_of(guard.visits.begin("alice"))
-        reason = await self.attempt(guard, change.format(cookie))
-        assert isinstance(reason, Refused)
+        access, other = access_of(admin_token=TOKEN), access_of(admin_token=TOKEN)
+        cookie = access.sessions.cookie_of(access.sessions.begin("alice"))
+        reason = await self.attempt(access, change.format(cookie))
+        assert isinstance(reason, ApiError)
         assert reason.status == 401
-        assert isinstance(await self.attempt(other, cookie), Refused), "another process has another key"
+        assert isinstance(await self.attempt(other, cookie), ApiError), "another process has another key"
 
     async def test_it_ends(self, autojump_clock: MockClock) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        day, short = guard.visits.begin("alice", 10**9), guard.visits.begin("bob", 60)
+        access = access_of(admin_token=TOKEN)
+        day, short = access.sessions.begin("alice", 10**9), access.sessions.begin("bob", 60)
         await trio.sleep(61)
-        assert guard.visits.find(guard.visits.cookie_of(short)) is None
+        assert access.sessions.find(access.sessions.cookie_of(short)) is None
         await trio.sleep(12 * 3600 - 62)
-        assert guard.visits.find(guard.visits.cookie_of(day)) == day
+        assert access.sessions.find(access.sessions.cookie_of(day)) == day
         await trio.sleep(1)
-        assert guard.visits.find(guard.visits.cookie_of(day)) is None
+        assert access.sessions.find(access.sessions.cookie_of(day)) is None
 
     async def test_the_oldest_of_too_many_goes(self) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        visits = [guard.visits.begin("alice") for _ in range(1_001)]
-        assert guard.visits.find(guard.visits.cookie_of(visits[0])) is None
-        assert guard.visits.find(guard.visits.cookie_of(visits[1])) == visits[1]
+        access = access_of(admin_token=TOKEN)
+        visits = [access.sessions.begin("alice") for _ in range(1_001)]
+        assert access.sessions.find(access.sessions.cookie_of(visits[0])) is None
+        assert access.sessions.find(access.sessions.cookie_of(visits[1])) == visits[1]
 
 
 class TestGroups:
     async def test_with_groups_this_machine_is_not_enough(self) -> None:
-        guard = guard_of(admin_groups=["ops"], jwt_keys="keys")
-        with pytest.raises(Refused) as refusal:
-            await guard.admit(asking({"host": "localhost"}))
+        access = access_of(admin_groups=["ops"], jwt_keys="keys")
+        with pytest.raises(ApiError) as refusal:
+            await access.admit(asking({"host": "localhost"}))
         assert refusal.value.status == 401
         assert str(refusal.value) == "this needs a login at the console (POST /api/v1/login)"
-        assert guard.methods == ["passcode"]
+        assert access.methods == ["passcode"]

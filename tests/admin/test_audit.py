@@ -11,7 +11,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.admin.strangers import MINUTE, MOST_TOLD
+from gateway.admin.audit import MAX_LINES, MINUTE
 
 from .running import STRANGER, Running, running
 
@@ -87,12 +87,12 @@ class TestAudit:
             found = [await here.ask("POST", "drain", headers=wrong, client=STRANGER) for _ in range(80)]
             found += [await here.ask("POST", "login", {"token": "no"}, client=STRANGER) for _ in range(20)]
             found += [await here.ask("DELETE", "sessions/x", client=STRANGER) for _ in range(100)]
-            assert len(lines(logs)) == MOST_TOLD
+            assert len(lines(logs)) == MAX_LINES
             await trio.sleep(MINUTE)
             await wait_all_tasks_blocked()
         assert {answer.status for answer in found} == {401, 429}
         assert logs[-1]["event"].startswith("more of this address was refused")
-        assert (logs[-1]["address"], logs[-1]["count"]) == ("192.0.2.1", 200 - MOST_TOLD)
+        assert (logs[-1]["address"], logs[-1]["count"]) == ("192.0.2.1", 200 - MAX_LINES)
 
     async def test_whoever_is_logged_in_is_always_told_of(self, here: Running) -> None:
         with capture_logs() as logs:
@@ -102,7 +102,7 @@ class TestAudit:
                 await here.ask("DELETE", "sessions/nobody", headers=BEARER, client=STRANGER)
                 await here.ask("POST", "login", {"token": "planted-token"}, client=STRANGER)
         outcomes = [(line["user"], line["outcome"]) for line in lines(logs)]
-        assert outcomes == [("", "refused")] * MOST_TOLD + [("admin", "refused"), ("admin", "done")] * 20
+        assert outcomes == [("", "refused")] * MAX_LINES + [("admin", "refused"), ("admin", "done")] * 20
 
     async def test_long_names_are_cut(self, here: Running) -> None:
         with capture_logs() as logs:

@@ -77,7 +77,7 @@ class TestPublish:
         await peer.aclose()
         await until(lambda: not site.gateway.broker.sessions)
         answer = await site.ask("POST", "publish", {"destination": reply_to, "body": "!"})
-        assert (answer.status, answer.error.partition(":")[0]) == (400, "nobody is there")
+        assert (answer.status, answer.error.partition(":")[0]) == (400, "no such temporary destination")
 
     @pytest.mark.parametrize(
         ("change", "said"),
@@ -86,9 +86,9 @@ class TestPublish:
             ({"destination": ""}, "destination"),
             ({"destination": "/temp-queue/a"}, "temporary"),
             ({"destination": "a\0"}, "no frame"),
-            ({"destination": "/reply-queue/gone"}, "nobody is there: '/reply-queue/gone' is no session's"),
-            ({"destination": "/reply-topic/gone"}, "nobody is there: '/reply-topic/gone' is no session's"),
-            ({"destination": "/queue/a,/reply-queue/gone"}, "nobody is there: '/reply-queue/gone'"),
+            ({"destination": "/reply-queue/gone"}, "no such temporary destination: '/reply-queue/gone'"),
+            ({"destination": "/reply-topic/gone"}, "no such temporary destination: '/reply-topic/gone'"),
+            ({"destination": "/queue/a,/reply-queue/gone"}, "no such temporary destination: '/reply-queue/gone'"),
             ({"headers": {"reply-to": "/temp-queue/a"}}, "temporary"),
             ({"headers": {"user-id": "root"}}, "user-id"),
             ({"headers": {"transaction": "t"}}, "transaction"),
@@ -116,7 +116,7 @@ class TestPublish:
             answer = await site.ask("POST", "publish", {"destination": "/queue/a", "body": "x" * 2049})
             assert (answer.status, answer.error) == (
                 400,
-                "body: the message has 2049 octets, 2048 may (max_body)",
+                "body: the message has 2049 bytes, max_body is 2048",
             )
             await site.post("publish", {"destination": "/queue/a", "body": "x" * 2048})
 

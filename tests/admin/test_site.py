@@ -273,7 +273,7 @@ class TestPipeline:
 
     async def test_no_jobs(self, app: ASGIApp, opened: OpenGateway, static: Path, tmp_path: Path) -> None:
         assert (await request(app, "/api/v1/pipeline")).json == {"jobs": {}}
-        assert (await request(app, "/api/v1/pipeline/metrics")).error == "the setting tables names none"
+        assert (await request(app, "/api/v1/pipeline/metrics")).error == "the setting tables is not set"
         empty = site_of(opened, static, load(tables=tmp_path / "nothing"))
         assert (await request(empty, "/api/v1/pipeline")).json == {"jobs": {}}
 

@@ -15,11 +15,11 @@ from trio.testing import MockClock
 
 from gateway import auth
 from gateway.admin import site
-from gateway.admin.access import Guard
-from gateway.admin.errors import Refused
-from gateway.admin.serving import routes_of
-from gateway.admin.strangers import MOST_TOLD
-from gateway.admin.tickets import TicketOffice
+from gateway.admin.access import AccessControl
+from gateway.admin.audit import MAX_LINES
+from gateway.admin.endpoint import ApiError
+from gateway.admin.routes import routes_of
+from gateway.admin.tickets import TicketApi
 from gateway.auth import passwords
 from gateway.auth.guard import Entrance
 from gateway.broker.model.identity import Credentials, Identity, Upgrade
@@ -47,10 +47,10 @@ class Office:
         self.trusted = Trusted(settings.trusted_proxies)
         self.draining = False
         self.in_force = InForce(settings)
-        guard = Guard(cast("Gateway", self), settings)
-        office = TicketOffice(cast("Gateway", self), settings, self.entrance.tickets, guard.strangers)
+        access = AccessControl(cast("Gateway", self), settings)
+        office = TicketApi(cast("Gateway", self), settings, self.entrance.tickets, access.refusals)
         self.app: ASGIApp = Starlette(
-            routes=routes_of(office.endpoints(), guard), exception_handlers={Refused: site._refused}
+            routes=routes_of(office.endpoints(), access), exception_handlers={ApiError: site.api_error}
         )
 
     async def identify(self, credentials: Credentials) -> Identity:
@@ -130,7 +130,8 @@ class TestTickets:
         office = make()
         ticket = (await office.ask(authorization=BASIC)).json["ticket"]
         answer = await office.ask(authorization=f"Bearer {ticket}")
-        assert (answer.status, answer.error) == (403, "a ticket is good for a session, and not for another ticket")
+        assert answer.status == 403
+        assert answer.error.startswith("a ticket opens a session and gets no other ticket")
 
     async def test_too_many(self, make: Callable[..., Office]) -> None:
         office = make(max_tickets=1)
@@ -145,7 +146,7 @@ class TestTickets:
         office.draining = True
         answer = await office.ask(authorization=BASIC, origin=PAGE)
         assert (answer.status, answer.headers["retry-after"]) == (503, "2")
-        assert answer.error.startswith("the gateway is shutting down and lets nobody in: ask again when")
+        assert answer.error.startswith("the gateway is shutting down and takes no logins: ask again when")
         assert answer.headers["access-control-allow-origin"] == PAGE
         assert office.entrance.tickets is not None
         assert len(office.entrance.tickets) == 0
@@ -155,7 +156,7 @@ class TestTickets:
         answer = await office.ask(host="localhost")
         assert (answer.status, answer.error) == (
             404,
-            "nobody has to log in here, so there are no tickets; connect without one",
+            "no login is needed here, so there are no tickets: connect without one",
         )
 
     async def test_other_methods(self, make: Callable[..., Office]) -> None:
@@ -180,7 +181,7 @@ class TestRefused:
         with capture_logs() as lines:
             found = [(await office.ask(authorization=WRONG)).status for _ in range(50)]
         assert found == [401] * 2 + [429] * 48
-        assert [each["event"] for each in lines].count("ticket refused") == MOST_TOLD
+        assert [each["event"] for each in lines].count("ticket refused") == MAX_LINES
 
     async def test_nothing(self, make: Callable[..., Office]) -> None:
         answer = await make().ask()
@@ -211,7 +212,10 @@ class TestRefused:
     async def test_nobody_answers(self, make: Callable[..., Office], tmp_path: Path, autojump_clock: MockClock) -> None:
         office = make(authenticator="tests.auth.operators:never")
         answer = await office.ask()
-        assert (answer.status, answer.error) == (503, "nobody said who you are within 10 s (connect_timeout)")
+        assert (answer.status, answer.error) == (
+            503,
+            "the login was not checked within 10 s (connect_timeout): try again",
+        )
 
 
 class TestPages:

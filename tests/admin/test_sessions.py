@@ -1,4 +1,4 @@
-"""The lists: their rows, pages, order and filters, and the end of a session."""
+"""Lists of sessions and subscriptions: rows, pages, order and filters; and the end of sessions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 import structlog
 import trio
-from trio.testing import MockClock
 
-from gateway.admin import paging
-from gateway.admin.paging import SLICE
+from gateway.admin import listing
+from gateway.admin.listing import SLICE
 from gateway.broker.admin import rows
-from gateway.broker.admin.messages import MessageAdmin
 from gateway.broker.session.renewal import Renewal
 from gateway.broker.session.session import Session
 from gateway.broker.session.subscribe import INTERNAL
@@ -22,7 +20,7 @@ from gateway.codec import V12, Frame, Head, ProtocolError
 from tests.transports.peers import Peer
 
 from .running import Running, running
-from .test_paging import Watch
+from .test_listing import Watch
 
 
 @pytest.fixture
@@ -184,9 +182,9 @@ class TestEndSessionsOf:
     @pytest.mark.parametrize(
         ("query", "sentence"),
         [
-            ({}, "login is missing: of whom"),
+            ({}, "login is missing: the user"),
             ({"login": "alice", "reason": "two\nlines"}, "reason must be one line of at most 200 characters"),
-            ({"login": "alice", "transport": "tcp"}, "this has no parameter 'transport'; it has login, reason"),
+            ({"login": "alice", "transport": "tcp"}, "this has no parameter 'transport'; it has reason, login"),
         ],
     )
     async def test_nonsense_ends_nobody(self, site: Running, query: dict[str, str], sentence: str) -> None:
@@ -245,78 +243,6 @@ class TestSubscriptions:
         await close(alice, bob)
 
 
-class TestDestinations:
-    async def test_rows_and_filters(self, site: Running) -> None:
-        (alice,) = await clients(site, "alice")
-        await alice.subscribe("/queue/a", id="1")
-        await alice.subscribe("/topic/b.*", id="2")
-        await alice.subscribe("/topic/c", id="3")
-        await alice.publish("/queue/d", b"waits", receipt="r")
-        await alice.publish("/queue/dlq.d", b"dead", receipt="r")
-        await alice.frame("RECEIPT")
-        await alice.frame("RECEIPT")
-
-        async def names(**query: object) -> list[str]:
-            return [row["name"] for row in (await site.get("destinations", **query))["destinations"]]
-
-        assert await names() == ["/queue/a", "/topic/c", "/queue/d", "/queue/dlq.d", "/topic/b.*"]
-        assert await names(kind="pattern") == ["/topic/b.*"]
-        assert await names(kind="queue", sort="-name") == ["/queue/dlq.d", "/queue/d", "/queue/a"]
-        assert await names(state="waiting", sort="name") == ["/queue/d", "/queue/dlq.d"]
-        assert await names(state="dead-letters") == ["/queue/dlq.d"]
-        assert await names(state="no-consumer", q="/D") == ["/queue/d", "/queue/dlq.d"]
-        assert await names(state="full") == []
-        answer = await site.ask("GET", "destinations", state="broken")
-        assert answer.error == "state must be one of waiting, full, no-consumer, dead-letters"
-        await close(alice)
-
-    async def test_one_with_its_policy(self, site: Running) -> None:
-        (alice,) = await clients(site, "alice")
-        await alice.subscribe("/queue/a", id="1")
-        found = await site.get("destination", name="/queue/a")
-        assert (found["kind"], found["subscriptions"], found["groups"]) == ("queue", 1, 0)
-        assert (found["policy"]["max_attempts"], found["policy"]["when_full"]) == (10, "block")
-        assert [each["login"] for each in found["subscription_list"]] == ["alice"]
-        assert found["policy_of_clients"] == []
-        await alice.subscribe("/topic/*", id="2")
-        assert (await site.get("destination", name="/topic/*"))["kind"] == "pattern"
-        await alice.subscribe("/queue/b", id="3", **{"x-message-ttl": "500"})
-        found = await site.get("destination", name="/queue/b")
-        assert (found["policy"]["time_to_live"], found["policy_of_clients"]) == (0.5, ["time_to_live"])
-        await close(alice)
-
-    async def test_none(self, site: Running) -> None:
-        answer = await site.ask("GET", "destination", name="/queue/none")
-        assert answer.status == 404
-        answer = await site.ask("GET", "destination")
-        assert (answer.status, answer.error) == (400, "name is missing: as GET /api/v1/destinations has it")
-
-
-class TestDurable:
-    async def test_an_orphan_is_ended(self, site: Running) -> None:
-        alice = await site.peer(login="alice", client_id="desk")
-        await alice.subscribe("/topic/a", id="1", durable="true")
-        (name,) = [row["name"] for row in (await site.get("destinations", q="/dsub/"))["destinations"]]
-        answer = await site.ask("DELETE", "destination", name=name)
-        assert answer.status == 409
-        await alice.send_frame("DISCONNECT", receipt="end")
-        await alice.frame("RECEIPT")
-        await close(alice)
-        assert (await site.get("destination", name=name))["subscription_list"] == []
-        answer = await site.ask("DELETE", "destination", name=name)
-        assert (answer.status, answer.body) == (204, b"")
-        answer = await site.ask("DELETE", "destination", name=name)
-        assert answer.status == 404
-
-    async def test_the_store_does_not_answer(
-        self, site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(MessageAdmin, "delete_durable", lambda self, name, then: None)
-        started = trio.current_time()
-        answer = await site.ask("DELETE", "destination", name="/dsub/x")
-        assert (answer.status, trio.current_time() - started) == (503, pytest.approx(30))
-
-
 class Rounds(trio.abc.Instrument):
     """Counts what is done in each round of the loop."""
 
@@ -343,7 +269,7 @@ class TestAtOnce:
         peer = await site.peer()
         for number in range(50):
             await peer.subscribe(f"/queue/{number}", id=str(number))
-        monkeypatch.setattr(paging, "SLICE", 10)
+        monkeypatch.setattr(listing, "SLICE", 10)
         rounds, key = Rounds(), keys[name]
         monkeypatch.setitem(keys, name, lambda entry: (rounds.look(), key(entry))[1])
         trio.lowlevel.add_instrument(rounds)

@@ -1,4 +1,4 @@
-"""What holds for every endpoint alike: the guard, methods, queries, bodies, and the audit log."""
+"""What holds for every endpoint alike: the access, methods, queries, bodies, and the audit log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.admin import asked, site
-from gateway.admin.access import Guard
+from gateway.admin import request_parsing, site
+from gateway.admin.access import AccessControl
 from gateway.admin.endpoint import Endpoint
 from tests.app.asgi import request
 
@@ -28,7 +28,7 @@ async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 @pytest.fixture
 async def table(here: Running) -> list[Endpoint]:
-    return site.endpoints(here.gateway, here.settings, Guard(here.gateway, here.settings))
+    return site.endpoints(here.gateway, here.settings, AccessControl(here.gateway, here.settings))
 
 
 def lines(logs: Any) -> list[Any]:
@@ -90,8 +90,8 @@ class TestEveryEndpoint:
             answer = await here.ask("POST", each.path, {"planted": 1}, headers=BEARER)
             assert answer.status == 400
             assert "planted" in answer.error or "missing" in answer.error
-            answer = await here.ask("POST", each.path, b" " * (asked.MOST_OCTETS + 1), headers=BEARER)
-            assert (answer.status, answer.error) == (413, "the body is larger than 1048576 octets")
+            answer = await here.ask("POST", each.path, b" " * (request_parsing.MAX_BODY + 1), headers=BEARER)
+            assert (answer.status, answer.error) == (413, "the body is larger than 1048576 bytes")
             assert answer.headers["connection"] == "close", "what is left of the body would be in the way"
 
     async def test_a_length_that_is_too_large_is_not_read(self, here: Running) -> None:

@@ -12,7 +12,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from gateway.admin import queues
+from gateway.admin import messages as messages_api
 from gateway.broker.admin import messages
 
 from .running import Running, running
@@ -197,6 +197,6 @@ class TestPatience:
         monkeypatch.setattr(type(site.gateway.broker.administration), name, work)
         started = trio.current_time()
         answer = await call(site)
-        assert (answer.status, answer.error) == (503, "called off after 30 s")
-        assert trio.current_time() - started == pytest.approx(queues.PATIENCE)
+        assert (answer.status, answer.error) == (503, "cancelled after 30 s")
+        assert trio.current_time() - started == pytest.approx(messages_api.PATIENCE)
         assert work.cancelled

@@ -14,10 +14,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.admin import tap
-from gateway.admin.errors import Refused
-from gateway.admin.tap import EventStream, row_of
-from gateway.admin.visits import Visit, Visits
+from gateway.admin import trace_stream
+from gateway.admin.console_sessions import ConsoleSession, ConsoleSessions
+from gateway.admin.endpoint import ApiError
+from gateway.admin.trace_stream import EventStream, row_of
 from gateway.transports.flow.frame_trace import MOST_OF_A_BODY, MOST_VIEWS, TracedFrame
 from tests.app.asgi import scope_of
 from tests.transports.house import House
@@ -83,13 +83,13 @@ async def house(nursery: trio.Nursery) -> House:
     return House(nursery)
 
 
-def stream_of(house: House, visit: Visit | None = None) -> EventStream:
+def stream_of(house: House, visit: ConsoleSession | None = None) -> EventStream:
     session = house.connections[0].session
     assert session is not None
     return EventStream(partial(house.server.traces.view, session.id), visit)
 
 
-async def looked_at(house: House, nursery: trio.Nursery, visit: Visit | None = None) -> tuple[Peer, Reader]:
+async def looked_at(house: House, nursery: trio.Nursery, visit: ConsoleSession | None = None) -> tuple[Peer, Reader]:
     """A session, and who looks at it."""
     peer, reader = await house.session("tcp"), Reader()
     nursery.start_soon(stream_of(house, visit), SCOPE, reader.receive, reader.send)
@@ -128,7 +128,7 @@ class TestEvents:
         await peer.settled()
         await wait_all_tasks_blocked()
         assert len(reader.events) == 2
-        await trio.sleep(tap.PAUSE)
+        await trio.sleep(trace_stream.PAUSE)
         await wait_all_tasks_blocked()
         assert len(reader.events) == 6
 
@@ -139,7 +139,7 @@ class TestEvents:
         peer, reader = await looked_at(house, nursery)
         for _ in range(3):
             await peer.settled()
-        await trio.sleep(2 * tap.PAUSE)
+        await trio.sleep(2 * trace_stream.PAUSE)
         await peer.settled()
         await wait_all_tasks_blocked()
         names = [name for name, _ in reader.events]
@@ -150,7 +150,7 @@ class TestEvents:
     async def test_many_frames_are_written_in_pieces(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tap, "_PER_TURN", 2)
+        monkeypatch.setattr(trace_stream, "_PER_TURN", 2)
         peer, reader = await looked_at(house, nursery)
         for _ in range(5):
             await peer.settled()
@@ -161,7 +161,7 @@ class TestEvents:
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         _, reader = await looked_at(house, nursery)
-        await trio.sleep(3.5 * tap.SILENCE)
+        await trio.sleep(3.5 * trace_stream.SILENCE)
         assert (reader.comments, reader.events) == (4, [])
 
     @pytest.mark.parametrize("draining", [False, True])
@@ -197,7 +197,7 @@ class TestReaders:
         peer, reader = await looked_at(house, nursery)
         reader.stuck = True
         await peer.settled()
-        await trio.sleep(tap.LONGEST_WRITE - 1)
+        await trio.sleep(trace_stream.LONGEST_WRITE - 1)
         assert house.connections[0].trace is not None
         await trio.sleep(2)
         assert house.connections[0].trace is None
@@ -216,7 +216,7 @@ class TestReaders:
         await peer.send_frame("DISCONNECT")
         await peer.at_end()
         await wait_all_tasks_blocked()
-        with pytest.raises(Refused, match="there is no such session"):
+        with pytest.raises(ApiError, match="there is no such session"):
             await stream(SCOPE, reader.receive, reader.send)
         assert reader.started == {}
 
@@ -225,7 +225,7 @@ class TestVisits:
     """Whoever has logged in looks as long as that is good."""
 
     async def test_it_ends_with_a_logout(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        visits = Visits()
+        visits = ConsoleSessions()
         visit, other = visits.begin("alice"), visits.begin("alice")
         peer, reader = await looked_at(house, nursery, visit)
         await peer.settled()
@@ -243,7 +243,7 @@ class TestVisits:
     async def test_what_comes_after_it_is_not_even_kept(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        visits = Visits()
+        visits = ConsoleSessions()
         visit = visits.begin("alice")
         peer, reader = await looked_at(house, nursery, visit)
         reader.stuck = True
@@ -256,7 +256,7 @@ class TestVisits:
         assert view.take() == ([], 0)
 
     async def test_it_ends_with_its_time(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        visit = Visits().begin("alice", 100.0)
+        visit = ConsoleSessions().begin("alice", 100.0)
         _, reader = await looked_at(house, nursery, visit)
         await trio.sleep(99)
         assert not reader.complete
@@ -264,11 +264,8 @@ class TestVisits:
         assert reader.events == [("end", {"reason": "this login has expired, log in again"})]
         assert reader.complete
 
-    async def test_the_oldest_of_too_many(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("gateway.admin.visits.MOST", 1)
-        visits = Visits()
+    async def test_the_oldest_of_too_many(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+        visits = ConsoleSessions(max_sessions=1)
         _, reader = await looked_at(house, nursery, visits.begin("alice"))
         visits.begin("bob")
         await trio.sleep(1)
@@ -277,7 +274,7 @@ class TestVisits:
     async def test_of_the_session_it_says_so(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await looked_at(house, nursery, Visits().begin("alice"))
+        peer, reader = await looked_at(house, nursery, ConsoleSessions().begin("alice"))
         await peer.aclose()
         await trio.sleep(1)
         assert reader.events == [("end", {"reason": "the session has ended"})]
