@@ -16,7 +16,7 @@ There are three ways in, and the first that a client shows decides:
 
 A change is refused when the browser says that a page of another site asks for it: a page may send such a request even
 where it may not read the answer.  A browser sends the cookie by itself, so with the cookie a change needs the header
-`X-CSRF-Token` besides, whose word no other page knows.
+`X-CSRF-Token` besides, with a word that no other page knows.
 
 A wrong token is answered late and counted; after too many the address is refused before its token is looked at.
 Operators choose their tokens, and a chosen one can be guessed.
@@ -27,6 +27,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ from gateway.admin.audit import RefusalLimiter
 from gateway.admin.console_sessions import COOKIE, ConsoleSession, ConsoleSessions
 from gateway.admin.endpoint import ApiError
 from gateway.auth.failures import Failures, TooManyFailures
+from gateway.broker.errors import LoginRefused
+from gateway.broker.model.identity import Credentials, Identity
 from gateway.net.origins import is_of
 from gateway.transports.wire.forwarded import ForwardedClient, ForwardedError
 
@@ -160,6 +163,29 @@ class AccessControl:
         self._gateway.broker.counters.fail_login("admin")
         await trio.sleep(self._settings.login_delay)
         raise ApiError(401, "the token is wrong", CHALLENGE)
+
+    async def identify(self, credentials: Credentials, refused: Callable[[LoginRefused], None]) -> Identity:
+        """The user of a login, as at CONNECT.
+
+        Args:
+            refused: is told of a refusal, for the log.
+
+        Raises:
+            ApiError: 401, the login is wrong; 429, the address has failed too often; 503, the authenticator does not
+                answer.
+        """
+        seconds = self._settings.connect_timeout
+        try:
+            with trio.fail_after(seconds):
+                return await self._gateway.identify(credentials)
+        except LoginRefused as error:
+            refused(error)
+            if isinstance(error, TooManyFailures):
+                raise too_many(error) from None
+            raise ApiError(401, f"{error}: {error.detail}", CHALLENGE) from None
+        except trio.TooSlowError:
+            sentence = f"the login was not checked within {seconds:g} s (connect_timeout): try again"
+            raise ApiError(503, sentence) from None
 
     def client_of(self, request: Request) -> ForwardedClient:
         """The client behind trusted proxies.

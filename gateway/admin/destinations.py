@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue
 from starlette.responses import JSONResponse, Response
 
 from gateway.admin.audit import AuditEntry
-from gateway.admin.endpoint import ApiError, ApiModel, Endpoint, one_of
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, one_of
 from gateway.admin.listing import MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, page_of
 from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from gateway.runtime.gateway import Gateway
 
 _NO_DESTINATION = "there is no such destination; one without subscribers and waiting messages does not exist"
+
+# Of the examples.
+BUSIEST = {"kind": "queue", "sort": "-waiting"}
+ORDERS = {"name": "/queue/orders"}
+DURABLE = {"name": "$DURABLE"}
 
 _DESTINATIONS = ListKind("destinations", rows.DESTINATION_KEYS, ("name",))
 
@@ -93,26 +98,14 @@ class DestinationDetail(DestinationRow):
     groups: int | None = Field(description="message groups that are known; null: it is not a queue")
 
 
-class DestinationsApi:
+class DestinationsApi(Api):
     """Destinations, over one open gateway."""
 
     def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock) -> None:
         self._gateway = gateway
         self._one_at_a_time = one_at_a_time  # as in `sessions`
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its part of the table."""
-        path, tag, which = "/api/v1/destination", "destinations", {"kind": "queue", "sort": "-waiting"}
-        one, durable, end = {"name": "/queue/orders"}, {"name": "$DURABLE"}, "delete durable subscription"
-        refusals = (404, 409, 503)
-        return [
-            Endpoint("GET", "/api/v1/destinations", self.destinations, tag, DestinationPage, example=which),
-            Endpoint("GET", path, self.destination, tag, DestinationDetail, errors=(404,), example=one),
-            Endpoint(
-                "DELETE", path, self.delete_durable, tag, status=204, errors=refusals, action=end, example=durable
-            ),
-        ]
-
+    @Endpoint("GET", "/api/v1/destinations", "destinations", DestinationPage, example=BUSIEST)
     async def destinations(self, query: DestinationListQuery) -> Response:
         """Queues, topics and patterns that hold something or have subscribers."""
         tests = equal(query, rows.DESTINATION_KEYS, "kind")
@@ -122,6 +115,7 @@ class DestinationsApi:
             every = rows.every_destination(self._gateway.broker)
             return JSONResponse(await page_of(query, _DESTINATIONS, every, each_row(rows.of_destination), tests))
 
+    @Endpoint("GET", "/api/v1/destination", "destinations", DestinationDetail, errors=(404,), example=ORDERS)
     async def destination(self, query: DestinationQuery) -> Response:
         """One destination, the policy in force there, and its subscriptions."""
         target = self._find(query.name)
@@ -142,6 +136,14 @@ class DestinationsApi:
         registry = self._gateway.broker.registry
         return registry.find(name) or registry.patterns.get(name)
 
+    @Endpoint(
+        "DELETE",
+        "/api/v1/destination",
+        "destinations",
+        errors=(404, 409, 503),
+        action="delete durable subscription",
+        example=DURABLE,
+    )
     async def delete_durable(self, query: DestinationQuery, audit: AuditEntry) -> Response:
         """End a durable subscription that has no consumer, and drop the messages that wait for it."""
         audit.target(query.name)

@@ -3,8 +3,8 @@
 From one table of endpoints come the routes, the access check, the audit log, the OpenAPI document and `docs/api.md`; so
 none of them can know of an endpoint that the others do not.
 
-A module of the API is a class with `endpoints() -> list[Endpoint]`, and `site.build` adds them up.  The method that
-answers an endpoint takes those of these arguments that it needs, by name:
+A part of the API is a class (`Api`), and `site.build` adds up the endpoints of all parts.  An `Endpoint` decorates the
+method that answers it.  The method takes those of these arguments that it needs, by name:
 
     request   Starlette's request
     query     the parameters of the query, as the model of the annotation has them
@@ -21,7 +21,7 @@ import inspect
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
@@ -37,6 +37,11 @@ BASE = "/api/"
 balancers may add parameters to the other paths."""
 
 EVENT_STREAM = "text/event-stream"
+JSON = "application/json"
+
+Answering = Callable[..., Awaitable[Response]]
+
+_MARK = "endpoint"
 
 Seconds = Annotated[float, Field(description="since the epoch")]
 
@@ -129,16 +134,15 @@ def one_line(most: int) -> FromText:
 
 @dataclass(eq=False)
 class Endpoint:
-    """One method of one path.
+    """One method of one path; a decorator of what answers it.
 
     Args:
         method: "GET", "POST", "DELETE" or "OPTIONS".
         path: "/api/v1/sessions/{id}", as Starlette and OpenAPI both write it.
-        call: answers the request.
         tag: "sessions", "destinations", "messages", "gateway", "pipeline" or "login".
-        answer: model of the answer; None: 204 has no body, or `media_type` says what the body is.
-        status: of the answer when all went well.
-        media_type: of that answer.
+        answer: model of the answer.
+        media_type: of the answer; empty: JSON where there is a model, and no body elsewhere.
+        accepts: it answers 202, because its work goes on.
         errors: statuses of its errors beside those of access, query and body.
         guarded: only for clients that may use the API.
         scrapers: the setting `metrics_token` opens it, too.
@@ -148,16 +152,26 @@ class Endpoint:
 
     method: str
     path: str
-    call: Callable[..., Awaitable[Response]]
     tag: str
     answer: type[BaseModel] | None = None
-    status: int = 200
-    media_type: str = "application/json"
+    media_type: str = ""
+    accepts: bool = False
     errors: tuple[int, ...] = ()
     guarded: bool = True
     scrapers: bool = False
     action: str = ""
     example: Mapping[str, str] = field(default_factory=dict)
+    call: Answering = field(default=NotImplemented, kw_only=True)
+
+    def __call__(self, call: Answering) -> Answering:
+        """Decorate a method of an `Api`."""
+        setattr(call, _MARK, self)
+        return call
+
+    @property
+    def status(self) -> int:
+        """Of the answer when all went well."""
+        return 202 if self.accepts else 200 if self.answer is not None or self.media_type else 204
 
     @cached_property
     def arguments(self) -> dict[str, Any]:
@@ -179,6 +193,15 @@ class Endpoint:
     def body(self) -> type[BaseModel] | None:
         """Model of the request's body; None: it has no body."""
         return self.arguments.get("body")
+
+
+class Api:
+    """A part of the API: its methods that answer endpoints, in the order in which they stand."""
+
+    def endpoints(self) -> list[Endpoint]:
+        """Its part of the table."""
+        marks = [(name, getattr(method, _MARK, None)) for name, method in vars(type(self)).items()]
+        return [replace(mark, call=getattr(self, name)) for name, mark in marks if mark is not None]
 
 
 class ApiError(Exception):

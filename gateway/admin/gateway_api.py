@@ -32,7 +32,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.admin.access import came_through_proxy
 from gateway.admin.audit import AuditEntry
-from gateway.admin.endpoint import ApiError, ApiModel, Endpoint
+from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
 from gateway.config import reference
 from gateway.config.settings import Address
 from gateway.observe.condition import Condition, Disks, SpanCollector
@@ -113,7 +113,7 @@ class Config(ApiModel):
     websocket_tls: bool = False
 
 
-class GatewayApi:
+class GatewayApi(Api):
     """The endpoints, over one open gateway."""
 
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
@@ -121,24 +121,12 @@ class GatewayApi:
         self._settings = settings
         self._metrics = metrics_of(gateway, settings)
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its part of the table."""
-        tag, v1, jobs = "gateway", "/api/v1", "/api/v1/pipeline"
-        return [
-            Endpoint("GET", "/healthz", self.health, tag, Alive, guarded=False),
-            Endpoint("GET", "/readyz", self.ready, tag, Ready, errors=(503,), guarded=False),
-            Endpoint("GET", "/config.json", self.config, tag, Config, guarded=False),
-            Endpoint("GET", "/metrics", self.metrics, tag, media_type="text/plain", scrapers=True),
-            Endpoint("GET", f"{v1}/settings", self.settings, tag, SettingsAnswer),
-            Endpoint("POST", f"{v1}/drain", self.drain, tag, Draining, status=202, action="drain"),
-            Endpoint("GET", jobs, self.jobs, "pipeline", Jobs),
-            Endpoint("GET", f"{jobs}/{{job}}", self.job, "pipeline", errors=(404,), example={"job": "metrics"}),
-        ]
-
+    @Endpoint("GET", "/healthz", "gateway", Alive, guarded=False)
     async def health(self) -> Response:
         """The process lives, and its event loop runs."""
         return JSONResponse({"status": "alive"})
 
+    @Endpoint("GET", "/readyz", "gateway", Ready, errors=(503,), guarded=False)
     async def ready(self) -> Response:
         """The gateway takes clients; or the reason why it does not."""
         reason = self._gateway.not_ready()
@@ -146,6 +134,7 @@ class GatewayApi:
             return JSONResponse({"status": "ready", **self._gateway.complaints()})
         return JSONResponse({"status": "not ready", "error": reason}, 503)
 
+    @Endpoint("GET", "/config.json", "gateway", Config, guarded=False)
     async def config(self, request: Request) -> Response:
         """Where a page finds the WebSocket."""
         answer: dict[str, object] = {"websocket_path": self._settings.websocket_path, "websocket_port": None}
@@ -162,11 +151,13 @@ class GatewayApi:
         found = (Address.parse(text) for text in self._gateway.addresses.get(kind, ()))
         return next((address.port for address in found if address.port), None)
 
+    @Endpoint("GET", "/metrics", "gateway", media_type="text/plain", scrapers=True)
     async def metrics(self, request: Request) -> Response:
         """All metrics, as Prometheus or OpenMetrics text."""
         content, media_type = await self._metrics.scrape(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": media_type})
 
+    @Endpoint("GET", "/api/v1/settings", "gateway", SettingsAnswer)
     async def settings(self) -> Response:
         """All settings, policies and rules in force, and where each value comes from; secrets are hidden."""
         now = self._gateway.in_force.now
@@ -178,6 +169,7 @@ class GatewayApi:
             }
         )
 
+    @Endpoint("POST", "/api/v1/drain", "gateway", Draining, accepts=True, action="drain")
     async def drain(self, audit: AuditEntry) -> Response:
         """End all sessions and take no new ones, as at a shutdown; HTTP goes on, and /readyz says 503. Only a restart
         ends the drain."""
@@ -186,11 +178,13 @@ class GatewayApi:
         self._gateway.begin_drain()  # the answer does not wait for the ends of the sessions
         return JSONResponse({"draining": True, "sessions": sessions, "next": _AFTER_A_DRAIN}, 202)
 
+    @Endpoint("GET", "/api/v1/pipeline", "pipeline", Jobs)
     async def jobs(self) -> Response:
         """The jobs of `gateway pipeline run` that left a snapshot."""
         dates = await trio.to_thread.run_sync(snapshot_dates, self._settings.tables)
         return JSONResponse({"jobs": dates})
 
+    @Endpoint("GET", "/api/v1/pipeline/{job}", "pipeline", media_type=JSON, errors=(404,), example={"job": "metrics"})
     async def job(self, request: Request) -> Response:
         """The last snapshot of a job, as the job left it."""
         name = request.path_params["job"]
@@ -198,7 +192,7 @@ class GatewayApi:
         if content is None:
             is_set = self._settings.tables is not None
             raise ApiError(404, "there is no such snapshot" if is_set else "the setting tables is not set")
-        return Response(content, media_type="application/json")
+        return Response(content, media_type=JSON)
 
 
 def snapshot_dates(tables: Path | None) -> dict[str, float]:

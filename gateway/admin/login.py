@@ -4,7 +4,7 @@ A page sends the admin token, or login and passcode of a user in one of `admin_g
 can read and no other site's page can send, and the word for the header `X-CSRF-Token`.
 
 Failures are slow, counted and limited: of the token here, of passcodes by the authenticator, as at CONNECT.  A user
-with a right passcode who is in none of the groups is told that: it is no secret for a user of the gateway.
+with a right passcode and in none of the groups is told that: it is no secret for a user of the gateway.
 """
 
 from __future__ import annotations
@@ -12,24 +12,22 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Literal
 
-import trio
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gateway.admin.access import ADMIN, CHALLENGE, LOOPBACK_ONLY, AccessControl, Caller, check_site, is_local, too_many
+from gateway.admin.access import ADMIN, CHALLENGE, LOOPBACK_ONLY, AccessControl, Caller, check_site, is_local
 from gateway.admin.audit import AuditEntry
 from gateway.admin.console_sessions import COOKIE, LIFETIME
-from gateway.admin.endpoint import ApiError, ApiModel, Endpoint
-from gateway.auth.failures import TooManyFailures
-from gateway.broker.errors import LoginRefused
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint
 from gateway.broker.model.identity import Credentials, Identity
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
 
 NO_STORE = {"cache-control": "no-store"}
+# Of the examples.
+BEARER = {"-H": '"Authorization: Bearer $ADMIN_TOKEN"'}
 
 
 class LogIn(ApiModel):
@@ -57,26 +55,16 @@ class Me(ApiModel):
     csrf: str | None
 
 
-class LoginApi:
+class LoginApi(Api):
     """Logs operators in and out."""
 
-    def __init__(self, gateway: Gateway, settings: Settings, access: AccessControl) -> None:
-        self._gateway = gateway
+    def __init__(self, settings: Settings, access: AccessControl) -> None:
         self._settings = settings
         self._access = access
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its part of the table."""
-        refusals = (401, 403, 409, 429, 503)
-        bearer = {"-H": '"Authorization: Bearer $ADMIN_TOKEN"'}
-        return [
-            Endpoint(
-                "POST", "/api/v1/login", self.log_in, "login", LoggedIn, errors=refusals, guarded=False, action="log in"
-            ),
-            Endpoint("POST", "/api/v1/logout", self.log_out, "login", status=204, action="log out"),
-            Endpoint("GET", "/api/v1/me", self.me, "login", Me, errors=(401, 403, 429), guarded=False, example=bearer),
-        ]
-
+    @Endpoint(
+        "POST", "/api/v1/login", "login", LoggedIn, errors=(401, 403, 409, 429, 503), guarded=False, action="log in"
+    )
     async def log_in(self, request: Request, body: LogIn, audit: AuditEntry) -> Response:
         """Log in at the console: with the admin token, or with login and passcode of a user in admin_groups."""
         check_site(request)
@@ -92,6 +80,7 @@ class LoginApi:
         audit.login(user, way)
         return self._begin_session(request, user, seconds, identity)
 
+    @Endpoint("POST", "/api/v1/logout", "login", action="log out")
     async def log_out(self, request: Request, caller: Caller) -> Response:
         """Log out: the cookie is not valid any more."""
         if caller.session is not None:
@@ -101,6 +90,7 @@ class LoginApi:
         response.delete_cookie(COOKIE, path="/", secure=secure, httponly=True, samesite="strict")
         return response
 
+    @Endpoint("GET", "/api/v1/me", "login", Me, errors=(401, 403, 429), guarded=False, example=BEARER)
     async def me(self, request: Request) -> Response:
         """The user of the request, and the word for the header X-CSRF-Token; or the ways to log in."""
         try:
@@ -154,29 +144,13 @@ class LoginApi:
             address=self._access.client_of(request).address,
             secure=self._access.is_secure(request),
         )
-        try:
-            with trio.fail_after(self._settings.connect_timeout):
-                identity = await self._gateway.identify(credentials)
-        except TooManyFailures as refusal:
-            raise too_many(refusal) from None
-        except LoginRefused as refusal:
-            audit.login(refusal.user, "passcode")
-            raise ApiError(401, f"{refusal}: {refusal.detail}", CHALLENGE) from None
-        except trio.TooSlowError:
-            raise too_slow(self._settings) from None
+        identity = await self._access.identify(credentials, lambda refusal: audit.login(refusal.user, "passcode"))
         audit.login(identity.user, "passcode")
         if identity.method == "ticket":
             raise ApiError(403, "a ticket opens a session, not the console: log in with a passcode")
         if identity.groups.isdisjoint(self._settings.admin_groups):
             raise ApiError(403, "this user is in none of the groups that may use the admin API (admin_groups)")
         return identity
-
-
-def too_slow(settings: Settings) -> ApiError:
-    """The refusal of a login that the authenticator did not answer."""
-    return ApiError(
-        503, f"the login was not checked within {settings.connect_timeout:g} s (connect_timeout): try again"
-    )
 
 
 def _way_of(shown: LogIn) -> str:

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.admin.access import Caller
 from gateway.admin.audit import AuditEntry
-from gateway.admin.endpoint import ApiError, ApiModel, Endpoint, Seconds, retry_after
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, retry_after
 from gateway.admin.listing import ListPage, PageQuery, Row
 from gateway.broker.admin.messages import Busy, Outcome, Page, RunningOperation, Search, Unknown
 from gateway.broker.errors import NotAllowed
@@ -47,6 +47,9 @@ MAX_IDS = 10_000
 """Of one request; a console has 1,000 on a page."""
 
 T = TypeVar("T")
+
+# Of the examples.
+ORDERS = {"destination": "/queue/orders"}
 
 _RESERVED = frozenset(["destination", "user-id", *LEFT_TO_THE_CODEC])
 """Headers that a request cannot give: they have fields of their own, or are the server's or a session's."""
@@ -222,31 +225,16 @@ class Published(ApiModel):
     published: Literal[True]
 
 
-class MessagesApi:
+class MessagesApi(Api):
     """Messages of queues, over one open gateway."""
 
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its part of the table."""
-        look, change, orders = (404, 503), (404, 409, 503), {"destination": "/queue/orders"}
-        ten, one = orders | {"limit": "10"}, orders | {"id": "$MESSAGE"}
-        v1, tag, queues = "/api/v1", "messages", "destinations"
-        delete = "delete messages"
-        return [
-            Endpoint("GET", f"{v1}/messages", self.messages, tag, MessagePage, errors=look, example=ten),
-            Endpoint("GET", f"{v1}/message", self.message, tag, MessageRow, errors=look, example=one),
-            Endpoint("POST", f"{v1}/messages/delete", self.delete, tag, Deleted, errors=change, action=delete),
-            Endpoint("POST", f"{v1}/queues/purge", self.purge, queues, Purged, errors=change, action="purge"),
-            Endpoint("POST", f"{v1}/queues/move", self.move, queues, Moved, errors=change, action="move"),
-            Endpoint("POST", f"{v1}/queues/redrive", self.redrive, queues, Redriven, errors=change, action="redrive"),
-            Endpoint("POST", f"{v1}/publish", self.publish, tag, Published, errors=(503,), action="publish"),
-        ]
-
     # looking
 
+    @Endpoint("GET", "/api/v1/messages", "messages", MessagePage, errors=(404, 503), example=ORDERS | {"limit": "10"})
     async def messages(self, query: MessageListQuery) -> Response:
         """Messages that wait in a queue, also those in the store alone, with the first 4 KiB of each body."""
         browse, limit, offset = self._gateway.broker.administration.browse, query.limit, query.offset
@@ -254,6 +242,7 @@ class MessagesApi:
         window = {"total": page.total, "limit": limit, "offset": offset, "next": page.next}
         return JSONResponse({"messages": page.messages, **window})
 
+    @Endpoint("GET", "/api/v1/message", "messages", MessageRow, errors=(404, 503), example=ORDERS | {"id": "$MESSAGE"})
     async def message(self, query: MessageQuery) -> Response:
         """One message that waits, with up to 1 MiB of its body."""
         find = self._gateway.broker.administration.find
@@ -264,6 +253,7 @@ class MessagesApi:
 
     # changing
 
+    @Endpoint("POST", "/api/v1/messages/delete", "messages", Deleted, errors=(404, 409, 503), action="delete messages")
     async def delete(self, body: Delete, audit: AuditEntry) -> Response:
         """Delete single messages."""
         audit.target(body.destination)
@@ -271,6 +261,7 @@ class MessagesApi:
         outcome = await _changed(audit, lambda then: delete(body.destination, body.ids, then))
         return JSONResponse({"deleted": outcome.done, "missing": outcome.missing})
 
+    @Endpoint("POST", "/api/v1/queues/purge", "destinations", Purged, errors=(404, 409, 503), action="purge")
     async def purge(self, body: Purge, audit: AuditEntry) -> Response:
         """Delete all messages that wait in a queue, or those of a selector."""
         audit.target(body.destination)
@@ -278,6 +269,7 @@ class MessagesApi:
         outcome = await _changed(audit, lambda then: purge(body.destination, body.selector, then))
         return JSONResponse({"purged": outcome.done})
 
+    @Endpoint("POST", "/api/v1/queues/move", "destinations", Moved, errors=(404, 409, 503), action="move")
     async def move(self, body: Move, audit: AuditEntry) -> Response:
         """Move messages to another queue, or publish them to a topic."""
         audit.target(f"{body.source} -> {body.target}")
@@ -289,6 +281,7 @@ class MessagesApi:
         )
         return JSONResponse({"moved": outcome.done, **_refusals(outcome)})
 
+    @Endpoint("POST", "/api/v1/queues/redrive", "destinations", Redriven, errors=(404, 409, 503), action="redrive")
     async def redrive(self, body: Redrive, audit: AuditEntry) -> Response:
         """Send dead letters back to where they came from, with a fresh count of failures."""
         audit.target(body.destination)
@@ -298,6 +291,7 @@ class MessagesApi:
 
     # publishing
 
+    @Endpoint("POST", "/api/v1/publish", "messages", Published, errors=(503,), action="publish")
     async def publish(self, body: Publish, audit: AuditEntry, caller: Caller) -> Response:
         """Publish a message; answered when it has been routed, and stored if its headers ask for that."""
         audit.target(body.destination)

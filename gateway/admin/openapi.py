@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway import __version__
 from gateway.admin.console_sessions import COOKIE
-from gateway.admin.endpoint import BASE, Endpoint, Error
+from gateway.admin.endpoint import BASE, JSON, Api, Endpoint, Error
 
 TAGS = {
     "sessions": "Connected clients, and their subscriptions.",
@@ -65,17 +65,14 @@ def document(endpoints: Sequence[Endpoint]) -> Document:
     }
 
 
-class OpenApi:
+class OpenApi(Api):
     """The endpoint that lists all endpoints."""
 
     def __init__(self, table: Sequence[Endpoint]) -> None:
         self._table = [*table, *self.endpoints()]
         self._document: Document | None = None  # it takes some milliseconds, and few clients ask
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its one endpoint."""
-        return [Endpoint("GET", f"{BASE}v1/openapi.json", self.answer, "gateway")]
-
+    @Endpoint("GET", "/api/v1/openapi.json", "gateway", media_type=JSON)
     async def answer(self) -> Response:
         """This document: all endpoints, and what they take and answer."""
         if self._document is None:
@@ -136,22 +133,22 @@ def _operation(endpoint: Endpoint) -> Document:
     if parameters:
         found["parameters"] = parameters
     if endpoint.body is not None:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(endpoint.body)}}}
+        found["requestBody"] = {"required": True, "content": {JSON: {"schema": _ref(endpoint.body)}}}
     return found
 
 
 def _success(endpoint: Endpoint) -> Document:
     found: Document = {"description": endpoint.summary}
     if endpoint.answer is not None:
-        found["content"] = {endpoint.media_type: {"schema": _ref(endpoint.answer)}}
-    elif endpoint.status != 204:
-        schema = {} if endpoint.media_type == "application/json" else {"type": "string"}
+        found["content"] = {JSON: {"schema": _ref(endpoint.answer)}}
+    elif endpoint.media_type:
+        schema = {} if endpoint.media_type == JSON else {"type": "string"}
         found["content"] = {endpoint.media_type: {"schema": schema}}
     return found
 
 
 def _failures(endpoint: Endpoint) -> Document:
-    content = {"application/json": {"schema": _ref(Error)}}
+    content = {JSON: {"schema": _ref(Error)}}
     return {str(status): {"description": _ERRORS[status], "content": content} for status in errors_of(endpoint)}
 
 

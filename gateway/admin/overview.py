@@ -14,7 +14,7 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from gateway import __version__
-from gateway.admin.endpoint import ApiModel, Endpoint, decimal
+from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal
 from gateway.observe.latency import Percentiles
 from gateway.observe.sampler import STEP, Sampler
 
@@ -146,7 +146,7 @@ class OverviewNow(ApiModel):
     samples: list[Second]
 
 
-class OverviewApi:
+class OverviewApi(Api):
     """The endpoint, over an open gateway.
 
     Args:
@@ -158,10 +158,7 @@ class OverviewApi:
         self._settings = settings
         self._sampler = sampler or Sampler(gateway.broker, gateway.admission, gateway.turns)
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its one endpoint."""
-        return [Endpoint("GET", "/api/v1/overview", self.overview, "gateway", OverviewNow)]
-
+    @Endpoint("GET", "/api/v1/overview", "gateway", OverviewNow)
     async def overview(self, query: OverviewQuery) -> Response:
         """The state of the gateway now, and samples of the last seconds, up to ten minutes back."""
         return JSONResponse(self.now(query.since))

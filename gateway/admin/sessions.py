@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gateway.admin.audit import AuditEntry
-from gateway.admin.endpoint import ApiError, ApiModel, Endpoint, Seconds, one_line
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, one_line
 from gateway.admin.listing import MAX_LIMIT, SLICE, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
 from gateway.broker.admin import rows
 from gateway.broker.queue.subscription import Subscription
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from gateway.runtime.gateway import Gateway
 
 T = TypeVar("T")
+
+# Of the examples.
+SESSION = {"id": "$SESSION"}
+REASON = {"reason": "maintenance"}
+ALICE = {"login": "alice"}
 
 _LONGEST_REASON = 200
 _NO_SESSION = "there is no such session"
@@ -153,28 +158,14 @@ class Ended(ApiModel):
     ended: int = Field(description="how many")
 
 
-class SessionsApi:
+class SessionsApi(Api):
     """Sessions and subscriptions, over one open gateway."""
 
     def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock) -> None:
         self._gateway = gateway
         self._one_at_a_time = one_at_a_time
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its part of the table."""
-        one, user = {"id": "$SESSION"}, {"login": "alice"}
-        newest, reason, orders = {"sort": "-connected_at", "limit": "10"}, {"reason": "maintenance"}, "/queue/orders"
-        end, end_all = "end session", "end sessions of user"
-        path, paths, tag = "/api/v1/sessions/{id}", "/api/v1/sessions", "sessions"
-        subscriptions, which = "/api/v1/subscriptions", {"destination": orders}
-        return [
-            Endpoint("GET", paths, self.sessions, tag, SessionPage, example=newest),
-            Endpoint("GET", path, self.session, tag, SessionDetail, errors=(404,), example=one),
-            Endpoint("DELETE", path, self.end, tag, status=204, errors=(404,), action=end, example=one | reason),
-            Endpoint("DELETE", paths, self.end_of_user, tag, Ended, action=end_all, example=user | reason),
-            Endpoint("GET", subscriptions, self.subscriptions, tag, SubscriptionPage, example=which),
-        ]
-
+    @Endpoint("GET", "/api/v1/sessions", "sessions", SessionPage, example={"sort": "-connected_at", "limit": "10"})
     async def sessions(self, query: SessionListQuery) -> Response:
         """Connected clients."""
         tests = equal(query, rows.SESSION_KEYS, "transport", "login")
@@ -182,6 +173,7 @@ class SessionsApi:
             every = rows.every_session(self._gateway.broker)
             return JSONResponse(await page_of(query, _SESSIONS, every, self._rows, tests))
 
+    @Endpoint("GET", "/api/v1/sessions/{id}", "sessions", SessionDetail, errors=(404,), example=SESSION)
     async def session(self, request: Request) -> Response:
         """One session, and its subscriptions."""
         session = self._gateway.broker.sessions.get(request.path_params["id"])
@@ -200,6 +192,9 @@ class SessionsApi:
             found.append({**rows.of_session(session), "held": None if hold is None else hold.row()})
         return found
 
+    @Endpoint(
+        "DELETE", "/api/v1/sessions/{id}", "sessions", errors=(404,), action="end session", example=SESSION | REASON
+    )
     async def end(self, request: Request, query: EndSessionQuery, audit: AuditEntry) -> Response:
         """End a session: an ERROR frame tells its client."""
         audit.facts(told=query.text)
@@ -207,6 +202,7 @@ class SessionsApi:
             raise ApiError(404, _NO_SESSION)
         return Response(status_code=204)
 
+    @Endpoint("DELETE", "/api/v1/sessions", "sessions", Ended, action="end sessions of user", example=ALICE | REASON)
     async def end_of_user(self, query: EndSessionsQuery, audit: AuditEntry) -> Response:
         """End all sessions that a user has now: ERROR frames tell their clients, which may come back."""
         audit.target(query.login)
@@ -223,6 +219,7 @@ class SessionsApi:
         audit.facts(ended=ended)
         return JSONResponse({"ended": ended})
 
+    @Endpoint("GET", "/api/v1/subscriptions", "sessions", SubscriptionPage, example={"destination": "/queue/orders"})
     async def subscriptions(self, query: SubscriptionListQuery) -> Response:
         """Subscriptions of all sessions."""
         tests = equal(query, rows.SUBSCRIPTION_KEYS, "session", "login")

@@ -102,8 +102,8 @@ def endpoints(
         *TraceApi(open_gateway).endpoints(),
         *MessagesApi(open_gateway, settings).endpoints(),
         *StoredApi(open_gateway).endpoints(),
-        *LoginApi(open_gateway, settings, access).endpoints(),
-        *TicketApi(open_gateway, settings, tickets, access.refusals).endpoints(),
+        *LoginApi(settings, access).endpoints(),
+        *TicketApi(open_gateway, settings, tickets, access).endpoints(),
     ]
     table += OpenApi(table).endpoints()
     return table

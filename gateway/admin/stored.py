@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gateway.admin.audit import AuditEntry
-from gateway.admin.endpoint import ApiError, ApiModel, Endpoint, Seconds
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds
 from gateway.admin.listing import ROWS, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
 from gateway.admin.messages import MAX_BODY, PATIENCE, MessageContent, wait_for_store
 from gateway.broker.admin import stored_rows
@@ -40,6 +40,12 @@ _NO_CURSOR = "there is no such cursor"
 _SCHEDULED = ListKind("scheduled", stored_rows.SCHEDULED_KEYS, ("id", "destination"))
 _RETAINED = ListKind("retained", stored_rows.RETAINED_KEYS, ("topic",))
 _CURSORS = ListKind("cursors", stored_rows.CURSOR_KEYS, ("name", "topic"))
+
+# Of the examples.
+ORDERS = {"destination": "/queue/orders"}
+PRICES = {"topic": "/topic/prices"}
+ID = {"id": "$SCHEDULED"}
+CURSOR = {"name": "$CURSOR"}
 
 _OUTLIVES = Field(description="it outlives the process")
 
@@ -156,7 +162,7 @@ class CursorPage(ListPage):
     cursors: list[CursorRow]
 
 
-class StoredApi:
+class StoredApi(Api):
     """Scheduled messages, retained messages and cursors, over one open gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -167,32 +173,9 @@ class StoredApi:
     def _broker(self) -> Broker:
         return self._gateway.broker
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its part of the table."""
-        tag, change, orders = "messages", (404, 503), {"destination": "/queue/orders"}
-        many, one, id = "/api/v1/scheduled", "/api/v1/scheduled/{id}", {"id": "$SCHEDULED"}
-        cancel, cancel_all = "cancel scheduled message", "cancel scheduled messages"
-        by_due = orders | {"sort": "due"}
-        topics, topic, prices = "/api/v1/retained", "/api/v1/retained/message", {"topic": "/topic/prices"}
-        largest, forget = {"q": "prices", "sort": "-size"}, "delete retained message"
-        cursors, by_topic = "/api/v1/cursors", {"sort": "topic"}
-        cursor, name, action = "/api/v1/cursor", {"name": "$CURSOR"}, "delete cursor"
-        return [
-            Endpoint("GET", many, self.scheduled, tag, ScheduledPage, example=by_due),
-            Endpoint("GET", one, self.scheduled_one, tag, ScheduledDetail, errors=(404,), example=id),
-            Endpoint("DELETE", one, self.cancel, tag, status=204, errors=change, action=cancel, example=id),
-            Endpoint("DELETE", many, self.cancel_all, tag, Cancelled, errors=(503,), action=cancel_all, example=orders),
-            Endpoint("GET", topics, self.retained, tag, RetainedPage, example=largest),
-            Endpoint("GET", topic, self.retained_one, tag, RetainedDetail, errors=(404,), example=prices),
-            Endpoint("DELETE", topic, self.forget, tag, status=204, errors=change, action=forget, example=prices),
-            Endpoint("GET", cursors, self.cursors, "sessions", CursorPage, example=by_topic),
-            Endpoint(
-                "DELETE", cursor, self.delete_cursor, "sessions", status=204, errors=change, action=action, example=name
-            ),
-        ]
-
     # scheduled messages
 
+    @Endpoint("GET", "/api/v1/scheduled", "messages", ScheduledPage, example=ORDERS | {"sort": "due"})
     async def scheduled(self, query: ScheduledListQuery) -> Response:
         """Scheduled messages: they were sent with a delay, or with a date."""
         tests: list[Test[ScheduledSend]] = [_goes_to(query.destination)] if query.destination else []
@@ -205,10 +188,14 @@ class StoredApi:
             raise ApiError(404, _NOT_SCHEDULED)
         return found
 
+    @Endpoint("GET", "/api/v1/scheduled/{id}", "messages", ScheduledDetail, errors=(404,), example=ID)
     async def scheduled_one(self, request: Request) -> Response:
         """One scheduled message, with its headers, and up to 1 MiB of its body."""
         return JSONResponse(stored_rows.whole_scheduled(self._broker, self._find(request), MAX_BODY))
 
+    @Endpoint(
+        "DELETE", "/api/v1/scheduled/{id}", "messages", errors=(404, 503), action="cancel scheduled message", example=ID
+    )
     async def cancel(self, request: Request, audit: AuditEntry) -> Response:
         """Cancel a scheduled message: it is sent to none of its destinations."""
         found = self._find(request)
@@ -216,6 +203,15 @@ class StoredApi:
         self._broker.router.delayed.call_off(found)
         return await self._deleted("it is cancelled")
 
+    @Endpoint(
+        "DELETE",
+        "/api/v1/scheduled",
+        "messages",
+        Cancelled,
+        errors=(503,),
+        action="cancel scheduled messages",
+        example=ORDERS,
+    )
     async def cancel_all(self, query: CancelQuery, audit: AuditEntry) -> Response:
         """Cancel all messages that are scheduled for a destination."""
         audit.target(query.destination)
@@ -238,6 +234,7 @@ class StoredApi:
 
     # retained messages
 
+    @Endpoint("GET", "/api/v1/retained", "messages", RetainedPage, example={"q": "prices", "sort": "-size"})
     async def retained(self, query: RetainedListQuery) -> Response:
         """Topics that retain a message for later subscribers."""
         return await self._page(query, _RETAINED, self._broker.router.retained.every, stored_rows.of_retained)
@@ -248,10 +245,19 @@ class StoredApi:
             raise ApiError(404, _NOT_RETAINED)
         return found
 
+    @Endpoint("GET", "/api/v1/retained/message", "messages", RetainedDetail, errors=(404,), example=PRICES)
     async def retained_one(self, query: TopicQuery) -> Response:
         """The message that a topic retains, with its headers, and up to 1 MiB of its body."""
         return JSONResponse(stored_rows.whole_retained(self._broker, self._retained(query.topic), MAX_BODY))
 
+    @Endpoint(
+        "DELETE",
+        "/api/v1/retained/message",
+        "messages",
+        errors=(404, 503),
+        action="delete retained message",
+        example=PRICES,
+    )
     async def forget(self, query: TopicQuery, audit: AuditEntry) -> Response:
         """Delete the retained message of a topic, as `retain:remove` does; subscribers are not told."""
         audit.target(query.topic)
@@ -260,10 +266,12 @@ class StoredApi:
 
     # cursors
 
+    @Endpoint("GET", "/api/v1/cursors", "sessions", CursorPage, example={"sort": "topic"})
     async def cursors(self, query: CursorListQuery) -> Response:
         """How far clients have read that resume by name."""
         return await self._page(query, _CURSORS, self._broker.router.replay.offsets.every, stored_rows.of_cursor)
 
+    @Endpoint("DELETE", "/api/v1/cursor", "sessions", errors=(404, 503), action="delete cursor", example=CURSOR)
     async def delete_cursor(self, query: CursorQuery, audit: AuditEntry) -> Response:
         """Forget how far a client has read: the next one of that name begins anew.  A client that reads goes on."""
         audit.target(query.name)

@@ -17,28 +17,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import structlog
-import trio
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gateway.admin.access import CHALLENGE, too_many
-from gateway.admin.audit import RefusalLimiter
-from gateway.admin.endpoint import ApiError, ApiModel, Endpoint, retry_after
-from gateway.admin.login import NO_STORE, too_slow
-from gateway.auth.failures import TooManyFailures
+from gateway.admin.access import AccessControl
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, retry_after
+from gateway.admin.login import NO_STORE
 from gateway.auth.tickets import Tickets, TooManyTickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity, Upgrade
 from gateway.net.origins import ANY
 from gateway.transports.accept.websocket import check_origin
-from gateway.transports.wire.forwarded import ForwardedClient, ForwardedError
+from gateway.transports.wire.forwarded import ForwardedClient
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
     from gateway.runtime.gateway import Gateway
 
 PATH = "/api/v1/tickets"
+# Of the examples.
+PASSCODE = {"-u": '"alice:$PASSCODE"'}
 
 log = structlog.get_logger("gateway.tickets")
 
@@ -56,32 +55,25 @@ class Ticket(ApiModel):
     expires_in: float = Field(description="seconds")
 
 
-class TicketApi:
+class TicketApi(Api):
     """Gives tickets out.
 
     Args:
         tickets: None: no login is needed.
-        refusals: limits the lines of the log about refused clients.
     """
 
-    def __init__(self, gateway: Gateway, settings: Settings, tickets: Tickets | None, refusals: RefusalLimiter) -> None:
+    def __init__(self, gateway: Gateway, settings: Settings, tickets: Tickets | None, access: AccessControl) -> None:
         self._gateway = gateway
         self._settings = settings
         self._tickets = tickets
-        self._refusals = refusals
+        self._access = access
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its part of the table.  It is for all users of the broker, and checks their logins itself."""
-        refusals, login = (401, 403, 404, 429, 503), {"-u": '"alice:$PASSCODE"'}
-        return [
-            Endpoint("POST", PATH, self.issue, "login", Ticket, errors=refusals, guarded=False, example=login),
-            Endpoint("OPTIONS", PATH, self.preflight, "login", status=204, errors=(400, 403), guarded=False),
-        ]
-
+    @Endpoint("OPTIONS", PATH, "login", errors=(400, 403), guarded=False)
     async def preflight(self, request: Request) -> Response:
         """A browser's question before a page of another origin may ask for a ticket."""
         return await self._answer(request)
 
+    @Endpoint("POST", PATH, "login", Ticket, errors=(401, 403, 404, 429, 503), guarded=False, example=PASSCODE)
     async def issue(self, request: Request) -> Response:
         """A ticket for one WebSocket, for a user that shows what a login at the broker needs."""
         return await self._answer(request)
@@ -90,7 +82,9 @@ class TicketApi:
         fields = {name: ", ".join(request.headers.getlist(name)) for name in request.headers}
         headers = NO_STORE | {"vary": "Origin"}
         try:
-            client = self._client(request, fields)
+            client = self._access.client_of(request)
+            if client.host:
+                fields["host"] = client.host  # the proxy's own is not the one that the page asked for
             headers |= self._check_origin(fields, client)
             if request.method == "OPTIONS":
                 return Response(status_code=204, headers=headers | _CORS)
@@ -113,17 +107,6 @@ class TicketApi:
             raise ApiError(503, str(error)) from None
         return {"ticket": ticket, "expires_in": round(self._tickets.lifetime, 3)}
 
-    def _client(self, request: Request, fields: dict[str, str]) -> ForwardedClient:
-        """The client behind trusted proxies; the host name that it asked for is put into the fields."""
-        peer = "" if request.client is None else request.client.host
-        try:
-            client = self._gateway.trusted.client_of(peer, fields)
-        except ForwardedError as error:
-            raise ApiError(400, str(error)) from None
-        if client.host:
-            fields["host"] = client.host
-        return client
-
     def _check_origin(self, fields: dict[str, str], client: ForwardedClient) -> dict[str, str]:
         """Refuse pages that could not open the WebSocket; the headers that let other pages read the answer."""
         origin, allowed = fields.get("origin"), self._gateway.in_force.now.allowed_origins
@@ -137,17 +120,8 @@ class TicketApi:
         return {"access-control-allow-origin": origin, "access-control-allow-credentials": "true"}
 
     async def _identity(self, fields: dict[str, str], client: ForwardedClient) -> Identity:
-        try:
-            with trio.fail_after(self._settings.connect_timeout):
-                identity = await self._gateway.identify(_credentials(fields, client))
-        except TooManyFailures as error:
-            self._tell(error, client)
-            raise too_many(error) from None
-        except LoginRefused as error:
-            self._tell(error, client)
-            raise ApiError(401, f"{error}: {error.detail}", CHALLENGE) from None
-        except trio.TooSlowError:
-            raise too_slow(self._settings) from None
+        credentials = _credentials(fields, client)
+        identity = await self._access.identify(credentials, lambda refusal: self._tell(refusal, client))
         if identity.method == "ticket":
             raise ApiError(403, "a ticket opens a session and gets no other ticket: log in with a token or passcode")
         return identity
@@ -155,7 +129,7 @@ class TicketApi:
     def _tell(self, error: LoginRefused, client: ForwardedClient) -> None:
         """A line of the log, as for a refused CONNECT: without the detail, and with names of users only."""
         peer = client.address or "unix"
-        if self._refusals.admit(peer):
+        if self._access.refusals.admit(peer):
             known = {"login": error.user, "method": error.method, "why": error.why}
             shown = {key: text for key, text in known.items() if text}
             log.info("ticket refused", peer=peer, reason=str(error), **shown)

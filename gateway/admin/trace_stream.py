@@ -12,8 +12,6 @@ nothing for a long time.
 
 from __future__ import annotations
 
-import base64
-import codecs
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -26,7 +24,8 @@ from starlette.responses import Response
 
 from gateway.admin.access import Caller
 from gateway.admin.console_sessions import ConsoleSession
-from gateway.admin.endpoint import EVENT_STREAM, ApiError, Endpoint
+from gateway.admin.endpoint import EVENT_STREAM, Api, ApiError, Endpoint
+from gateway.broker.admin.message_rows import of_body
 from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedFrame, TraceView
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ LONGEST_WRITE = 30.0
 
 # Frames that become text in one turn: with bodies as large as they are shown, half a millisecond.
 _PER_TURN = 32
+EXAMPLE = {"id": "$SESSION", "-N": ""}
 _HEADERS = {
     "content-type": "text/event-stream",
     "cache-control": "no-store",
@@ -50,28 +50,21 @@ _HEADERS = {
 }
 
 
-class TraceApi:
+class TraceApi(Api):
     """The endpoint, over an open gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._traces = gateway.traces
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its one endpoint."""
-        path, refusals, example = "/api/v1/sessions/{id}/tap", (404, 409), {"id": "$SESSION", "-N": ""}
-        return [
-            Endpoint(
-                "GET",
-                path,
-                self.stream,
-                "sessions",
-                media_type=EVENT_STREAM,
-                errors=refusals,
-                action="tap",
-                example=example,
-            )
-        ]
-
+    @Endpoint(
+        "GET",
+        "/api/v1/sessions/{id}/tap",
+        "sessions",
+        media_type=EVENT_STREAM,
+        errors=(404, 409),
+        action="tap",
+        example=EXAMPLE,
+    )
     async def stream(self, request: Request, caller: Caller) -> Response:
         """The frames of a session, live, as server-sent events."""
         session_id = request.path_params["id"]
@@ -187,18 +180,12 @@ def _event(name: str, data: Mapping[str, object]) -> str:
 def row_of(seen: TracedFrame) -> dict[str, object]:
     """A frame as JSON has it."""
     truncated = len(seen.body) < seen.size
-    try:
-        # A character may have been cut.
-        body, encoding = codecs.getincrementaldecoder("utf-8")().decode(seen.body, final=not truncated), "utf-8"
-    except UnicodeDecodeError:
-        body, encoding = base64.b64encode(seen.body).decode(), "base64"
     return {
         "at": round(seen.at, 6),
         "direction": seen.direction,
         "command": seen.command,
         "headers": seen.headers,
-        "body": body,
-        "body_encoding": encoding,
+        **of_body(seen.body, truncated),
         "size": seen.size,
         "truncated": truncated,
     }

@@ -48,7 +48,7 @@ class Office:
         self.draining = False
         self.in_force = InForce(settings)
         access = AccessControl(cast("Gateway", self), settings)
-        office = TicketApi(cast("Gateway", self), settings, self.entrance.tickets, access.refusals)
+        office = TicketApi(cast("Gateway", self), settings, self.entrance.tickets, access)
         self.app: ASGIApp = Starlette(
             routes=routes_of(office.endpoints(), access), exception_handlers={ApiError: site.api_error}
         )

@@ -54,7 +54,7 @@ def of_content(headers: Mapping[str, str], body: bytes, most: int) -> dict[str, 
     return {
         "headers": {name: HIDDEN if name.lower() in SECRETS else value for name, value in shown.items()},
         "truncated": len(body) > most or len(shown) < len(headers),
-    } | _of_body(body, most)
+    } | of_body(body[:most], len(body) > most)
 
 
 def _some(headers: Mapping[str, str], most: int) -> dict[str, str]:
@@ -80,10 +80,9 @@ def _of_dead_letter(message: Message, most: int) -> dict[str, object] | None:
     }
 
 
-def _of_body(body: bytes, most: int) -> dict[str, object]:
-    shown, is_cut = body[:most], len(body) > most
+def of_body(shown: bytes, is_cut: bool) -> dict[str, object]:
+    """The body as text, or as base64 where it is no UTF-8; a character that the cut goes through is left out."""
     try:
-        # A character that the cut goes through is left out.
         text, encoding = codecs.getincrementaldecoder("utf-8")().decode(shown, final=not is_cut), "utf-8"
     except UnicodeDecodeError:
         text, encoding = b64encode(shown).decode(), "base64"
