@@ -27,6 +27,7 @@ from tests.transports.peers import Peer, dial
 FREE = "127.0.0.1:0"
 BASE = "/api/v1"
 STRANGER = ("192.0.2.1", 1)
+BEARER = {"authorization": "Bearer planted-token"}
 
 
 class Running:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.admin.audit import MAX_LINES, MINUTE
 
-from .running import STRANGER, Running, running
-
-BEARER = {"authorization": "Bearer planted-token"}
-
-
-@pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.chdir(tmp_path)
-    async with running(admin_token="planted-token") as found:
-        yield found
+from .running import BEARER, STRANGER, Running
 
 
 def lines(logs: Any) -> list[Any]:

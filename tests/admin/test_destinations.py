@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 import trio
 from trio.testing import MockClock
 
 from gateway.broker.admin.messages import MessageAdmin
 
-from .running import Running, running
-
-
-@pytest.fixture
-async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.chdir(tmp_path)
-    async with running() as site:
-        yield site
+from .running import Running
 
 
 class TestDestinations:

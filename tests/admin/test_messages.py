@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,6 @@ from gateway.admin import messages as messages_api
 from gateway.broker.admin import messages
 
 from .running import Running, running
-
-
-@pytest.fixture
-async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.chdir(tmp_path)
-    async with running() as site:
-        yield site
 
 
 async def fill(site: Running, name: str, *bodies: str, **headers: str) -> list[str]:

@@ -31,13 +31,6 @@ async def greet(request):
 """
 
 
-@pytest.fixture
-async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.chdir(tmp_path)
-    async with running() as site:
-        yield site
-
-
 class TestPublish:
     async def test_a_subscriber_gets_it(self, site: Running) -> None:
         peer = await site.peer()

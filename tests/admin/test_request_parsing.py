@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -18,16 +16,7 @@ from gateway.admin.messages import Purge
 from gateway.admin.request_parsing import PATIENCE, parse_body, parse_query
 from tests.app.asgi import LOCAL, scope_of
 
-from .running import Running, running
-
-BEARER = {"authorization": "Bearer planted-token"}
-
-
-@pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.chdir(tmp_path)
-    async with running(admin_token="planted-token") as found:
-        yield found
+from .running import BEARER, Running
 
 
 class Query(ApiModel):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +12,7 @@ from gateway.admin.access import AccessControl
 from gateway.admin.endpoint import Endpoint
 from tests.app.asgi import request
 
-from .running import STRANGER, Running, running
-
-BEARER = {"authorization": "Bearer planted-token"}
-
-
-@pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.chdir(tmp_path)
-    async with running(admin_token="planted-token") as found:
-        yield found
+from .running import BEARER, STRANGER, Running
 
 
 @pytest.fixture

@@ -278,32 +278,6 @@ class TestPipeline:
         assert (await request(empty, "/api/v1/pipeline")).json == {"jobs": {}}
 
 
-class TestGuard:
-    GUARDED = (
-        ("GET", "/metrics"),
-        ("GET", "/api/v1/sessions"),
-        ("GET", "/api/v1/destinations"),
-        ("GET", "/api/v1/pipeline"),
-        ("GET", "/api/v1/pipeline/metrics"),
-        ("DELETE", "/api/v1/sessions/nobody"),
-    )
-
-    @pytest.mark.parametrize(("method", "path"), GUARDED)
-    async def test_strangers_are_refused(self, app: ASGIApp, method: str, path: str) -> None:
-        answer = await request(app, path, method=method, client=("192.0.2.1", 1))
-        assert answer.status == 403
-        assert "admin_token" in answer.error
-
-    @pytest.mark.parametrize(("method", "path"), GUARDED)
-    async def test_token(self, opened: OpenGateway, static: Path, method: str, path: str) -> None:
-        app = site_of(opened, static, load(admin_token="sesame"))
-        answer = await request(app, path, method=method)
-        assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="gateway"')
-        assert "sesame" not in answer.error
-        answer = await request(app, path, method=method, headers={"authorization": "Bearer sesame"})
-        assert answer.status in {200, 404}
-
-
 class TestStatic:
     async def test_page(self, app: ASGIApp) -> None:
         answer = await request(app, "/")

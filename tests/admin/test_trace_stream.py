@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,7 +16,7 @@ from gateway.admin import trace_stream
 from gateway.admin.console_sessions import ConsoleSession, ConsoleSessions
 from gateway.admin.endpoint import ApiError
 from gateway.admin.trace_stream import EventStream, row_of
-from gateway.transports.flow.frame_trace import MOST_OF_A_BODY, MOST_VIEWS, TracedFrame
+from gateway.transports.flow.frame_trace import MOST_VIEWS, TracedFrame
 from tests.app.asgi import scope_of
 from tests.transports.house import House
 from tests.transports.peers import Peer, until
@@ -296,75 +294,57 @@ class TestRows:
             "truncated": False,
         }
 
-    def test_octets(self) -> None:
-        row = self.row(b"\xff\x00")
-        assert (row["body"], row["body_encoding"]) == (base64.b64encode(b"\xff\x00").decode(), "base64")
-
-    @pytest.mark.parametrize("cut", [1, 2, 3])
-    def test_a_character_that_is_cut_is_left_out(self, cut: int) -> None:
-        row = self.row(b"x" * (MOST_OF_A_BODY - cut) + "😀".encode()[:cut], size=10_000)
-        assert (row["body"], row["body_encoding"], row["truncated"]) == ("x" * (MOST_OF_A_BODY - cut), "utf-8", True)
-
-    def test_half_a_character_at_the_very_end_is_no_text(self) -> None:
-        assert self.row("😀".encode()[:2])["body_encoding"] == "base64"
-
 
 class TestEndpoint:
-    @pytest.fixture
-    async def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-        monkeypatch.chdir(tmp_path)
-        async with running() as found:
-            yield found
-
-    async def test_nobody(self, here: Running) -> None:
-        answer = await here.ask("GET", "sessions/nobody/tap")
+    async def test_nobody(self, site: Running) -> None:
+        answer = await site.ask("GET", "sessions/nobody/tap")
         assert (answer.status, answer.error) == (404, "there is no such session")
 
-    async def test_one_too_many(self, here: Running) -> None:
-        peer = await here.peer()
-        (name,) = here.gateway.broker.sessions
+    async def test_one_too_many(self, site: Running) -> None:
+        peer = await site.peer()
+        (name,) = site.gateway.broker.sessions
         with ExitStack() as stack:
             for _ in range(MOST_VIEWS):
-                stack.enter_context(here.gateway.traces.view(name))
-            answer = await here.ask("GET", f"sessions/{name}/tap")
+                stack.enter_context(site.gateway.traces.view(name))
+            answer = await site.ask("GET", f"sessions/{name}/tap")
         assert answer.status == 409
         assert answer.error.startswith("4 sessions are looked at already")
         await peer.aclose()
 
     async def test_of_whoever_logs_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        async with running(admin_token="sesame") as here:
-            peer = await here.peer()
-            (name,) = here.gateway.broker.sessions
-            answer = await here.ask("POST", "login", {"token": "sesame"})
+        async with running(admin_token="sesame") as site:
+            peer = await site.peer()
+            (name,) = site.gateway.broker.sessions
+            answer = await site.ask("POST", "login", {"token": "sesame"})
             cookie = answer.headers["set-cookie"].partition(";")[0]
             headers = {"cookie": cookie, "x-csrf-token": answer.json["csrf"]}
             async with trio.open_nursery() as nursery:
 
                 async def look() -> None:
-                    answer = await here.ask("GET", f"sessions/{name}/tap", headers=headers)
+                    answer = await site.ask("GET", f"sessions/{name}/tap", headers=headers)
                     assert answer.body.endswith(
                         b'event: end\ndata: {"reason": "this login has ended, log in again"}\n\n'
                     )
 
                 nursery.start_soon(look)
-                await until(lambda: bool(here.gateway.traces._views))
-                assert (await here.ask("POST", "logout", headers=headers)).status == 204
+                await until(lambda: bool(site.gateway.traces._views))
+                assert (await site.ask("POST", "logout", headers=headers)).status == 204
             await peer.settled()
             await peer.aclose()
 
-    async def test_through_the_whole_application(self, here: Running) -> None:
-        peer = await here.peer()
-        (name,) = here.gateway.broker.sessions
+    async def test_through_the_whole_application(self, site: Running) -> None:
+        peer = await site.peer()
+        (name,) = site.gateway.broker.sessions
         async with trio.open_nursery() as nursery:
 
             async def look() -> None:
-                answer = await here.ask("GET", f"sessions/{name}/tap")
+                answer = await site.ask("GET", f"sessions/{name}/tap")
                 assert answer.body.endswith(b'event: end\ndata: {"reason": "the session has ended"}\n\n')
                 assert b'"command": "RECEIPT"' in answer.body
 
             nursery.start_soon(look)
-            while not here.gateway.traces._views:
+            while not site.gateway.traces._views:
                 await trio.lowlevel.checkpoint()
             await peer.settled()
             await peer.aclose()
