@@ -31,7 +31,7 @@ BEARER = {"authorization": "Bearer planted-token"}
 
 
 class Running:
-    """The gateway, and whoever asks it.
+    """The gateway, and a client of its API.
 
     Attributes:
         gateway: it is open.
@@ -65,13 +65,13 @@ class Running:
         """One request; a path without `/` in front is one of the API."""
         full = path if path.startswith("/") else f"{BASE}/{path}"
         fields = {**self.headers, **(headers or {})}
-        octets = b""
+        data = b""
         if body is not None:
-            octets = body if isinstance(body, bytes) else json.dumps(body).encode()
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
             fields.setdefault("content-type", "application/json")
         text = f"?{urlencode(query)}" if query else ""
         answer = await request(
-            self.app, full + text, method=method, headers=fields, client=client, scheme=scheme, body=octets
+            self.app, full + text, method=method, headers=fields, client=client, scheme=scheme, body=data
         )
         self.check(method, full.partition("?")[0], answer)
         return answer

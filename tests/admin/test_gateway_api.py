@@ -1,4 +1,4 @@
-"""What the gateway says of itself: settings, and the drain; health, metrics and jobs are in test_site."""
+"""Settings and the drain; `test_site` has health, metrics and jobs."""
 
 from __future__ import annotations
 

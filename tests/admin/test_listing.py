@@ -58,7 +58,7 @@ class TestMany:
         assert numbers(answer) == [each for each in range(MANY - 1 - offset, MANY - 11 - offset, -1) if each >= 0]
         assert (answer["total"], answer["offset"], answer["limit"]) == (MANY, offset, 10)
 
-    async def test_nobody_waits_for_a_list(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_other_tasks_run_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Filters, keys and merging alike: however long the list is."""
         watch = Watch()
         keys: dict[str, Any] = {"value": lambda number: (watch.look(), number)[1]}

@@ -41,7 +41,7 @@ class TestNow:
         assert (found["step"], found["samples"]) == (1.0, [])
         assert set(found["counters"]) == set(Counters().totals())
 
-    async def test_who_is_connected(self, site: Running) -> None:
+    async def test_connections_and_messages(self, site: Running) -> None:
         peers = [await site.peer(kind) for kind in ("tcp", "tcp", "websocket")]
         await peers[0].subscribe("/queue/a", ack="client")
         for number in range(3):

@@ -1,4 +1,4 @@
-"""What a request asks: the kinds of parameters, and bodies as they come."""
+"""Request parsing: the kinds of parameters, and bodies as they come."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestQueries:
 
 class TestBodies:
     async def test_a_client_that_goes_midway(self, here: Running) -> None:
-        """It is nobody's fault, and nobody's traceback."""
+        """It is no error of ours, and leaves no traceback."""
         sent: list[Any] = []
 
         async def receive() -> Any:

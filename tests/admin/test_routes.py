@@ -1,4 +1,4 @@
-"""What holds for every endpoint alike: the access, methods, queries, bodies, and the audit log."""
+"""Rules of every endpoint: access, methods, queries, bodies, and the audit log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OPEN = {
 
 
 class TestEveryEndpoint:
-    async def test_what_is_for_everybody_is_listed_here(self, table: list[Endpoint]) -> None:
+    async def test_endpoints_without_a_login_are_listed_here(self, table: list[Endpoint]) -> None:
         assert {(each.method, each.path) for each in table if not each.guarded} == OPEN
         assert {each.path for each in table if each.scrapers} == {"/metrics"}
 

@@ -1,4 +1,4 @@
-"""What stands in no queue, over HTTP: what comes later, what topics retain, how far clients have read."""
+"""Scheduled messages, retained messages and cursors over HTTP."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ MANY = 100_000
 
 @pytest.mark.slow
 class TestMany:
-    """As many as there may be: nothing looks at them all at once."""
+    """The lists at their greatest lengths, in slices."""
 
     @pytest.fixture
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> Watch:

@@ -1,4 +1,4 @@
-"""The tap as its reader gets it: events, the silence between them, what is refused, and a reader that takes nothing."""
+"""Frame trace as its reader gets it: events, silence, refusals, and a reader that takes nothing."""
 
 from __future__ import annotations
 
@@ -81,23 +81,23 @@ async def house(nursery: trio.Nursery) -> House:
     return House(nursery)
 
 
-def stream_of(house: House, visit: ConsoleSession | None = None) -> EventStream:
+def stream_of(house: House, login: ConsoleSession | None = None) -> EventStream:
     session = house.connections[0].session
     assert session is not None
-    return EventStream(partial(house.server.traces.view, session.id), visit)
+    return EventStream(partial(house.server.traces.view, session.id), login)
 
 
-async def looked_at(house: House, nursery: trio.Nursery, visit: ConsoleSession | None = None) -> tuple[Peer, Reader]:
-    """A session, and who looks at it."""
+async def traced(house: House, nursery: trio.Nursery, login: ConsoleSession | None = None) -> tuple[Peer, Reader]:
+    """A session, and a reader of its frames."""
     peer, reader = await house.session("tcp"), Reader()
-    nursery.start_soon(stream_of(house, visit), SCOPE, reader.receive, reader.send)
+    nursery.start_soon(stream_of(house, login), SCOPE, reader.receive, reader.send)
     await wait_all_tasks_blocked()
     return peer, reader
 
 
 class TestEvents:
     async def test_frames(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await traced(house, nursery)
         assert reader.started["status"] == 200
         headers = dict(reader.started["headers"])
         assert headers[b"content-type"].startswith(b"text/event-stream")
@@ -119,7 +119,7 @@ class TestEvents:
     async def test_what_comes_in_a_pause_comes_together(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await traced(house, nursery)
         await peer.settled()
         await wait_all_tasks_blocked()
         await peer.settled()
@@ -134,7 +134,7 @@ class TestEvents:
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("gateway.transports.flow.frame_trace.MOST_FRAMES", 3)
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await traced(house, nursery)
         for _ in range(3):
             await peer.settled()
         await trio.sleep(2 * trace_stream.PAUSE)
@@ -146,19 +146,18 @@ class TestEvents:
         assert names == ["frame"] * lost + ["dropped", "frame", "frame"]
 
     async def test_many_frames_are_written_in_pieces(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        monkeypatch.setattr(trace_stream, "_PER_TURN", 2)
-        peer, reader = await looked_at(house, nursery)
-        for _ in range(5):
+        peer, reader = await traced(house, nursery)
+        for _ in range(40):  # two frames each, and 32 are written at once
             await peer.settled()
         await trio.sleep(1)
-        assert [data["command"] for _, data in reader.events] == ["SEND", "RECEIPT"] * 5
+        assert [data["command"] for _, data in reader.events] == ["SEND", "RECEIPT"] * 40
 
     async def test_a_comment_in_the_silence(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        _, reader = await looked_at(house, nursery)
+        _, reader = await traced(house, nursery)
         await trio.sleep(3.5 * trace_stream.SILENCE)
         assert (reader.comments, reader.events) == (4, [])
 
@@ -166,7 +165,7 @@ class TestEvents:
     async def test_the_end(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, draining: bool
     ) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await traced(house, nursery)
         house.server.draining = draining
         await peer.send_frame("DISCONNECT", receipt="bye")
         await peer.frame("RECEIPT")
@@ -179,20 +178,18 @@ class TestEvents:
 
 
 class TestReaders:
-    async def test_whoever_leaves_looks_no_longer(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        peer, reader = await looked_at(house, nursery)
+    async def test_a_reader_that_leaves(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+        peer, reader = await traced(house, nursery)
         reader.leave()
         await wait_all_tasks_blocked()
         assert house.connections[0].trace is None
         await peer.settled()
         assert reader.events == []
 
-    async def test_whoever_takes_nothing_is_given_up(
+    async def test_a_reader_that_takes_nothing(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await traced(house, nursery)
         reader.stuck = True
         await peer.settled()
         await trio.sleep(trace_stream.LONGEST_WRITE - 1)
@@ -219,18 +216,18 @@ class TestReaders:
         assert reader.started == {}
 
 
-class TestVisits:
-    """Whoever has logged in looks as long as that is good."""
+class TestLogins:
+    """A stream ends with the login of its reader."""
 
     async def test_it_ends_with_a_logout(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        visits = ConsoleSessions()
-        visit, other = visits.begin("alice"), visits.begin("alice")
-        peer, reader = await looked_at(house, nursery, visit)
+        logins = ConsoleSessions()
+        login, other = logins.begin("alice"), logins.begin("alice")
+        peer, reader = await traced(house, nursery, login)
         await peer.settled()
-        visits.end(other)
+        logins.end(other)
         await trio.sleep(1)
         assert not reader.complete
-        visits.end(visit)
+        logins.end(login)
         await peer.settled()
         await trio.sleep(1)
         assert [name for name, _ in reader.events] == ["frame", "frame", "end"]
@@ -238,44 +235,29 @@ class TestVisits:
         assert reader.complete
         assert house.connections[0].trace is None
 
-    async def test_what_comes_after_it_is_not_even_kept(
+    async def test_later_frames_are_not_kept(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        visits = ConsoleSessions()
-        visit = visits.begin("alice")
-        peer, reader = await looked_at(house, nursery, visit)
+        logins = ConsoleSessions()
+        login = logins.begin("alice")
+        peer, reader = await traced(house, nursery, login)
         reader.stuck = True
         await peer.settled()
         await wait_all_tasks_blocked()
-        visits.end(visit)
+        logins.end(login)
         await wait_all_tasks_blocked()
         (view,) = house.server.traces._views
         await peer.settled()
         assert view.take() == ([], 0)
 
     async def test_it_ends_with_its_time(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        visit = ConsoleSessions().begin("alice", 100.0)
-        _, reader = await looked_at(house, nursery, visit)
+        login = ConsoleSessions().begin("alice", 100.0)
+        _, reader = await traced(house, nursery, login)
         await trio.sleep(99)
         assert not reader.complete
         await trio.sleep(2)
         assert reader.events == [("end", {"reason": "this login has expired, log in again"})]
         assert reader.complete
-
-    async def test_the_oldest_of_too_many(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        visits = ConsoleSessions(max_sessions=1)
-        _, reader = await looked_at(house, nursery, visits.begin("alice"))
-        visits.begin("bob")
-        await trio.sleep(1)
-        assert reader.complete
-
-    async def test_of_the_session_it_says_so(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        peer, reader = await looked_at(house, nursery, ConsoleSessions().begin("alice"))
-        await peer.aclose()
-        await trio.sleep(1)
-        assert reader.events == [("end", {"reason": "the session has ended"})]
 
 
 class TestRows:
@@ -296,7 +278,7 @@ class TestRows:
 
 
 class TestEndpoint:
-    async def test_nobody(self, site: Running) -> None:
+    async def test_no_such_session(self, site: Running) -> None:
         answer = await site.ask("GET", "sessions/nobody/tap")
         assert (answer.status, answer.error) == (404, "there is no such session")
 
@@ -311,7 +293,7 @@ class TestEndpoint:
         assert answer.error.startswith("4 sessions are looked at already")
         await peer.aclose()
 
-    async def test_of_whoever_logs_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_of_a_reader_that_logs_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         async with running(admin_token="sesame") as site:
             peer = await site.peer()
